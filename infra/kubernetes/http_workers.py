@@ -10,8 +10,8 @@ from infra.schema import Service
 from infra.schema.services.http import Http
 
 SEEN_SECONDS: Final = 10
-"""Time in which each proxy has seen that a pod is ready, or being deleted: several of its lists
-(``userdata.agent.proxy.pods``, `DISCOVER_SECONDS`), one of which may time out."""
+"""Time in which each proxy has seen that a pod is ready, or being deleted, also if it has just lost its
+connection to the API (``userdata.agent.proxy.pods``)."""
 _PROBE_SECONDS: Final = 2
 _ALIVE_SECONDS: Final = 10
 _TIMEOUT_SECONDS: Final = 5
@@ -54,9 +54,9 @@ def _probe(probe: Manifest, period: int, seconds: int) -> Manifest:
 
 
 def permissions(service: Service, context: ClusterContext) -> list[Manifest]:
-    """Return what lets the proxies of a service list the namespace's pods, and nothing else."""
+    """Return what lets the proxies of a service read the namespace's pods, and nothing else."""
     metadata = context.metadata(f"{service.name}-proxies", service.name)
-    rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}
+    rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}
     group = {"apiGroup": _RBAC, "kind": "Group", "name": proxies_group(context.stack, service.name)}
     return [
         {"apiVersion": f"{_RBAC}/v1", "kind": "Role", "metadata": metadata, "rules": [rule]},

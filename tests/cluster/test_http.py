@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import threading
+import time
 
 import pytest
 
@@ -15,7 +17,7 @@ from tests.cluster.service_plays import NAMESPACE, ServicePlay
 from tests.cluster.test_services import token_of
 from tests.kubernetes.entries import HTTP_SERVICE
 from tests.waiting import wait_until
-from userdata.agent.proxy.pods import ClusterApiError, PodDiscovery
+from userdata.agent.proxy.pods import WATCH_SECONDS, ClusterApiError, PodDiscovery
 
 
 def test_a_deleted_pod_is_not_listed_and_proxies_may_do_nothing_else(api: ClusterApi) -> None:
@@ -44,9 +46,18 @@ def test_a_deleted_pod_is_not_listed_and_proxies_may_do_nothing_else(api: Cluste
         gone = pods[0]["metadata"]["name"]
         path = f"/api/v1/namespaces/{NAMESPACE}/pods/{gone}"
         api.patch(path, {"metadata": {"finalizers": ["gpu-spot/test"]}})
-        api.delete(path)
-        assert gone not in {found.name for found in discover()}
+        deletion = threading.Timer(0.5, api.delete, [path])
+        deletion.start()
+        began = time.monotonic()
+        wait_until(lambda: gone not in {found.name for found in discover()}, interval_seconds=0)
+        assert time.monotonic() - began < WATCH_SECONDS  # the call that waits returns at once
+        deletion.join()
         api.patch(path, {"metadata": {"finalizers": None}})
+        play.scale(2)
+        wait_until(lambda: len(discover()) == 2)
+        discover._version = "1"  # too old: the API says so, and lists them
+        assert len(discover()) == 2
+        assert int(discover._version) > 1
         with pytest.raises(ClusterApiError, match="403"):
             PodDiscovery(
                 HttpPods(place.cluster, place.endpoint, place.authority, "default"), "http", lambda: token

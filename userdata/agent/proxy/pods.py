@@ -10,8 +10,8 @@ import base64
 import http.client
 import json
 import ssl
-from collections.abc import Callable, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from datetime import datetime
 from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
@@ -21,12 +21,19 @@ from userdata.agent.aws.clients import aws_errors
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.proxy.discovery import HttpHost
 
-DISCOVER_SECONDS: Final = 2.0
-"""Interval of lists. Pods end no sooner than several of them after their deletion
-(``infra.kubernetes.services``)."""
+DISCOVER_SECONDS: Final = 1.0
+"""From one answer of the API to the next question."""
+WATCH_SECONDS: Final = 4
+"""Time that the API waits for a change. All of these are far below the time from the deletion of a pod to its
+SIGTERM (``infra.kubernetes.http_workers``)."""
 _NAME_LABEL: Final = "app.kubernetes.io/name"
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 TIMEOUT_SECONDS: Final = 3.0
+SPARE_SECONDS: Final = 1.0
+"""Time beyond `WATCH_SECONDS` after which a connection counts as lost."""
+_QUIET_SECONDS: Final = 0.1
+"""Changes come together in a roll-out: an answer is complete once nothing has come for so long."""
+_MAX_ERROR_BYTES: Final = 200
 _TOKEN_PREFIX: Final = "k8s-aws-v1."  # noqa: S105
 _URL_SECONDS: Final = 60
 _CLUSTER_HEADER: Final = "x-k8s-aws-id"
@@ -36,14 +43,24 @@ class ClusterApiError(AgentError):
     """The API does not answer, refuses the request, or answers something else."""
 
 
+class _GoneError(ClusterApiError):
+    """The API no longer has the changes since the last ones."""
+
+
 class PodDiscovery:
-    """Lists the pods of a service; ``token`` returns a bearer token."""
+    """Follows the pods of a service; ``token`` returns a bearer token.
+
+    The first call lists them. Later ones wait for changes since, `WATCH_SECONDS` at most, so that the API
+    sends each change once. Source: Kubernetes, "API Concepts", "Efficient detection of changes".
+    """
 
     def __init__(self, pods: HttpPods, service: str, token: Callable[[], str]) -> None:
         self._address = urlsplit(pods.endpoint)
         self._token = token
-        selector = urlencode({"labelSelector": f"{_NAME_LABEL}={service}"})
-        self._path = f"/api/v1/namespaces/{pods.namespace}/pods?{selector}"
+        self._selector = {"labelSelector": f"{_NAME_LABEL}={service}"}
+        self._path = f"/api/v1/namespaces/{pods.namespace}/pods"
+        self._version = ""
+        self._hosts: dict[str, HttpHost | None] = {}
         authority = base64.b64decode(pods.authority).decode("ascii")
         self._context = ssl.create_default_context(cadata=authority)
         # Certificates of clusters lack an extension that Python asks for since 3.13 (kubernetes-client/python
@@ -57,26 +74,88 @@ class PodDiscovery:
             ClusterApiError: they are unknown now.
             AwsError: there are no credentials for a token.
         """
+        try:
+            self._update()
+        except (OSError, http.client.HTTPException) as error:
+            raise ClusterApiError(f"pods: {self._address.hostname}: {error}") from None
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            self._version = ""
+            raise ClusterApiError(f"pods: malformed answer: {error!r}") from None
+        return tuple(host for host in self._hosts.values() if host is not None)
+
+    def _update(self) -> None:
+        if self._version:
+            try:
+                self._follow()
+            except _GoneError:
+                self._version = ""
+        if not self._version:
+            self._list()
+
+    def _list(self) -> None:
+        """Read all pods."""
+        with self._request(TIMEOUT_SECONDS) as (_, response):
+            answer = json.loads(response.read())
+        self._hosts = {item["metadata"]["name"]: _host(item) for item in answer["items"]}
+        self._version = answer["metadata"]["resourceVersion"]
+
+    def _follow(self) -> None:
+        """Wait for changes and take them."""
+        watch = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": self._version}
+        watch["timeoutSeconds"] = str(WATCH_SECONDS)
+        with self._request(WATCH_SECONDS + SPARE_SECONDS, watch) as (connection, response):
+            line = response.readline()
+            while line:
+                event = json.loads(line)
+                self._take(event["type"], event["object"])
+                if event["type"] != "BOOKMARK" and connection.sock is not None:
+                    connection.sock.settimeout(_QUIET_SECONDS)
+                line = _line(response)
+
+    def _take(self, kind: str, pod: Mapping[str, Any]) -> None:
+        if kind == "ERROR":
+            raise _error(pod["code"], pod.get("message", ""))
+        metadata = pod["metadata"]
+        if kind == "DELETED":
+            self._hosts.pop(metadata["name"], None)
+        elif kind != "BOOKMARK":
+            self._hosts[metadata["name"]] = _host(pod)
+        self._version = metadata["resourceVersion"]
+
+    @contextmanager
+    def _request(
+        self, timeout: float, query: Mapping[str, str] | None = None
+    ) -> Iterator[tuple[http.client.HTTPSConnection, http.client.HTTPResponse]]:
+        """Yield the connection and the response of a request for the pods."""
         headers = {"Authorization": f"Bearer {self._token()}", "Accept": "application/json"}
         connection = http.client.HTTPSConnection(
             self._address.hostname or "",
             self._address.port or 443,
-            timeout=TIMEOUT_SECONDS,
+            timeout=timeout,
             context=self._context,
         )
-        try:
-            with closing(connection):
-                connection.request("GET", self._path, headers=headers)
-                response = connection.getresponse()
-                body = response.read()
-        except (OSError, http.client.HTTPException) as error:
-            raise ClusterApiError(f"pods: {self._address.hostname}: {error}") from None
-        if response.status != http.client.OK:
-            raise ClusterApiError(f"pods: status {response.status}: {body[:200].decode('utf-8', 'replace')}")
-        try:
-            return tuple(host for item in json.loads(body)["items"] if (host := _host(item)) is not None)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ClusterApiError(f"pods: malformed list: {error!r}") from None
+        with closing(connection):
+            connection.request(
+                "GET", f"{self._path}?{urlencode({**self._selector, **(query or {})})}", headers=headers
+            )
+            response = connection.getresponse()
+            if response.status != http.client.OK:
+                text = response.read(_MAX_ERROR_BYTES).decode("utf-8", "replace")
+                raise _error(response.status, text)
+            yield connection, response
+
+
+def _error(status: int, text: str) -> ClusterApiError:
+    kind = _GoneError if status == http.client.GONE else ClusterApiError
+    return kind(f"pods: status {status}: {text}")
+
+
+def _line(response: http.client.HTTPResponse) -> bytes:
+    """Return the next line of a watch; empty at its end, and after a silence."""
+    try:
+        return response.readline()
+    except TimeoutError:
+        return b""
 
 
 def _host(pod: Mapping[str, Any]) -> HttpHost | None:

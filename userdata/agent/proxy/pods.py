@@ -95,9 +95,9 @@ class PodDiscovery:
     def _list(self) -> None:
         """Read all pods."""
         with self._request(TIMEOUT_SECONDS) as (_, response):
-            answer = json.loads(response.read())
-        self._hosts = {item["metadata"]["name"]: _host(item) for item in answer["items"]}
-        self._version = answer["metadata"]["resourceVersion"]
+            pods = json.loads(response.read())
+        self._hosts = {item["metadata"]["name"]: _host(item) for item in pods["items"]}
+        self._version = pods["metadata"]["resourceVersion"]
 
     def _follow(self) -> None:
         """Wait for changes and take them."""

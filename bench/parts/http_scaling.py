@@ -203,7 +203,8 @@ def section(result: Mapping[str, Any]) -> str:
         f"**{_text(result['cost_ratio'])}**, on average {result['cost_ratio_mean']:.3f}; at most {ASKED} in "
         f"{result['rows_as_asked']} of {len(rows)} rows. In the second half its wait is at most a tenth "
         f"above the allowed one in {result['tracking_in_time']} rows, ours in {result['ours_in_time']}. "
-        "Bounds, of the same bill: the work alone in largest batches, and a rule that knows every arrival, at no longer a wait.",
+        "Bounds, of the same bill: the work alone in largest batches, and a rule that knows every arrival, "
+        "at no longer a wait.",
         table(
             (
                 *("server, load, wait", "tuned to", "its p99 wait, cost", "ours", "cost ÷", "no later ÷"),

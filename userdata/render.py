@@ -23,6 +23,7 @@ CLOUD_INIT_LOG: Final = "/var/log/cloud-init-output.log"
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.:/ -]*")
 _RSYSLOG: Final = f':programname, startswith, "gpu-spot-" {UNIT_LOG}\n'
+_RSYSLOG_PROXY: Final = f':programname, isequal, "haproxy" {UNIT_LOG}\n& stop\n'
 _LOGROTATE: Final = f"{UNIT_LOG} {{\n  size 20M\n  rotate 2\n  missingok\n  copytruncate\n}}\n"
 
 
@@ -61,7 +62,7 @@ def render(settings: BootSettings) -> str:
     files = {
         "/etc/gpu-spot/boot.env": _environment(settings),
         str(names.CONFIG_PATH): agent_json,
-        "/etc/rsyslog.d/30-gpu-spot.conf": _RSYSLOG,
+        "/etc/rsyslog.d/30-gpu-spot.conf": _RSYSLOG + (_RSYSLOG_PROXY if settings.agent.proxy else ""),
         "/etc/logrotate.d/gpu-spot": _LOGROTATE,
         "/opt/gpu-spot/boot.sh": SCRIPT.read_text(encoding="utf-8"),
     }

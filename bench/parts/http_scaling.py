@@ -44,7 +44,7 @@ SHARES: Final = (0.2, 1.2)
 PRECISION: Final = 0.02
 FORESIGHT_SHARES: Final = (0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1)
 """Shares of what a server answers at most that the rule with foresight counts as its capacity."""
-ASKED: Final = 0.85
+TARGET_RATIO: Final = 0.85
 """Ratio of the bills that is looked for."""
 LATE_FACTOR: Final = 1.1
 """Of the allowed wait, up to which a rule counts as in time."""
@@ -103,8 +103,8 @@ def compared(name: str, shape: LoadShape, days: int) -> list[dict[str, Any]]:
     for wait in WAITS:
         share, step = tuned(arrivals[:half], server, wait)
         its = judged(partial(tracking, server, share, step))
-        no_later = _least(knobs.values(), its["p99_wait"])
-        best = _least(knowing, its["p99_wait"])
+        no_later = _min_cost(knobs.values(), its["p99_wait"])
+        best = _min_cost(knowing, its["p99_wait"])
         rows.append(
             {
                 "time": name,
@@ -123,7 +123,7 @@ def compared(name: str, shape: LoadShape, days: int) -> list[dict[str, Any]]:
     return [*rows, {"time": name, "load": shape.name, "knobs": knobs}]
 
 
-def _least(outcomes: Iterable[Mapping[str, float]], wait: float) -> float | None:
+def _min_cost(outcomes: Iterable[Mapping[str, float]], wait: float) -> float | None:
     """Return the least cost of those that wait no longer; None if there is none."""
     return min((outcome["cost"] for outcome in outcomes if outcome["p99_wait"] <= wait), default=None)
 
@@ -165,7 +165,7 @@ def measure(
         "never_as_early": sum(ratio is None for ratio in ratios),
         "tracking_in_time": sum(row["tracking"]["p99_wait"] <= LATE_FACTOR * row["wait"] for row in rows),
         "ours_in_time": sum(row["ours"]["p99_wait"] <= LATE_FACTOR * row["wait"] for row in rows),
-        "rows_as_asked": sum(ratio is not None and ratio <= ASKED for ratio in ratios),
+        "rows_at_target": sum(ratio is not None and ratio <= TARGET_RATIO for ratio in ratios),
         "rows": rows,
         "knobs": [row for row in results if "knobs" in row],
         "burst": bursts(rows),
@@ -200,8 +200,8 @@ def section(result: Mapping[str, Any]) -> str:
         "share of what a server answers at most, that keep the wait for 99 of 100 requests. It sees each "
         "minute at its end, and its requests wait in one queue, in its favor; ours sees the minute before. "
         f"Cost ÷ its with our `waitSeconds` at the allowed wait, and at no longer a wait than its: at most "
-        f"**{_text(result['cost_ratio'])}**, on average {result['cost_ratio_mean']:.3f}; at most {ASKED} in "
-        f"{result['rows_as_asked']} of {len(rows)} rows. In the second half its wait is at most a tenth "
+        f"**{_text(result['cost_ratio'])}**, on average {result['cost_ratio_mean']:.3f}; at most {TARGET_RATIO} in "
+        f"{result['rows_at_target']} of {len(rows)} rows. In the second half its wait is at most a tenth "
         f"above the allowed one in {result['tracking_in_time']} rows, ours in {result['ours_in_time']}. "
         "Bounds, of the same bill: the work alone in largest batches, and a rule that knows every arrival, "
         "at no longer a wait.",

@@ -213,6 +213,8 @@ class HttpProxy:
 
     workers: HttpWorkers
     listen_port: limits.WorkerPort = 8080
+    health_port: limits.WorkerPort = 8081
+    """Port of the load balancer's checks: they are answered also while all connections are in use."""
     max_workers: Annotated[int, Within(1, 1000)] = 16
     """Largest number of workers, those on premises included."""
     max_slots: Annotated[int, Within(1, 128)] = 1

@@ -9,12 +9,14 @@ from infra.kubernetes.context import ClusterContext, Manifest
 from infra.schema import Service
 from infra.schema.services.http import Http
 
-SEEN_SECONDS: Final = 10
+SEEN_SECONDS: Final = 15
 """Time in which each proxy has seen that a pod is ready, or being deleted, also if it has just lost its
 connection to the API (``userdata.agent.proxy.pods``)."""
 _PROBE_SECONDS: Final = 2
-_ALIVE_SECONDS: Final = 10
-_TIMEOUT_SECONDS: Final = 5
+_RESTART_PROBE_SECONDS: Final = 5
+"""Interval of probes that restart a worker, and time that each has: an attempt takes no longer."""
+_HUNG_GRACE_SECONDS: Final = 30
+"""Time from SIGTERM to SIGKILL of a worker that a probe has found to hang; the pod's is half an hour."""
 _RBAC: Final = "rbac.authorization.k8s.io"
 
 
@@ -26,9 +28,10 @@ def proxies_group(stack: str, service: str) -> str:
 def container(service: Service, http: Http) -> Manifest:
     """Return the keys of a worker's container.
 
-    One that is not ready ``health.graceSeconds`` after its start, or later without an answer for
-    ``health.stallTimeoutSeconds``, is restarted. Source: Kubernetes, "Configure Liveness, Readiness and
-    Startup Probes" (the others begin once the startup probe succeeds).
+    One that is not ready ``health.graceSeconds`` after its start, or later not for
+    ``health.stallTimeoutSeconds`` at a time, is restarted. Source: Kubernetes, "Configure Liveness, Readiness
+    and Startup Probes" (the others begin once the startup probe succeeds; probe-level
+    ``terminationGracePeriodSeconds``).
 
     A deleted pod waits in its ``preStop`` hook, within its grace period, before it gets SIGTERM: the proxies
     send it no new request meanwhile, and those in flight run on. Source: Kubernetes, "Container Lifecycle
@@ -40,17 +43,22 @@ def container(service: Service, http: Http) -> Manifest:
         probe = {"httpGet": {"path": http.readiness, "port": http.port}}
     return {
         "ports": [{"name": "requests", "containerPort": http.port}],
-        "startupProbe": _probe(probe, _PROBE_SECONDS, service.health.grace_seconds),
+        "startupProbe": _restarting(probe, service.health.grace_seconds),
         "readinessProbe": {**probe, "periodSeconds": _PROBE_SECONDS},
-        "livenessProbe": _probe(probe, _ALIVE_SECONDS, service.health.stall_timeout_seconds),
+        "livenessProbe": _restarting(probe, service.health.stall_timeout_seconds),
         "lifecycle": {"preStop": {"sleep": {"seconds": max(service.drain_seconds, SEEN_SECONDS)}}},
     }
 
 
-def _probe(probe: Manifest, period: int, seconds: int) -> Manifest:
-    """Return a probe that fails after some seconds."""
-    times = {"periodSeconds": period, "failureThreshold": math.ceil(seconds / period)}
-    return {**probe, **times, "timeoutSeconds": _TIMEOUT_SECONDS}
+def _restarting(probe: Manifest, seconds: int) -> Manifest:
+    """Return a probe that restarts a worker after some seconds."""
+    return {
+        **probe,
+        "periodSeconds": _RESTART_PROBE_SECONDS,
+        "timeoutSeconds": _RESTART_PROBE_SECONDS,
+        "failureThreshold": math.ceil(seconds / _RESTART_PROBE_SECONDS),
+        "terminationGracePeriodSeconds": _HUNG_GRACE_SECONDS,
+    }
 
 
 def permissions(service: Service, context: ClusterContext) -> list[Manifest]:

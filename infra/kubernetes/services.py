@@ -83,13 +83,14 @@ def _rolling_update(service: Service) -> Manifest:
     """Return how a roll-out replaces workers: a new one first where a GPU for it is sure, else in place.
 
     A new worker may need a node within the pool's limit, and a Spot-only pool may have none: a roll-out that
-    may take no worker away would wait for ever.
+    may take no worker away would wait for ever. That of an HTTP service waits for Spot rather than take the
+    worker of callers.
     """
     capacity = service.capacity
     slots = capacity.max_target if service.is_scaled else capacity.target
     room = nodes.max_gpus(service) - slots * service.workers_per_slot
     has_room = room >= pod_resources.job_requests(capacity.types).gpus
-    is_sure = has_room and "on-demand" in nodes.capacity_types(service)
+    is_sure = has_room and (service.http is not None or "on-demand" in nodes.capacity_types(service))
     return {"maxSurge": 1, "maxUnavailable": 0 if is_sure else 1}
 
 

@@ -108,11 +108,27 @@ def drain_warnings(services: Sequence[Service]) -> Iterator[str]:
     """Yield a warning for each HTTP service whose requests have no time to end at a notice."""
     for index, service in enumerate(services):
         is_short = service.drain_seconds < _DRAIN_SECONDS
-        if is_short and service.http is not None and service.runs_on == "instances":
+        if is_short and service.http is not None:
+            lost = (
+                "requests that arrive in the last seconds of an instance are lost with it"
+                if service.runs_on == "instances"
+                else "a deleted pod gets SIGTERM after a few seconds, also with requests at it"
+            )
             yield (
-                f"gpu-spot:services[{index}].drainSeconds: {service.drain_seconds} s with http: requests "
-                "that arrive in the last seconds of an instance are lost with it; set it to the time that a "
-                f"request needs, at least {_DRAIN_SECONDS} s"
+                f"gpu-spot:services[{index}].drainSeconds: {service.drain_seconds} s with http: {lost}; "
+                f"set it to the time that a request needs, at least {_DRAIN_SECONDS} s"
+            )
+
+
+def rollout_warnings(services: Sequence[Service]) -> Iterator[str]:
+    """Yield a warning for each HTTP service on Kubernetes whose roll-outs take workers from callers."""
+    for index, service in enumerate(services):
+        capacity = service.capacity
+        has_room = capacity.maximum > capacity.target or (service.is_scaled and capacity.fallback.enabled)
+        if service.http is not None and service.runs_on == "kubernetes" and not has_room:
+            yield (
+                f"gpu-spot:services[{index}].capacity.max: {capacity.maximum} has no room for one more: a "
+                "roll-out ends a worker before its successor is ready"
             )
 
 

@@ -268,6 +268,7 @@ class Settings(Model):
         yield from entry_warnings.egress_warnings(self.network, self.tensorboard, self.training)
         yield from entry_warnings.cluster_warnings(self.network, self.kubernetes)
         yield from entry_warnings.drain_warnings(self.services)
+        yield from entry_warnings.rollout_warnings(self.services)
         yield from wait_warnings(self.services, self.region)
         yield from budget_warnings(self.on_instances.capacities, self.region, self.budget)
 

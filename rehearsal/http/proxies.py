@@ -47,8 +47,8 @@ class RealProxy:
         folder.mkdir()
         self.address = address, proxy.listen_port
         self.states: list[ProxyState] = []
-        paths = Paths(folder / "haproxy.sock", folder / "retry-after.map")
-        paths.retry_after.write_text(f"{haproxy_config.RETRY_AFTER_KEY} {proxy.retry_after_seconds}\n")
+        paths = Paths(folder / "haproxy.sock", folder / "values.map")
+        paths.values.write_text(haproxy_config.first_values(proxy))
         config = folder / "haproxy.cfg"
         config.write_text(haproxy_config.render(proxy, paths, address=address))
         self._log, self._config, self._path = folder / "haproxy.log", config, paths.socket

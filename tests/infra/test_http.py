@@ -60,8 +60,12 @@ def test_each_admits_the_one_before_it_only(internal: Run, public: Run) -> None:
     assert rules(internal, "SecurityGroupIngressRule", "http") == {(workers, 80, 80)}
     assert rules(public, "SecurityGroupIngressRule", "http") == {(workers, 443, 443), ("0.0.0.0/0", 443, 443)}
     for of in (internal, public):
-        assert rules(of, "SecurityGroupEgressRule", "http") == {(proxies, 8080, 8080)}
-        assert rules(of, "SecurityGroupIngressRule", "http-proxies") == {(balancer, 8080, 8080)}
+        assert rules(of, "SecurityGroupEgressRule", "http") == {
+            (proxies, port, port) for port in (8080, 8081)
+        }
+        assert rules(of, "SecurityGroupIngressRule", "http-proxies") == {
+            (balancer, port, port) for port in (8080, 8081)
+        }
         # Two workers on the one GPU of an instance, and the agent's check.
         checks = {(proxies, 8000, 8001), (proxies, 8900, 8900)}
         assert rules(of, "SecurityGroupIngressRule", "http-workers") == checks

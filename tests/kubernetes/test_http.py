@@ -48,9 +48,52 @@ def test_a_pod_that_does_not_start_or_hangs_is_restarted_after_the_times_of_the_
         return int(probe["periodSeconds"] * probe["failureThreshold"])
 
     worker = container(health={"graceSeconds": 1201, "stallTimeoutSeconds": 600})
-    assert seconds(worker["startupProbe"]) == 1202
+    assert seconds(worker["startupProbe"]) == 1205
     assert seconds(worker["livenessProbe"]) == 600
+    for probe in (worker["startupProbe"], worker["livenessProbe"]):
+        assert probe["timeoutSeconds"] <= probe["periodSeconds"]
+        assert probe["terminationGracePeriodSeconds"] < pods.DRAIN_SECONDS
     assert worker["livenessProbe"]["httpGet"] == worker["readinessProbe"]["httpGet"]
+
+
+def disruption(**service: Any) -> list[dict[str, Any]]:
+    changed = {**HTTP_SERVICE, **service}
+    [pool] = [
+        item
+        for item in rendered(service=changed)
+        if item["kind"] == "NodePool" and item["metadata"]["name"].endswith("ocr")
+    ]
+    return list(pool["spec"]["disruption"]["budgets"])
+
+
+def test_no_node_is_taken_while_the_worker_of_the_last_one_loads() -> None:
+    """Karpenter ignores disruption budgets of pods when it replaces nodes that have drifted."""
+    assert disruption() == [{"nodes": "0", "reasons": ["Drifted"]}, {"nodes": "1"}]
+    capacity = {**SERVICE["capacity"], "instanceTypes": ["g6.12xlarge"]}
+    assert disruption(capacity=capacity)[0]["reasons"] == ["Drifted", "Underutilized"]
+
+
+def test_a_roll_out_takes_no_worker_where_there_is_room_for_one_more() -> None:
+    def changed(**capacity: Any) -> tuple[int, bool]:
+        service = {**HTTP_SERVICE, "capacity": {**SERVICE["capacity"], **capacity}}
+        update = of_kind(rendered(service=service), "Deployment")["spec"]["strategy"]["rollingUpdate"]
+        warned = any(
+            "ends a worker before its successor" in line for line in settings(service=service).warnings()
+        )
+        return update["maxUnavailable"], warned
+
+    assert changed() == (0, False)
+    assert changed(fallback={"enabled": False}) == (0, False)  # it waits for Spot
+    assert changed(target=8, fallback={"enabled": False}) == (1, True)
+
+
+def test_a_short_drain_is_warned_of() -> None:
+    [line] = [
+        line
+        for line in settings(service={**HTTP_SERVICE, "drainSeconds": 0}).warnings()
+        if "drainSeconds" in line
+    ]
+    assert "a deleted pod gets SIGTERM" in line
 
 
 def test_only_what_probes_do_not_replace_has_no_effect() -> None:
@@ -62,7 +105,7 @@ def test_only_what_probes_do_not_replace_has_no_effect() -> None:
 
 def test_proxies_see_a_deletion_before_the_hook_ends_and_a_new_pod_before_an_old_one_goes() -> None:
     lost = listed.WATCH_SECONDS + listed.SPARE_SECONDS
-    again = listed.DISCOVER_SECONDS + listed.TIMEOUT_SECONDS
+    again = listed.DISCOVER_SECONDS + 2 * listed.TIMEOUT_SECONDS  # the API has two addresses
     assert lost + again + supervisor.SAMPLE_SECONDS <= http_workers.SEEN_SECONDS
     spec = of_kind(rendered(service=HTTP_SERVICE), "Deployment")["spec"]
     assert spec["minReadySeconds"] == http_workers.SEEN_SECONDS

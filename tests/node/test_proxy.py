@@ -25,7 +25,7 @@ from tests.node.clocks import FakeClock
 from tests.node.metadata import MetadataServer
 from tests.node.units import DiskHost
 from userdata.agent import tasks
-from userdata.agent.machine.errors import ConfigError
+from userdata.agent.machine.errors import AgentError, ConfigError
 from userdata.agent.machine.host import SystemHost
 from userdata.agent.proxy import discovery, haproxy_config, metrics, servers
 from userdata.agent.proxy import pods as cluster_pods
@@ -42,7 +42,7 @@ from userdata.agent.proxy.runtime import (
 )
 from userdata.agent.proxy.supervisor import ProxySupervisor
 
-PATHS = Paths(Path("/run/gpu-spot/haproxy.sock"), Path("/run/gpu-spot/retry-after.map"))
+PATHS = Paths(Path("/run/gpu-spot/haproxy.sock"), Path("/run/gpu-spot/values.map"))
 PROXY = HttpProxy(HttpWorkers(8000, "/ready"), max_workers=2, max_slots=2, concurrency=5, proxies=2)
 
 
@@ -271,15 +271,12 @@ class FakeSocket(RuntimeSocket):
             self.table.apply([command])
 
 
-def supervisor(clock: FakeClock, hosts: list[HttpHost], socket: FakeSocket) -> ProxySupervisor:
+def supervisor(
+    clock: FakeClock, hosts: list[HttpHost], socket: FakeSocket, **changes: Any
+) -> ProxySupervisor:
+    arguments = {"discover": lambda: tuple(hosts), "run_in_background": lambda work: work(), **changes}
     return ProxySupervisor(
-        PROXY,
-        PATHS,
-        lambda: tuple(hosts),
-        lambda state, ready: None,
-        clock,
-        lambda work: work(),
-        runtime=socket,
+        PROXY, PATHS, write=lambda state, ready: None, clock=clock, runtime=socket, **arguments
     )
 
 
@@ -292,7 +289,7 @@ def test_the_boot_time_of_a_host_becomes_the_callers_wait(clock: FakeClock) -> N
         clock.advance(10)
     socket.status = "UP"
     running.tick()
-    assert f"set map {PATHS.retry_after} seconds 50" in socket.commands
+    assert f"set map {PATHS.values} seconds 50" in socket.commands
     hosts.append(HttpHost("i-2", "10.0.0.2", clock.wall() - 999))  # ready before it was seen
     socket.commands.clear()
     clock.advance(10)
@@ -320,6 +317,49 @@ def test_a_new_haproxy_is_filled_at_once(clock: FakeClock) -> None:
     assert socket.table.active() == {(0, "10.0.0.1"), (1, "10.0.0.1")}
     assert running.state is not None
     assert running.state.started_at == clock.wall()
+
+
+def test_a_restarted_agent_changes_no_table_before_it_knows_the_hosts(clock: FakeClock) -> None:
+    socket, hosts = FakeSocket(), [HttpHost("i-1", "10.0.0.1")]
+    supervisor(clock, hosts, socket).tick()
+    active, due = socket.table.active(), list[Any]()
+
+    def fail() -> tuple[HttpHost, ...]:
+        raise AgentError("no answer")
+
+    for discover in (fail, lambda: tuple(hosts)):
+        socket.commands.clear()
+        again = supervisor(clock, hosts, socket, discover=discover, run_in_background=due.append)
+        for _ in range(3):
+            again.tick()
+        due.pop(0)()
+        if discover is fail:
+            again.tick()
+        assert socket.commands == []
+        assert socket.table.active() == active
+        due.clear()
+
+
+def test_a_proxy_is_healthy_once_its_table_is_filled(clock: FakeClock) -> None:
+    socket, hosts = FakeSocket(), list[HttpHost]()
+    filled = f"set map {PATHS.values} filled 1"
+    running = supervisor(clock, hosts, socket)
+    running.tick()
+    assert socket.commands == [filled]  # also without any host: the service may be scaled to zero
+    running.tick()
+    assert socket.commands == [filled]
+    socket.pid = "2"  # a new HAProxy has read its map again
+    running.tick()
+    assert socket.commands == [filled, filled]
+
+
+def test_a_host_with_the_address_of_a_row_gets_that_row() -> None:
+    """Else its workers are in two rows: the agent's answer ends the maintenance of the former one."""
+    table = Table(rows=3, slots=1)
+    for addresses in (["10.0.0.1", "10.0.0.2", "10.0.0.3"], ["10.0.0.3"], ["10.0.0.2", "10.0.0.3"]):
+        table.apply(table.plan(addresses).commands)
+    assert [server.address for server in table.servers.values()] == ["10.0.0.1", "10.0.0.2", "10.0.0.3"]
+    assert table.active() == {(0, "10.0.0.2"), (0, "10.0.0.3")}
 
 
 def test_only_a_proxy_has_the_subcommand(tmp_path: Path) -> None:
@@ -376,7 +416,9 @@ def test_the_subcommand_configures_haproxy_once_and_reports_its_requests(
         assert tasks.proxy(made) == 0
         assert tasks.proxy(made) == 0
         server.shutdown()
-    assert [argv[1] for argv in units] == ["enable", "restart", "enable", "start"]
+    assert [argv[1] for argv in units] == ["daemon-reload", "enable", "restart", "enable", "start"]
+    drop_in = tmp_path / "etc/systemd/system/haproxy.service.d/gpu-spot.conf"
+    assert "Restart=always" in drop_in.read_text()
     config = (tmp_path / "etc/haproxy/haproxy.cfg").read_text()
     assert "chroot /var/lib/haproxy" in config
     row = jobs.row()

@@ -115,6 +115,26 @@ def test_a_cluster_that_does_not_fit(
     assert words in finding
 
 
+def test_proxies_must_reach_the_api_and_the_pods(account: AwsClients) -> None:
+    stack = on_kubernetes(http={"port": 8000})
+    network = {"vpcId": VPC, "endpointPublicAccess": True, "endpointPrivateAccess": True}
+    describe(account, resourcesVpcConfig=network, kubernetesNetworkConfig={"ipFamily": "ipv4"})
+    assert problems(results_of(clusters, stack, account)) == []
+    describe(
+        account,
+        resourcesVpcConfig={**network, "endpointPrivateAccess": False},
+        kubernetesNetworkConfig={"ipFamily": "ipv6"},
+    )
+    found = [
+        (status, finding.split(":")[0])
+        for status, _, finding in problems(results_of(clusters, stack, account))
+    ]
+    assert found == [
+        ("failure", "its pods have IPv6 addresses only, which proxies of http do not reach"),
+        ("warning", "the API has no private endpoint"),
+    ]
+
+
 def test_a_missing_cluster_a_missing_role_and_no_entry(account: AwsClients) -> None:
     stub_operation(account, "eks", "ListAccessEntries", {"accessEntries": []})
     found = problems(results_of(clusters, on_kubernetes(nodeRole="gone"), account))

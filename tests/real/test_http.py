@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from contracts.agent.config import HttpProxy
 from contracts.names import PROXY_HEALTH_PATH
 from lambdas.core.rollout.step import ROLLED_BACK
 from rehearsal.http import load_client, play, rollout
@@ -23,14 +24,17 @@ from tests.waiting import wait_until
 SCRIPT = HttpScript(hosts=3, token_seconds=0.02, concurrency=4)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def world() -> Iterator[tuple[HttpWorld, Path]]:
     with play.world(SCRIPT) as running:
         yield running
 
 
-def get(world: HttpWorld, path: str) -> http.client.HTTPResponse:
-    with contextlib.closing(http.client.HTTPConnection(*world.proxies[0].address, timeout=30)) as connection:
+def get(world: HttpWorld, path: str, port: int | None = None) -> http.client.HTTPResponse:
+    address, listen_port = world.proxies[0].address
+    with contextlib.closing(
+        http.client.HTTPConnection(address, port or listen_port, timeout=30)
+    ) as connection:
         connection.request("GET", path)
         response = connection.getresponse()
         response.read()
@@ -75,12 +79,38 @@ def test_callers_notice_no_notice_and_of_a_death_only_what_must_not_be_repeated(
     assert sum(state.refused - before.refused for state, before in zip(after, states, strict=True)) == 0
 
 
+def health(world: HttpWorld) -> int:
+    """Return the status that the load balancer's checks get."""
+    return get(world, PROXY_HEALTH_PATH, HttpProxy.health_port).status
+
+
+def test_requests_end_when_their_callers_leave(world: tuple[HttpWorld, Path]) -> None:
+    """Those that wait, too: a worker would compute them for nobody, and callers' retries add to them."""
+    running, _ = world
+    proxy = running.proxies[0]
+    host, port = proxy.address
+    before, seconds = proxy.state(), 6
+    body = {"messages": [{"role": "user", "content": "a"}], "max_tokens": int(seconds / SCRIPT.token_seconds)}
+    command = ["curl", "-s", "-o", "/dev/null", "-d", json.dumps(body)]
+    url = f"http://{host}:{port}/v1/chat/completions"
+    callers = [subprocess.Popen([*command, url]) for _ in range(SCRIPT.hosts * SCRIPT.concurrency)]
+    wait_until(lambda: proxy.state().waiting > 0 and proxy.state().in_flight > 0)
+    gone_at = time.monotonic()
+    for caller in callers:
+        caller.kill()
+        caller.wait()
+    wait_until(lambda: proxy.state().waiting == proxy.state().in_flight == 0)
+    assert time.monotonic() - gone_at < seconds / 2
+    after = proxy.state()
+    assert (after.cut, after.refused, after.ended) == (before.cut, before.refused, before.ended)
+
+
 @pytest.mark.soak
 def test_a_killed_haproxy_is_filled_again(world: tuple[HttpWorld, Path]) -> None:
     running, _ = world
     proxy = running.proxies[0]
     running.wait_ready(2)
-    assert get(running, PROXY_HEALTH_PATH).status == 200
+    assert health(running) == 200
     proxy.restart()
     running.wait_ready(2)
     assert get(running, "/v1/models").status == 200
@@ -98,7 +128,7 @@ def test_without_workers_a_caller_reads_when_to_try_again_and_the_next_worker_se
     response = get(running, "/v1/models")
     assert response.status == 503
     assert 1 <= int(response.headers["Retry-After"]) <= 60
-    assert get(running, PROXY_HEALTH_PATH).status == 200
+    assert health(running) == 200
     running.hosts.launch(SCRIPT.release)
     running.wait_ready(1)
     assert get(running, "/v1/models").status == 200
@@ -108,7 +138,10 @@ def test_without_workers_a_caller_reads_when_to_try_again_and_the_next_worker_se
 def test_requests_that_wait_while_all_workers_drain_go_to_the_next_one(world: tuple[HttpWorld, Path]) -> None:
     """HAProxy itself leaves them in its queue until their timeout: ``ProxySupervisor._take_waiting``."""
     running, _ = world
-    [name] = running.hosts.names()
+    name, *others = running.hosts.names()
+    for other in others:
+        running.hosts.end(other)
+    wait_until(lambda: running.ready == 1)
     proxy = running.proxies[0]
     host, port = proxy.address
     body = {"messages": [{"role": "user", "content": "a"}], "max_tokens": 100}

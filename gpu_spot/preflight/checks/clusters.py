@@ -72,6 +72,7 @@ def _existing(
         _authentication(name, cluster),
         _endpoint(name, network),
         _node_role(kubernetes, account),
+        *_for_proxies(stack, name, cluster),
         _access(name, account),
     ):
         if result is not None:
@@ -122,6 +123,21 @@ def _endpoint(name: str, network: dict[str, Any]) -> CheckResult | None:
         return None
     finding = "the API endpoint is private only: `up` must run inside the VPC"
     return CheckResult(name, "warning", finding, "use a runner or VPN there", "kubernetes.cluster")
+
+
+def _for_proxies(stack: Stack, name: str, cluster: dict[str, Any]) -> Iterator[CheckResult]:
+    """Yield why the proxies of an HTTP service could not reach its pods, or the API that lists them.
+
+    Source: EKS API reference, ``KubernetesNetworkConfigResponse`` (``ipFamily``), ``VpcConfigResponse``.
+    """
+    if all(service.http is None for service in (stack.kubernetes or stack.settings).services):
+        return
+    if cluster.get("kubernetesNetworkConfig", {}).get("ipFamily", "ipv4") != "ipv4":
+        finding = "its pods have IPv6 addresses only, which proxies of http do not reach"
+        yield CheckResult(name, "failure", finding, "use a cluster with ipFamily ipv4", "kubernetes.cluster")
+    if not cluster.get("resourcesVpcConfig", {}).get("endpointPrivateAccess"):
+        finding = "the API has no private endpoint: proxies of http need a way through the internet to it"
+        yield CheckResult(name, "warning", finding, "enable endpointPrivateAccess", "kubernetes.cluster")
 
 
 def _node_role(kubernetes: Kubernetes, account: Account) -> CheckResult | None:

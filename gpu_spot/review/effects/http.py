@@ -48,6 +48,7 @@ _HARMLESS: Final = {
 _GROUP_INPUTS: Final = frozenset(
     {
         *("desiredCapacity", "forceDelete", "healthCheckGracePeriod", "healthCheckType", "instanceRefresh"),
+        "instanceMaintenancePolicy",
         *("maxSize", "minSize", "mixedInstancesPolicy", "tags", "targetGroupArns", "vpcZoneIdentifiers"),
     }
 )

@@ -115,8 +115,8 @@ def _of_proxies(args: HttpAlarmsArgs) -> Iterator[AlarmSpec]:
         )
     yield AlarmSpec(
         f"{name}-cut",
-        f"Requests of {args.service} were lost with their worker and could not be repeated: callers got an "
-        "error.",
+        f"Requests of {args.service} were lost with their worker and could not be repeated, or took longer "
+        "than idleTimeout: callers got an error.",
         names.INSTANCE_NAMESPACE,
         names.METRIC_HTTP_CUT,
         dimensions,

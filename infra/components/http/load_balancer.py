@@ -12,7 +12,7 @@ import pulumi_aws as aws
 
 from contracts import names
 from infra import schema
-from infra.components.http.security_groups import LISTEN_PORT
+from infra.components.http.security_groups import HEALTH_PORT, LISTEN_PORT
 from infra.components.network.network import Network
 from infra.components.storage.bucket import Bucket, BucketArgs
 from infra.iam import resource_policies
@@ -158,7 +158,7 @@ class HttpLoadBalancer(pulumi.ComponentResource):
             health_check=aws.lb.TargetGroupHealthCheckArgs(
                 path=names.PROXY_HEALTH_PATH,
                 protocol="HTTP",
-                port="traffic-port",
+                port=str(HEALTH_PORT),
                 interval=_CHECK_INTERVAL_SECONDS,
                 timeout=_CHECK_TIMEOUT_SECONDS,
                 healthy_threshold=_CHECKS,

@@ -176,6 +176,10 @@ class HttpProxies(pulumi.ComponentResource):
             target_group_arns=[args.load_balancer.target_group_arn],
             health_check_type="ELB",
             health_check_grace_period=_GRACE_SECONDS,
+            # The replacement of an unhealthy proxy starts before that ends.
+            instance_maintenance_policy=aws.autoscaling.GroupInstanceMaintenancePolicyArgs(
+                min_healthy_percentage=100, max_healthy_percentage=_MAX_HEALTHY_PERCENT
+            ),
             # No rollback: AWS supports none for a template whose image is a parameter (Auto Scaling guide,
             # "Undo changes with a rollback"). At 100 percent, broken proxies replace none that work.
             instance_refresh=aws.autoscaling.GroupInstanceRefreshArgs(

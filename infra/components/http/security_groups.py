@@ -15,6 +15,7 @@ from infra.schema.services.http import Http
 from infra.scope import Scope
 
 LISTEN_PORT: Final = HttpProxy.listen_port
+HEALTH_PORT: Final = HttpProxy.health_port
 _API_PORT: Final = 443
 """Of a cluster."""
 _MAX_NAME_LENGTH: Final = 255
@@ -55,10 +56,12 @@ class HttpSecurityGroups(pulumi.ComponentResource):
         port = settings.listener_port
         for caller, source, network in self._callers():
             self._ingress("http", self.load_balancer_id, (port, port), caller, source=source, network=network)
-        # Health checks use the port of requests.
-        self._egress("http", self.load_balancer_id, LISTEN_PORT, self.proxies_id)
-        ports = (LISTEN_PORT, LISTEN_PORT)
-        self._ingress("http-proxies", self.proxies_id, ports, "load-balancer", source=self.load_balancer_id)
+        for part, to_proxies in (("http", LISTEN_PORT), ("http-checks", HEALTH_PORT)):
+            self._egress(part, self.load_balancer_id, to_proxies, self.proxies_id)
+            ports = (to_proxies, to_proxies)
+            self._ingress(
+                "http-proxies", self.proxies_id, ports, "load-balancer", source=self.load_balancer_id
+            )
         workers, also = args.pods_id, _API_PORT
         self.workers_id = None
         if workers is None:

@@ -81,7 +81,8 @@ class Http(Model):
     """Subnets of the load balancer in an existing VPC, one for each of two zones or more; public ones with
     ``public``. Default: ``network.subnets``."""
     concurrency: limits.HttpConcurrency = 16
-    """Requests that a worker serves at once. More wait at the proxies."""
+    """Requests that a worker serves at once. More wait at the proxies, each of which has its share, rounded
+    up: with 2 proxies and 1, a worker may get 2."""
     idle_timeout: Annotated[int, Field(ge=1, le=1995)] = 60
     """Seconds without a byte after which a request counts as lost, and that a request waits for a worker at
     most."""
@@ -89,8 +90,8 @@ class Http(Model):
     """Times that a request is sent to another worker, if its worker is lost before a byte of the answer and
     a repetition does no harm."""
     retry_paths: Annotated[tuple[limits.HttpPath, ...], Field(max_length=50)] = ()
-    """Prefixes of paths whose requests may be repeated, whatever their method. Default: requests with a safe
-    method or an ``Idempotency-Key``."""
+    """Prefixes of paths whose requests may be repeated, whatever their method, if they have at most 60 KB.
+    Not of calls whose caller streams. Default: requests with a safe method or an ``Idempotency-Key``."""
     proxies: Proxies = Field(default_factory=Proxies)
     """The proxies."""
     access_log_days: Annotated[int, Field(ge=0, le=3650)] = 30

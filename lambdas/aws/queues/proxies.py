@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -132,12 +133,12 @@ class ProxyReader:
         """Return the history; empty if there is none or it is malformed."""
         response = self.dynamodb.get_item(TableName=self.table, Key=_history_key(group), ConsistentRead=True)
         try:
-            return proxies.parse(response.get("Item", {})["text"]["S"])
-        except (KeyError, ValueError):
+            return proxies.parse(zlib.decompress(response.get("Item", {})["packed"]["B"]).decode())
+        except (KeyError, ValueError, zlib.error):
             return ProxyHistory()
 
     def _save_history(self, group: str, history: ProxyHistory) -> None:
-        text = proxies.dumps(history)
+        text = zlib.compress(proxies.dumps(history).encode())
         if len(text) > _MAX_HISTORY_BYTES:
             raise ValueError(
                 f"counts of {len(history.workers)} workers at {len(history.proxies)} proxies have "
@@ -145,7 +146,7 @@ class ProxyReader:
             )
         item: dict[str, Any] = {
             **_history_key(group),
-            "text": {"S": text},
+            "packed": {"B": text},
             names.REGISTRY_TTL: {"N": str(int(self.clock()) + queue_state.RETENTION_SECONDS)},
         }
         self.dynamodb.put_item(TableName=self.table, Item=item)

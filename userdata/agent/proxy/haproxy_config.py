@@ -1,6 +1,6 @@
 """HAProxy's configuration, rendered from the settings of a service's proxies; pure.
 
-Only options of HAProxy 2.6 (Debian 12) to 2.8 (Amazon Linux 2023). Facts that this file relies on were tried
+Only options of HAProxy 2.6 (Debian 12) to 3.0 (Amazon Linux 2023). Facts that this file relies on were tried
 with 2.6 (``tests/real/test_http.py``).
 """
 
@@ -16,6 +16,8 @@ from contracts.names import PROXY_HEALTH_PATH
 
 BACKEND: Final = "workers"
 RETRY_AFTER_KEY: Final = "seconds"
+FILLED_KEY: Final = "filled"
+"""1 once the table has the discovered workers: until then the proxy is not healthy."""
 """Key in the map file whose value is the header ``Retry-After`` of a 503."""
 BUFFER_BYTES: Final = 65_536
 """A request is repeated only if it fits into a buffer. Source: HAProxy's configuration manual,
@@ -23,7 +25,10 @@ BUFFER_BYTES: Final = 65_536
 MAX_SERVERS: Final = 4000
 """Bound of HAProxy's server table, about 10 KiB each."""
 MIN_CONNECTIONS: Final = 4000
-"""Bound of connections; each that waits or is served holds up to two buffers, 512 MiB in all."""
+"""Least bound of connections; each that waits or is served holds up to two buffers, 512 MiB in all."""
+MAX_CONNECTIONS: Final = 16_000
+"""Largest bound: 2 GiB in all, half of a ``c7g.large``'s memory."""
+_CHECK_CONNECTIONS: Final = 100
 _SAFE_METHODS: Final = "GET HEAD OPTIONS TRACE"
 """Source: RFC 9110, section 9.2.1."""
 _KEEP_ALIVE_RESERVE_SECONDS: Final = 25
@@ -33,10 +38,15 @@ request meets a closing one. Source: Application Load Balancer guide, "Connectio
 
 @dataclass(frozen=True)
 class Paths:
-    """Files of an instance's HAProxy: its runtime socket and the map with `RETRY_AFTER_KEY`."""
+    """Files of an instance's HAProxy: its runtime socket and the map with the values that change."""
 
     socket: Path
-    retry_after: Path
+    values: Path
+
+
+def first_values(proxy: HttpProxy) -> str:
+    """Return the map's text at HAProxy's start."""
+    return f"{RETRY_AFTER_KEY} {proxy.retry_after_seconds}\n{FILLED_KEY} 0\n"
 
 
 def rows(proxy: HttpProxy) -> int:
@@ -54,6 +64,11 @@ def concurrency(proxy: HttpProxy) -> int:
     return math.ceil(proxy.concurrency / proxy.proxies)
 
 
+def connections(proxy: HttpProxy) -> int:
+    """Return how many callers' connections this proxy has at once; more wait to be accepted."""
+    return min(MAX_CONNECTIONS, max(MIN_CONNECTIONS, 2 * concurrency(proxy) * proxy.max_workers))
+
+
 def render(proxy: HttpProxy, paths: Paths, *, user: str = "", chroot: str = "", address: str = "") -> str:
     """Return the configuration file.
 
@@ -68,20 +83,20 @@ def render(proxy: HttpProxy, paths: Paths, *, user: str = "", chroot: str = "", 
         _global(proxy, paths, user, chroot),
         _defaults(proxy),
         _frontend(proxy, paths, address),
+        _checks(proxy, paths, address),
         _backend(proxy, address),
     )
     return "".join(f"{line}\n" for section in sections for line in section)
 
 
 def _global(proxy: HttpProxy, paths: Paths, user: str, chroot: str) -> list[str]:
-    connections = max(MIN_CONNECTIONS, 2 * concurrency(proxy) * proxy.max_workers)
     identity = [f"  user {user}", f"  group {user}"] if user else []
     return [
         "# Written by gpu-spot's agent at its start.",
         "global",
         "  log stderr format short daemon notice",
         f"  stats socket {paths.socket} mode 600 level admin",
-        f"  maxconn {connections}",
+        f"  maxconn {connections(proxy) + _CHECK_CONNECTIONS}",
         f"  tune.bufsize {BUFFER_BYTES}",
         *identity,
         *([f"  chroot {chroot}"] if chroot else []),
@@ -100,6 +115,8 @@ def _defaults(proxy: HttpProxy) -> list[str]:
         "  option log-separate-errors",
         # Tokens of a stream go out at once.
         "  option http-no-delay",
+        # The request of a caller that has gone ends, waiting or at a worker: its GPU is for those who wait.
+        "  option abortonclose",
         "  option forwardfor if-none",
         # A new connection for each request: none meets a worker that closes an idle one, so a lost request is
         # one that the worker may have begun.
@@ -130,20 +147,32 @@ def _defaults(proxy: HttpProxy) -> list[str]:
 
 def _frontend(proxy: HttpProxy, paths: Paths, address: str) -> list[str]:
     is_h2 = " proto h2" if proxy.is_grpc else ""
-    retry_after = f"str({RETRY_AFTER_KEY}),map({paths.retry_after},{proxy.retry_after_seconds})"
+    retry_after = f"str({RETRY_AFTER_KEY}),map({paths.values},{proxy.retry_after_seconds})"
     return [
         "frontend requests",
         f"  bind {address}:{proxy.listen_port}{is_h2}",
-        "  http-request return status 200 content-type text/plain string ok "
-        f"if {{ path {PROXY_HEALTH_PATH} }}",
+        f"  maxconn {connections(proxy)}",
         f"  acl is_repeatable method {_SAFE_METHODS}",
         "  acl is_repeatable req.hdr(Idempotency-Key) -m found",
         *(f"  acl is_repeatable path_beg {path}" for path in proxy.retry_paths),
         # HAProxy repeats a request only if all of it was there when it was sent the first time.
         "  http-request wait-for-body time 30s if is_repeatable",
         "  http-request disable-l7-retry unless is_repeatable",
-        f"  http-after-response set-header Retry-After %[{retry_after}] if {{ status 503 }}",
+        f"  http-after-response set-header Retry-After %[{retry_after}] if {{ status 503 }} "
+        "!{ res.hdr(Retry-After) -m found }",
         f"  default_backend {BACKEND}",
+    ]
+
+
+def _checks(proxy: HttpProxy, paths: Paths, address: str) -> list[str]:
+    """Return the answer to the load balancer: healthy once the table is filled, with workers or none."""
+    return [
+        "frontend checks",
+        f"  bind {address}:{proxy.health_port}{' proto h2' if proxy.is_grpc else ''}",
+        "  no log",
+        f"  acl is_filled str({FILLED_KEY}),map_str_int({paths.values},0) -m int 1",
+        f"  http-request return status 200 if {{ path {PROXY_HEALTH_PATH} }} is_filled",
+        "  http-request return status 503",
     ]
 
 
@@ -153,7 +182,8 @@ def _backend(proxy: HttpProxy, address: str) -> list[str]:
         "  option httpchk",
         f"  http-check send meth GET uri {workers.readiness} ver HTTP/1.1 "
         "hdr Host gpu-spot hdr Connection close",
-        "  http-check expect status 200-299",
+        # What the kubelet takes for success, so that one does not wait for the other.
+        f"  http-check expect status {'200-399' if proxy.pods else '200-299'}",
     ]
 
     def send(slot: int) -> str:

@@ -10,6 +10,7 @@ import base64
 import http.client
 import json
 import ssl
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from datetime import datetime
@@ -34,6 +35,8 @@ SPARE_SECONDS: Final = 1.0
 _QUIET_SECONDS: Final = 0.1
 """Changes come together in a roll-out: an answer is complete once nothing has come for so long."""
 _MAX_ERROR_BYTES: Final = 200
+_TOKEN_SECONDS: Final = 600.0
+"""Time for which a token is used, of the 15 minutes that it is valid: EKS asks STS about each new one."""
 _TOKEN_PREFIX: Final = "k8s-aws-v1."  # noqa: S105
 _URL_SECONDS: Final = 60
 _CLUSTER_HEADER: Final = "x-k8s-aws-id"
@@ -54,9 +57,18 @@ class PodDiscovery:
     sends each change once. Source: Kubernetes, "API Concepts", "Efficient detection of changes".
     """
 
-    def __init__(self, pods: HttpPods, service: str, token: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        pods: HttpPods,
+        service: str,
+        token: Callable[[], str],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._address = urlsplit(pods.endpoint)
-        self._token = token
+        self._new_token = token
+        self._token = ""
+        self._token_until = 0.0
+        self._monotonic = monotonic
         self._selector = {"labelSelector": f"{_NAME_LABEL}={service}"}
         self._path = f"/api/v1/namespaces/{pods.namespace}/pods"
         self._version = ""
@@ -127,19 +139,26 @@ class PodDiscovery:
         self, timeout: float, query: Mapping[str, str] | None = None
     ) -> Iterator[tuple[http.client.HTTPSConnection, http.client.HTTPResponse]]:
         """Yield the connection and the response of a request for the pods."""
-        headers = {"Authorization": f"Bearer {self._token()}", "Accept": "application/json"}
+        now = self._monotonic()
+        if now >= self._token_until:
+            self._token, self._token_until = self._new_token(), now + _TOKEN_SECONDS
+        headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json"}
         connection = http.client.HTTPSConnection(
             self._address.hostname or "",
             self._address.port or 443,
-            timeout=timeout,
+            timeout=TIMEOUT_SECONDS,
             context=self._context,
         )
         with closing(connection):
+            connection.connect()
+            connection.sock.settimeout(timeout)
             connection.request(
                 "GET", f"{self._path}?{urlencode({**self._selector, **(query or {})})}", headers=headers
             )
             response = connection.getresponse()
             if response.status != http.client.OK:
+                # Whatever it is: by a list and a new token if these are why.
+                self._version, self._token_until = "", 0.0
                 text = response.read(_MAX_ERROR_BYTES).decode("utf-8", "replace")
                 raise _error(response.status, text)
             yield connection, response

@@ -61,7 +61,10 @@ def plan(
     without_row = []
     for address in sorted(addresses):
         if address not in row_of and free:
-            row_of[address] = free.pop(0)
+            # An agent at the address of a row, also of one in maintenance, ends that.
+            same = (row for row in free if servers[server_name(0, row)].address == address)
+            row_of[address] = next(same, free[0])
+            free.remove(row_of[address])
         if address not in row_of:
             without_row.append(address)
             continue

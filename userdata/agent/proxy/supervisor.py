@@ -16,7 +16,7 @@ from userdata.agent.machine.errors import AgentError
 from userdata.agent.proxy import haproxy_config, servers
 from userdata.agent.proxy.counts import Counts, WorkerKey
 from userdata.agent.proxy.discovery import Discovery, HttpHost
-from userdata.agent.proxy.haproxy_config import BACKEND, RETRY_AFTER_KEY, Paths
+from userdata.agent.proxy.haproxy_config import BACKEND, FILLED_KEY, RETRY_AFTER_KEY, Paths
 from userdata.agent.proxy.runtime import RuntimeSocket, ServerState, Statistics
 
 SAMPLE_SECONDS: Final = 1.0
@@ -58,9 +58,10 @@ class ProxySupervisor:
         self._discover = BackgroundPoller(discover, run_in_background)
         self._write = BackgroundPoller(lambda: self._store(write), run_in_background)
         self._discover_seconds = discover_seconds
-        self._hosts: tuple[HttpHost, ...] = ()
+        self._hosts: tuple[HttpHost, ...] | None = None
         self._counts = Counts(clock.wall())
         self._process = ""
+        self._is_filled = False
         self._discover_at = self._write_at = 0.0
         self._is_discovering = self._is_writing = False
         self._state: tuple[ProxyState, int] | None = None
@@ -119,10 +120,22 @@ class ProxySupervisor:
         if process != self._process:
             log.info("HAProxy has started", process=process)
             self._process, self._counts, self._booting = process, Counts(self._clock.wall()), set()
-            self._retry_after = self._proxy.retry_after_seconds
+            self._retry_after, self._is_filled = self._proxy.retry_after_seconds, False
         table, statistics = self._socket.servers(), self._socket.statistics()
+        if self._hosts is not None:
+            self._fill(table, statistics, self._hosts)
+        workers = self._workers(table)
+        self._counts.sample(self._clock.wall(), statistics, workers)
+        self._learn_boot_time(statistics, workers)
+        self._take_waiting(statistics)
+        ready = sum(line.is_up for name, line in statistics.servers.items() if name in workers)
+        state = self._counts.state()
+        self._state = None if state is None else (state, ready)
+
+    def _fill(self, table: list[ServerState], statistics: Statistics, hosts: tuple[HttpHost, ...]) -> None:
+        """Bring HAProxy's table to the hosts; the proxy is healthy from then on."""
         in_flight = {name: line.in_flight for name, line in statistics.servers.items()}
-        addresses = {host.address for host in self._hosts}
+        addresses = {host.address for host in hosts}
         slots, rows = self._proxy.max_slots, haproxy_config.rows(self._proxy)
         has_agents = self._proxy.pods is None
         planned = servers.plan(table, in_flight, addresses, rows, slots, has_agents=has_agents)
@@ -132,17 +145,16 @@ class ProxySupervisor:
             self._log_once("rows", AgentError(f"no room for {', '.join(planned.without_row)} in {rows} rows"))
         else:
             self._log_recovered("rows")
-        workers = self._workers(table)
-        self._counts.sample(self._clock.wall(), statistics, workers)
-        self._learn_boot_time(statistics, workers)
-        self._take_waiting(statistics)
-        ready = sum(line.is_up for name, line in statistics.servers.items() if name in workers)
-        state = self._counts.state()
-        self._state = None if state is None else (state, ready)
+        if not self._is_filled:
+            self._set_value(FILLED_KEY, 1)
+            self._is_filled = True
+
+    def _set_value(self, key: str, value: int) -> None:
+        self._socket.change(f"set map {self._paths.values} {key} {value}")
 
     def _workers(self, table: list[ServerState]) -> dict[str, WorkerKey]:
         """Return the workers behind the servers in use."""
-        names = {host.address: host.name for host in self._hosts}
+        names = {host.address: host.name for host in self._hosts or ()}
         return {
             server.name: WorkerKey(names[server.address], int(server.name[1:].partition("-")[0]))
             for server in table
@@ -167,7 +179,7 @@ class ProxySupervisor:
         The median of the last boots is what a caller that meets no worker is asked to wait.
         """
         up = {key.instance for name, key in workers.items() if statistics.servers[name].is_up}
-        launched = {host.name: host.launched_at for host in self._hosts if host.launched_at is not None}
+        launched = {host.name: host.launched_at for host in self._hosts or () if host.launched_at is not None}
         for name in sorted(self._booting & up & launched.keys()):
             self._boots.append(max(self._clock.wall() - launched[name], 1.0))
             log.info("worker ready", instance=name, seconds=round(self._boots[-1]))
@@ -178,7 +190,7 @@ class ProxySupervisor:
             return
         seconds = min(round(mean.median(self._boots)), _MAX_RETRY_AFTER_SECONDS)
         if seconds != self._retry_after:
-            self._socket.change(f"set map {self._paths.retry_after} {RETRY_AFTER_KEY} {seconds}")
+            self._set_value(RETRY_AFTER_KEY, seconds)
             self._retry_after = seconds
 
     def _is_known_up(self, instance: str) -> bool:

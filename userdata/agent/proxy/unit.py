@@ -16,6 +16,9 @@ from userdata.agent.proxy.haproxy_config import Paths
 _CONFIG: Final = Path("etc/haproxy/haproxy.cfg")
 """Read by the unit of Amazon Linux's package and of Debian's, below the root."""
 _USER: Final = "haproxy"
+_DROP_IN: Final = Path("etc/systemd/system") / f"{UNIT_HAPROXY}.d" / "gpu-spot.conf"
+_RESTART: Final = "[Unit]\nStartLimitIntervalSec=0\n[Service]\nRestart=always\nRestartSec=1\n"
+"""Packages' units do not restart a HAProxy that was killed."""
 _CHROOT: Final = "/var/lib/haproxy"
 """Both exist with either package."""
 
@@ -29,9 +32,14 @@ def start(proxy: HttpProxy, paths: Paths, host: Host, root: Path) -> None:
     text = haproxy_config.render(proxy, paths, user=_USER, chroot=_CHROOT)
     path = root / _CONFIG
     is_changed = not path.exists() or path.read_text() != text
-    files.write_atomic(paths.retry_after, f"{haproxy_config.RETRY_AFTER_KEY} {proxy.retry_after_seconds}\n")
+    files.write_atomic(paths.values, haproxy_config.first_values(proxy))
     if is_changed:
         files.write_atomic(path, text)
+    drop_in = root / _DROP_IN
+    if not drop_in.exists():
+        drop_in.parent.mkdir(parents=True, exist_ok=True)
+        files.write_atomic(drop_in, _RESTART)
+        host.run(["systemctl", "daemon-reload"])
     host.run(["systemctl", "enable", UNIT_HAPROXY])
     try:
         host.run(["systemctl", "restart" if is_changed else "start", UNIT_HAPROXY])

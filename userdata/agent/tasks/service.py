@@ -111,7 +111,7 @@ def proxy(node: Node) -> int:
     settings, config = node.config.proxy, node.config
     if settings is None:
         raise ConfigError("proxy: missing; this instance has none")
-    paths = Paths(node.directory / "haproxy.sock", node.directory / "retry-after.map")
+    paths = Paths(node.directory / "haproxy.sock", node.directory / "values.map")
     unit.start(settings, paths, node.host, node.kernel)
     client, table = node.clients.dynamodb(config.region), config.registry_table
     ec2, identity = node.clients.ec2(config.region), node.identity
@@ -126,7 +126,8 @@ def proxy(node: Node) -> int:
     discover, seconds = describe, DISCOVER_SECONDS
     if settings.pods is not None:
         token = partial(pods.token, node.clients.sts(config.region), settings.pods.cluster)
-        discover, seconds = pods.PodDiscovery(settings.pods, config.group, token), pods.DISCOVER_SECONDS
+        discover = pods.PodDiscovery(settings.pods, config.group, token, node.clock.monotonic)
+        seconds = pods.DISCOVER_SECONDS
 
     def write(state: proxy_state.ProxyState, ready: int) -> None:
         sink.put(requests.line(state, ready))

@@ -199,12 +199,12 @@ def section(result: Mapping[str, Any]) -> str:
         "`ALBRequestCountPerTarget`, tuned by search on the first half: the most requests per target, as a "
         "share of what a server answers at most, that keep the wait for 99 of 100 requests. It sees each "
         "minute at its end, and its requests wait in one queue, in its favor; ours sees the minute before. "
-        f"Cost ÷ its with our `waitSeconds` at the allowed wait, and at no longer a wait than its: at most "
+        "Cost ÷ its with our `waitSeconds` at the allowed wait, and at no longer a wait than its: at most "
         f"**{_text(result['cost_ratio'])}**, on average {result['cost_ratio_mean']:.3f}; at most "
-        f"{TARGET_RATIO} in {result['rows_at_target']} of {len(rows)} rows. In the second half its wait is at most a "
-        f"tenth above the allowed one in {result['tracking_in_time']} rows, ours in {result['ours_in_time']}. "
-        "Bounds, of the same bill: the work alone in largest batches, and a rule that knows every arrival, "
-        "at no longer a wait.",
+        f"{TARGET_RATIO} in {result['rows_at_target']} of {len(rows)} rows. In the second half its wait is "
+        f"at most a tenth above the allowed one in {result['tracking_in_time']} rows, ours in "
+        f"{result['ours_in_time']}. Bounds, of the same bill: the work alone in largest batches, and a rule "
+        "that knows every arrival, at no longer a wait.",
         table(
             (
                 *("server, load, wait", "tuned to", "its p99 wait, cost", "ours", "cost ÷", "no later ÷"),

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from infra.kubernetes.context import ClusterContext, Manifest
+from infra.kubernetes.pod_roles import bound_role
 from infra.schema import Service
 
 ANNOTATION: Final = "controller.kubernetes.io/pod-deletion-cost"
@@ -25,7 +26,6 @@ TOKEN_MOUNT: Final[Manifest] = {
 }
 """Where clients of the API look for the token."""
 _TOKEN_SECONDS: Final = 3600
-_RBAC: Final = "rbac.authorization.k8s.io"
 _POLICIES: Final = "admissionregistration.k8s.io/v1"
 
 
@@ -54,17 +54,7 @@ def permissions(service: Service, context: ClusterContext) -> list[Manifest]:
     """Return the role that lets a service's account patch pods, as far as ``policy`` admits it."""
     metadata = context.metadata(f"{service.name}-pod", service.name)
     account = {"kind": "ServiceAccount", "name": service.name, "namespace": context.namespace}
-    rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["patch"]}
-    return [
-        {"apiVersion": f"{_RBAC}/v1", "kind": "Role", "metadata": metadata, "rules": [rule]},
-        {
-            "apiVersion": f"{_RBAC}/v1",
-            "kind": "RoleBinding",
-            "metadata": metadata,
-            "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": metadata["name"]},
-            "subjects": [account],
-        },
-    ]
+    return bound_role(metadata, ["patch"], account)
 
 
 def policy(services: Sequence[Service], context: ClusterContext) -> list[Manifest]:

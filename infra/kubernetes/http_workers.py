@@ -6,6 +6,7 @@ import math
 from typing import Final
 
 from infra.kubernetes.context import ClusterContext, Manifest
+from infra.kubernetes.pod_roles import API_GROUP, bound_role
 from infra.schema import Service
 from infra.schema.services.http import Http
 
@@ -17,7 +18,6 @@ _RESTART_PROBE_SECONDS: Final = 5
 """Interval of probes that restart a worker, and time that each has: an attempt takes no longer."""
 _HUNG_GRACE_SECONDS: Final = 30
 """Time from SIGTERM to SIGKILL of a worker that a probe has found to hang; the pod's is half an hour."""
-_RBAC: Final = "rbac.authorization.k8s.io"
 
 
 def proxies_group(stack: str, service: str) -> str:
@@ -64,15 +64,5 @@ def _restarting(probe: Manifest, seconds: int) -> Manifest:
 def permissions(service: Service, context: ClusterContext) -> list[Manifest]:
     """Return what lets the proxies of a service read the namespace's pods, and nothing else."""
     metadata = context.metadata(f"{service.name}-proxies", service.name)
-    rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}
-    group = {"apiGroup": _RBAC, "kind": "Group", "name": proxies_group(context.stack, service.name)}
-    return [
-        {"apiVersion": f"{_RBAC}/v1", "kind": "Role", "metadata": metadata, "rules": [rule]},
-        {
-            "apiVersion": f"{_RBAC}/v1",
-            "kind": "RoleBinding",
-            "metadata": metadata,
-            "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": metadata["name"]},
-            "subjects": [group],
-        },
-    ]
+    group = {"apiGroup": API_GROUP, "kind": "Group", "name": proxies_group(context.stack, service.name)}
+    return bound_role(metadata, ["list", "watch"], group)

@@ -12,7 +12,7 @@ import json
 import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
@@ -97,10 +97,8 @@ class PodDiscovery:
 
     def _update(self) -> None:
         if self._version:
-            try:
+            with suppress(_GoneError):
                 self._follow()
-            except _GoneError:
-                self._version = ""
         if not self._version:
             self._list()
 
@@ -126,6 +124,7 @@ class PodDiscovery:
 
     def _take(self, kind: str, pod: Mapping[str, Any]) -> None:
         if kind == "ERROR":
+            self._version = ""
             raise _error(pod["code"], pod.get("message", ""))
         metadata = pod["metadata"]
         if kind == "DELETED":

@@ -18,7 +18,17 @@ from infra.archives import sources as ours
 PACKAGES: Final[Mapping[str, str]] = {**sdk.PACKAGES, "nvidia-ml-py": "pynvml.py"}
 """Direct and transitive dependencies of the agent: distribution to package or module."""
 
-SERVICES: Final = ("autoscaling", "cloudwatch", "dynamodb", "ec2", "ecr", "s3", "secretsmanager", "ssm")
+SERVICES: Final = (
+    "autoscaling",
+    "cloudwatch",
+    "dynamodb",
+    "ec2",
+    "ecr",
+    "s3",
+    "secretsmanager",
+    "ssm",
+    "sts",
+)
 """AWS services of ``userdata.agent.aws.clients``."""
 
 DIRECTORY: Final = "agent"

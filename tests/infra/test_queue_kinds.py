@@ -92,7 +92,7 @@ def test_every_package_lists_the_kinds_of_the_schema() -> None:
 
 def test_a_new_kind_is_watched(made: Run) -> None:
     variables = made.the("Function", "queues")["environment"]["variables"]
-    assert json.loads(variables[names.ENV_QUEUES]) == [["inference", "pigeons", "loft", "roof", ""]]
+    assert json.loads(variables[names.ENV_QUEUES]) == [["inference", "pigeons", "loft", "roof", "", 0]]
     assert '"Sid": "Watch"' in made.the("RolePolicy", "queues-function")["policy"]
 
 

@@ -152,7 +152,6 @@ ENV_INSTANCE_ARNS: Final = "GPU_SPOT_INSTANCE_ARNS"
 ENV_QUEUE_URL: Final = "GPU_SPOT_QUEUE_URL"
 ENV_TOPIC: Final = "GPU_SPOT_TOPIC"
 ENV_QUEUES: Final = "GPU_SPOT_QUEUES"
-"""``kubernetes.queuedPerWorker``, if KEDA scales a service of the stack."""
 ENV_BROKERS: Final = "GPU_SPOT_BROKERS"
 
 BROKER_USERS_HANDLER: Final = "lambdas.handlers.broker_users.handler"

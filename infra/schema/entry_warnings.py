@@ -124,7 +124,8 @@ def rollout_warnings(services: Sequence[Service]) -> Iterator[str]:
     """Yield a warning for each HTTP service on Kubernetes whose roll-outs take workers from callers."""
     for index, service in enumerate(services):
         capacity = service.capacity
-        has_room = capacity.maximum > capacity.target or (service.is_scaled and capacity.fallback.enabled)
+        highest = capacity.max_target if service.is_scaled else capacity.target
+        has_room = capacity.maximum > highest
         if service.http is not None and service.runs_on == "kubernetes" and not has_room:
             yield (
                 f"gpu-spot:services[{index}].capacity.max: {capacity.maximum} has no room for one more: a "

@@ -74,8 +74,8 @@ def test_no_node_is_taken_while_the_worker_of_the_last_one_loads() -> None:
 
 
 def test_a_roll_out_takes_no_worker_where_there_is_room_for_one_more() -> None:
-    def changed(**capacity: Any) -> tuple[int, bool]:
-        service = {**HTTP_SERVICE, "capacity": {**SERVICE["capacity"], **capacity}}
+    def changed(scaling: dict[str, Any] | None = None, **capacity: Any) -> tuple[int, bool]:
+        service = {**HTTP_SERVICE, "scaling": scaling, "capacity": {**SERVICE["capacity"], **capacity}}
         update = of_kind(rendered(service=service), "Deployment")["spec"]["strategy"]["rollingUpdate"]
         warned = any(
             "ends a worker before its successor" in line for line in settings(service=service).warnings()
@@ -85,6 +85,8 @@ def test_a_roll_out_takes_no_worker_where_there_is_room_for_one_more() -> None:
     assert changed() == (0, False)
     assert changed(fallback={"enabled": False}) == (0, False)  # it waits for Spot
     assert changed(target=8, fallback={"enabled": False}) == (1, True)
+    assert changed(SCALING) == (0, False)
+    assert changed(SCALING, fallback={"enabled": False}) == (1, True)  # KEDA may use all of it
 
 
 def test_a_short_drain_is_warned_of() -> None:

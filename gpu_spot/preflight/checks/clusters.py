@@ -130,7 +130,7 @@ def _for_proxies(stack: Stack, name: str, cluster: dict[str, Any]) -> Iterator[C
 
     Source: EKS API reference, ``KubernetesNetworkConfigResponse`` (``ipFamily``), ``VpcConfigResponse``.
     """
-    if all(service.http is None for service in (stack.kubernetes or stack.settings).services):
+    if stack.kubernetes is None or all(service.http is None for service in stack.kubernetes.services):
         return
     if cluster.get("kubernetesNetworkConfig", {}).get("ipFamily", "ipv4") != "ipv4":
         finding = "its pods have IPv6 addresses only, which proxies of http do not reach"

@@ -138,15 +138,15 @@ class ProxyReader:
             return ProxyHistory()
 
     def _save_history(self, group: str, history: ProxyHistory) -> None:
-        text = zlib.compress(proxies.dumps(history).encode())
-        if len(text) > _MAX_HISTORY_BYTES:
+        packed = zlib.compress(proxies.dumps(history).encode())
+        if len(packed) > _MAX_HISTORY_BYTES:
             raise ValueError(
                 f"counts of {len(history.workers)} workers at {len(history.proxies)} proxies have "
-                f"{len(text)} bytes, allowed: {_MAX_HISTORY_BYTES}"
+                f"{len(packed)} bytes, allowed: {_MAX_HISTORY_BYTES}"
             )
         item: dict[str, Any] = {
             **_history_key(group),
-            "packed": {"B": text},
+            "packed": {"B": packed},
             names.REGISTRY_TTL: {"N": str(int(self.clock()) + queue_state.RETENTION_SECONDS)},
         }
         self.dynamodb.put_item(TableName=self.table, Item=item)

@@ -66,7 +66,8 @@ Need = Literal[
 their image in ECR, lifecycle hooks, an image pull during a launch, a job, several experiments of it, its
 volume, a dataset in S3, volumes attached at launch, secrets that the stack file names, artifacts in S3,
 preparing a dataset, starting from a prepared dataset, the secret of a queue, an SQS queue, the tenants of a
-shared host, each with a volume, a proxy of a service's requests, whose workers are on instances."""
+shared host, each with a volume, a proxy of a service's requests, such a proxy
+whose workers are on instances."""
 
 
 @dataclass(frozen=True)

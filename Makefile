@@ -8,6 +8,8 @@ MAKEFLAGS += --no-print-directory
 PYTHON  ?= python3
 WORKERS ?= 2
 ARGS    ?=
+# Of the libraries' tests: which.
+MARKS   ?= not soak
 
 # PYTHONDONTWRITEBYTECODE may be set; hundreds of processes would compile the same modules each.
 export PYTHONDONTWRITEBYTECODE :=
@@ -16,7 +18,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 # What can be installed and used without the rest.
-DISTRIBUTIONS := pulumi_on_moto spot_training spot_work
+DISTRIBUTIONS := packages/pulumi-on-moto packages/spot-training packages/spot-work
 UV     := uv==0.13.9
 # A file stays on one worker, so that what its tests share is made once; tests/tiers.py: the longest goes first.
 PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
@@ -24,17 +26,17 @@ PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no
 # neither are packages of which little is imported, or packages' tests.
 empty  :=
 space  := $(empty) $(empty)
-USED   := $(subst $(space),|,$(sort $(shell grep -rhoE --include='*.py' '\baws\.[a-z0-9_]+\.' infra pulumi_on_moto | cut -d. -f2)))
+USED   := $(subst $(space),|,$(sort $(shell grep -rhoE --include='*.py' '\baws\.[a-z0-9_]+\.' infra packages/pulumi-on-moto | cut -d. -f2)))
 # The files with tests that replay a market; to import all others takes longer than some of these take.
 MARKETS = $(shell grep -rlw traces --include='test_*.py' --exclude-dir={real,engine,cluster} tests)
-SCRIPTS := $(basename $(filter-out bench/fit/% bench/parts/%,$(wildcard bench/*/*.py)))
+SCRIPTS := $(basename $(filter-out %/__init__.py research/fit/% research/parts/% research/simulation/% research/smoke/%,$(wildcard research/*/*.py tests/measured/*.py)))
 BENCHES := $(subst _,-,$(notdir $(SCRIPTS)))
-FITS := $(notdir $(basename $(sort $(wildcard bench/fit/*.py))))
+FITS := $(notdir $(basename $(filter-out %/__init__.py,$(sort $(wildcard research/fit/*.py)))))
 
 # History (decision records, the changelog) keeps its words; generated pages follow their generators.
-PROSE := README.md CONTRIBUTING.md $(filter-out $(addprefix docs/,aws-check.md changes.md options.md stack-file.md),$(wildcard docs/*.md)) $(wildcard spot_*/README.md pulumi_on_moto/README.md)
+PROSE := README.md CONTRIBUTING.md $(filter-out $(addprefix docs/,changes.md options.md stack-file.md),$(wildcard docs/*.md docs/adr/*.md)) research/README.md $(wildcard packages/*/README.md packages/*/docs/*.md)
 
-.PHONY: help setup demo demo-http demo-research demo-service aws-check check quick test alone engine test-engine test-markets test-real test-cluster lint types format system-packages system-packages-real bench soak fit declared pictures site lock clean distclean
+.PHONY: help setup prices demo aws-smoke check quick test alone engine test-engine test-markets test-real test-cluster lint types format system-packages system-packages-real bench soak fit declared pictures site lock clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,18 +60,8 @@ $(STAMP): requirements.lock pyproject.toml $(DISTRIBUTIONS:%=%/pyproject.toml)
 demo: setup ## deploy the dev stack into a local cloud and replay two days of spot market: out/demo/report.html
 	@$(BIN)/gpu-spot demo $(ARGS)
 
-demo-service: setup ## two chained services on a real RabbitMQ server while a market takes their instances: out/demo-service
-	@$(BIN)/gpu-spot demo --service ocr --out out/demo-service $(ARGS)
-
-demo-http: setup system-packages-real ## HTTP workers behind HAProxy while a market takes their hosts: out/demo-http/report.html
-	@$(BIN)/gpu-spot demo --http --out out/demo-http $(ARGS)
-
-demo-research: setup ## a training job whose volume follows it: really run, then a simulated day: out/demo-research
-	@$(BIN)/gpu-spot demo --stack research --job examples/training --notice-share 0.5 --seed 5 --out out/demo-research/job
-	@$(BIN)/gpu-spot demo --stack research --hours 24 --out out/demo-research/day $(ARGS)
-
-aws-check: setup ## try on AWS what AWS's documentation says (ARGS=--yes-spend-money; rehearsed on moto: ARGS=--rehearse)
-	@$(BIN)/gpu-spot aws-check $(ARGS)
+aws-smoke: setup ## boot an instance on AWS with pulumi, and try what everything rests on (ARGS=--yes-spend-money)
+	@$(BIN)/python -m research.smoke $(ARGS)
 
 check: setup lint ## in half a minute: lint, types, and the quick tests of the tiers pure and adapter
 	@$(MAKE) --jobs 2 --output-sync types quick
@@ -81,8 +73,10 @@ test: setup system-packages ## lint, types, then what needs Python and small pac
 	@$(MAKE) --jobs 2 --output-sync alone types lint
 	@HYPOTHESIS_PROFILE=ci $(PYTEST) --durations 20 -m "not soak and not traces" $(ARGS)
 
-alone: setup # pulumi_on_moto's own tests, where nothing else of the repository can be imported
-	@$(BIN)/python -I -S pulumi_on_moto/tests/alone.py
+alone: $(DISTRIBUTIONS:packages/%=alone-%) ## each library's own tests, where nothing else of the repository can be imported
+
+alone-%: setup
+	@HYPOTHESIS_PROFILE=ci $(BIN)/python -I -S packages/alone.py $* --quiet -m "$(MARKS)"
 
 test-markets: setup ## the tests that replay a market: on real spot traces (GPU_SPOT_TRACES=…), else on the fitted model
 	@HYPOTHESIS_PROFILE=ci $(PYTEST) --durations 20 -m "traces and not soak" $(MARKETS) $(ARGS)
@@ -95,7 +89,11 @@ engine: # before setup, which takes minutes
 	@command -v pulumi >/dev/null || { echo "make test-engine needs pulumi on PATH: https://www.pulumi.com/docs/iac/download-install/" >&2; exit 2; }
 
 test-real: setup system-packages-real ## what needs real frameworks, a broker, containers or the package index
-	@$(PYTEST) --durations 20 -m "not soak" tests/real $(ARGS)
+	@$(PYTEST) --durations 20 -m "not soak" tests/real packages/test_stranger.py $(ARGS)
+	@$(MAKE) real-spot-training real-spot-work
+
+real-%: setup system-packages-real # of a library
+	@$(PYTEST) --durations 20 -m "$(MARKS)" -c packages/$*/pyproject.toml $(wildcard packages/$*/tests/frameworks packages/$*/tests/broker) $(ARGS)
 
 # The plays of one process run at the same time; building is shown, and done once.
 test-cluster: setup ## entries' objects and Jobs on a real Kubernetes control plane: KUBECONFIG's empty cluster, or one built here (go, etcd)
@@ -132,12 +130,17 @@ bench-%: setup
 soak: setup system-packages-real ## what make test has too little time for, and a RabbitMQ cluster's bad days at length (root): out/soak.json
 	@mkdir -p out
 	@HYPOTHESIS_PROFILE=ci $(PYTEST) --durations 20 -m soak $(ARGS)
-	@$(PYTEST) --durations 20 -m soak tests/real $(ARGS)
+	@$(MAKE) --jobs 2 --output-sync alone-spot-training alone-spot-work MARKS=soak
+	@$(PYTEST) --durations 20 -m soak tests/real packages/test_stranger.py $(ARGS)
+	@$(MAKE) real-spot-training MARKS=soak
 	@$(MAKE) test-cluster ARGS="-m soak"
 	@$(BIN)/python -m tests.real.cluster_days > out/soak.json
 
 fit: setup ## fit again what is shipped as fitted (GPU_SPOT_TRACES=…): an error where the two differ
-	@for script in $(FITS); do $(BIN)/python -m bench.fit.$$script; done
+	@for script in $(FITS); do $(BIN)/python -m research.fit.$$script; done
+
+prices: setup ## read list prices of all regions from the AWS Price List into prices.json (pricing:GetProducts)
+	@$(BIN)/python -m research.prices
 
 declared: setup ## differences between the sample stacks' resources at a commit and here (ARGS=COMMIT, default HEAD)
 	@$(BIN)/python tests/infra/compare.py $(ARGS)
@@ -156,7 +159,7 @@ lock: setup ## resolve both pyproject.toml again into requirements.lock (ARGS=--
 	$${index:+env UV_DEFAULT_INDEX="$$index"} env UV_CUSTOM_COMPILE_COMMAND="make lock" \
 	  $(BIN)/uv pip compile pyproject.toml $(DISTRIBUTIONS:%=%/pyproject.toml) --group dev --universal --python-version 3.11 --generate-hashes \
 	  --system-certs --quiet --output-file requirements.lock $(ARGS); \
-	for real in tests/real/locks/*.in; do \
+	for real in packages/locks/*.in; do \
 	  $${index:+env UV_DEFAULT_INDEX="$$index"} env UV_CUSTOM_COMPILE_COMMAND="make lock" \
 	    $(BIN)/uv pip compile $$real --universal --python-version 3.11 --generate-hashes \
 	    --system-certs --quiet --output-file $${real%.in}.txt $(ARGS); \

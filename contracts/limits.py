@@ -137,8 +137,14 @@ Name: TypeAlias = Annotated[str, Matches(r"[a-z]([a-z0-9-]*[a-z0-9])?"), Length(
 
 WholeNumber: TypeAlias = Annotated[int, AtLeast(0)]
 
-DrainSeconds: TypeAlias = Annotated[int, Within(0, 110)]
-"""Before the deadline: a Spot notice leaves 120 seconds and is detected within 5."""
+NOTICE_SECONDS: Final = 120.0
+"""From a Spot interruption notice to termination.
+
+Source: EC2 user guide, "Spot Instance interruption notices".
+"""
+
+DrainSeconds: TypeAlias = Annotated[int, Within(0, int(NOTICE_SECONDS) - 10)]
+"""Before the deadline: a notice is detected within 5 seconds."""
 
 SlotsPerGpu: TypeAlias = Annotated[int, Within(1, 64)]
 

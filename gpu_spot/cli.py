@@ -4,37 +4,33 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import importlib.metadata
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
-from gpu_spot.renamed_options import replace_renamed_options
-from pulumi_declared.errors import UserError
+from gpu_spot.declared.stackfile import UserError
 
 _PANELS: Final[Mapping[str, Sequence[str]]] = {
-    "Observe a deployed stack": (
-        *("deployed.status", "deployed.jobs", "deployed.tensorboard", "deployed.tenants"),
-    ),
-    "Change a deployed stack": ("deployed.release_budget",),
-    "Test a deployed stack": ("deployed.drill",),
-    "Rehearse locally, without AWS": (
-        *("rehearsed.demo", "rehearsed.deploy", "market.replay", "market.replay_deadline"),
-    ),
+    "Observe a deployed stack": ("status", "jobs", "tensorboard"),
+    "Test a deployed stack": ("drill",),
     "Plan a change": (
         *(
             "preflight",
-            "market.forecast",
-            "market.advise",
-            "market.prices",
+            "forecast",
             "review",
             "pin_images",
-            "aws_check",
         ),
     ),
     "Editor and shell integration": ("schema", "completion"),
 }
 """Modules of ``gpu_spot/commands/`` by help panel; a command is the module's name with ``-`` for ``_``."""
+
+_PLUG_INS: Final = "gpu_spot.commands"
+"""Group of entry points of other packages: a command's name, and a function like ``add_parser`` here."""
+_PLUG_IN_PANEL: Final = "Of other installed packages"
 
 _TERMINATED: Final = 128 + signal.SIGTERM
 """Exit status that shells report for a process ended by SIGTERM."""
@@ -56,26 +52,46 @@ class _Commands:
         return parser
 
 
+class _ShowVersion(argparse.Action):
+    """Prints the version of the installed package; its metadata is read only then."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        sys.stdout.write(f"gpu-spot {importlib.metadata.version('gpu-spot')}\n")
+        parser.exit()
+
+
 def parser(command: str | None = None) -> argparse.ArgumentParser:
     """Return the parser of ``gpu-spot``; each command's module adds its own part.
 
     If ``command`` names a command, only its module is imported.
+    Commands of other packages are found by entry points.
     """
     root = argparse.ArgumentParser(
         prog="gpu-spot",
-        usage="%(prog)s [-h] COMMAND ...",
+        usage="%(prog)s [-h] [--version] COMMAND ...",
         description="Run deep learning workloads on EC2 Spot GPU instances.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    root.add_argument("--version", action=_ShowVersion, nargs=0, help="print the version and exit")
     commands = _Commands(
         root.add_subparsers(prog="gpu-spot", required=True, metavar="COMMAND", help=argparse.SUPPRESS)
     )
     modules = {_name(module): module for panel in _PANELS.values() for module in panel}
-    for name in (command,) if command in modules else modules:
-        importlib.import_module(f"gpu_spot.commands.{modules[name]}").add_parser(commands)
+    plug_ins = {} if command in modules else _plug_ins()
+    for name in (command,) if command in modules or command in plug_ins else (*modules, *plug_ins):
+        if name in modules:
+            importlib.import_module(f"gpu_spot.commands.{modules[name]}").add_parser(commands)
+        else:
+            plug_ins[name].load()(commands)
     root.epilog = _listed(commands.summaries)
     root.set_defaults(whole=parser)  # for docs/options.md and shell completion
     return root
+
+
+def _plug_ins() -> dict[str, EntryPoint]:
+    return {
+        entry.name: entry for entry in sorted(entry_points(group=_PLUG_INS), key=lambda entry: entry.name)
+    }
 
 
 def _name(module: str) -> str:
@@ -84,16 +100,19 @@ def _name(module: str) -> str:
 
 def _listed(summaries: Mapping[str, str]) -> str:
     width = max(map(len, summaries))
+    names = {title: [*map(_name, modules)] for title, modules in _PANELS.items()}
+    built_in = {name for listed in names.values() for name in listed}
+    names[_PLUG_IN_PANEL] = [name for name in summaries if name not in built_in]
     panels = []
-    for title, modules in _PANELS.items():
-        lines = [f"  {name:{width}}  {summaries[name]}" for name in map(_name, modules) if name in summaries]
-        panels.append("\n".join([f"{title}:", *lines]))
+    for title, listed in names.items():
+        lines = [f"  {name:{width}}  {summaries[name]}" for name in listed if name in summaries]
+        panels += ["\n".join([f"{title}:", *lines])] if listed else []
     return "\n\n".join([*panels, "Use gpu-spot COMMAND --help for the options of a command."])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command. Returns 1 for an error that the user can fix (one line), 2 for wrong usage."""
-    words = replace_renamed_options(sys.argv[1:] if arguments is None else arguments)
+    words = sys.argv[1:] if arguments is None else [*arguments]
     args = parser(words[0] if words else None).parse_args(words)
     # SIGTERM must run `finally` blocks, which stop the processes that a command started.
     previous_handler = signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))

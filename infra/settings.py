@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import pulumi
 from pulumi.runtime import config as runtime_config
@@ -13,7 +13,6 @@ from pydantic import ValidationError
 
 from infra.schema import Settings
 from infra.schema.base import WrongKeyError
-from infra.schema.deprecated_keys import DeprecatedKey, Location, rename_deprecated_keys
 from infra.schema.model_tree import CHOICE_KEY, chosen_model, element_type, is_model, key_types
 
 PROJECT: Final = "gpu-spot"
@@ -47,26 +46,26 @@ _TEXTS: Final[Mapping[str, str]] = {
 """Message by the type of pydantic's error; the fields are the error's context, and ``value``."""
 
 
+Location: TypeAlias = tuple[int | str, ...]
+"""Keys and list indices that lead to a value."""
+
+
 class SettingsError(pulumi.RunError):
     """Invalid settings, one line for each error. The engine prints it without a traceback."""
 
 
 def read_settings() -> Settings:
-    """Return the settings of the running stack and warn of deprecated keys; raise ``SettingsError``."""
+    """Return the settings of the running stack; raise ``SettingsError``."""
     # pulumi.Config returns known keys only. Read the whole map to find misspelt keys.
     raw = {**runtime_config.get_config_env(), **runtime_config.CONFIG.get()}
-    return load_settings(raw, pulumi.log.warn)
+    return load_settings(raw)
 
 
-def load_settings(raw: Mapping[str, Any], warn: Callable[[str], object] | None = None) -> Settings:
+def load_settings(raw: Mapping[str, Any]) -> Settings:
     """Return the settings in the ``config`` mapping of a stack file.
 
     Keys have their namespace (``gpu-spot:network``). Keys of other namespaces are ignored, except
     ``aws:region``. Values are objects, or JSON text as the engine passes it.
-
-    Args:
-        raw: the mapping.
-        warn: called with one line for each deprecated key.
 
     Raises:
         SettingsError: a key or value is not allowed.
@@ -77,26 +76,13 @@ def load_settings(raw: Mapping[str, Any], warn: Callable[[str], object] | None =
         raise SettingsError(f"{PROJECT}:region: unknown key, the region is {_REGION_KEY}")
     if _REGION_KEY in raw:
         values["region"] = raw[_REGION_KEY]
-    values, deprecated_keys = rename_deprecated_keys(Settings, values)
-    written_keys = {key.location: key.old for key in deprecated_keys}
     try:
         # From JSON, strict mode accepts lists for tuples, but still no "8" for 8.
-        settings = Settings.model_validate_json(
+        return Settings.model_validate_json(
             json.dumps(values, default=str), context={"region": raw.get(_REGION_KEY, "")}
         )
     except ValidationError as error:
-        raise SettingsError("\n".join(_lines(error.errors(include_url=False), written_keys))) from None
-    if warn is not None:
-        for key in deprecated_keys:
-            warn(_deprecation(key, written_keys))
-    return settings
-
-
-def _deprecation(key: DeprecatedKey, written_keys: Mapping[Location, str]) -> str:
-    return (
-        f"{_path(key.location, written_keys)}: deprecated key, use {key.new}; "
-        f"{key.old} is removed in the next major version"
-    )
+        raise SettingsError("\n".join(_lines(error.errors(include_url=False)))) from None
 
 
 def _decode(value: Any) -> Any:
@@ -108,8 +94,8 @@ def _decode(value: Any) -> Any:
         return value
 
 
-def _lines(errors: Sequence[Mapping[str, Any]], written_keys: Mapping[Location, str]) -> Iterator[str]:
-    """Yield one line for each error: the path of the key as it was written, and the message."""
+def _lines(errors: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield one line for each error: the path of the key, and the message."""
     parents = {error["loc"][:length] for error in errors for length in range(len(error["loc"]))}
     for error in errors:
         if error["type"] == "default_factory_not_called":
@@ -120,19 +106,17 @@ def _lines(errors: Sequence[Mapping[str, Any]], written_keys: Mapping[Location, 
         choice = (CHOICE_KEY,) if error["type"].startswith("union_tag_") else ()
         cause = error.get("ctx", {}).get("error")
         below = cause.key if isinstance(cause, WrongKeyError) else ()
-        yield f"{_path((*error['loc'], *choice, *below), written_keys)}: {_message(error)}"
+        yield f"{_path((*error['loc'], *choice, *below))}: {_message(error)}"
 
 
-def _path(location: Location, written_keys: Mapping[Location, str]) -> str:
-    """Return the path of an error as a stack file has it: without pydantic's tags, with deprecated keys."""
+def _path(location: Location) -> str:
+    """Return the path of an error as a stack file has it: without pydantic's tags."""
     if location == ("region",):
         return _REGION_KEY
     path = ""
-    canonical: Location = ()
     annotation: Any = Settings
     for part in location:
         if isinstance(part, int):
-            canonical = (*canonical, part)
             path, annotation = f"{path}[{part}]", element_type(annotation)
             continue
         if part == "[key]":  # the error is in the key of a mapping, which precedes this part
@@ -141,9 +125,7 @@ def _path(location: Location, written_keys: Mapping[Location, str]) -> str:
             annotation = model
             continue
         key = _key_of_field(annotation, part)
-        canonical = (*canonical, key)
-        written = written_keys.get(canonical, key)
-        path += f".{written}" if path else written
+        path += f".{key}" if path else key
         annotation = key_types(annotation).get(key) if is_model(annotation) else None
     return f"{PROJECT}:{path}"
 
@@ -172,8 +154,6 @@ def _shortened(value: Any) -> str:
 
 def _unknown_key(location: Location) -> str:
     model, key = _model_at(location[:-1]), str(location[-1])
-    if (current := model.deprecated_keys.get(key)) is not None:
-        return f"deprecated name of {current}, which is given as well, allowed: {current} alone"
     keys = sorted(name for name in key_types(model) if model is not Settings or name != "region")
     near = get_close_matches(key, keys, n=1)
     return f"unknown key, {f'did you mean {near[0]}? ' if near else ''}allowed: {', '.join(keys)}"

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from contracts.group.warm_pool import COLD_BOOT_SECONDS, WARM_BOOT_SECONDS, WARM_INSTANCE_PRICE
-from lambdas.core.events import NOTICE_SECONDS as NOTICE_SECONDS
+from contracts.limits import NOTICE_SECONDS as NOTICE_SECONDS
 
 TICK_SECONDS: Final = 60.0
 _SHARES: Final = (
@@ -123,7 +123,7 @@ HOSTILE: Final[Mapping[str, Any]] = MappingProxyType(
         "false_alarms": 21 / 9,
     }
 )
-"""Faults and delays of AWS, for rehearsals and ``gpu-spot replay --inject-faults``.
+"""Faults and delays of AWS, for rehearsals and ``python -m research.replay --inject-faults``.
 
 - A group retries about ten minutes after a failed launch: seen in published logs.
 - Without capacity rebalancing an instance is replaced after it was interrupted and its health check failed:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 from contracts import names
 from gpu_spot.jobs.reader import JobReader
@@ -23,16 +23,14 @@ from market.supply import drawn_market, placement
 from market.supply.spot import SpotMarket
 from market.supply.trace import PoolTrace
 from pulumi_on_moto.errors import LocalCloudError
-from rehearsal import preparing, tenancy
+from rehearsal import tenancy
 from rehearsal.cloud.local_cloud import LocalCloud
 from rehearsal.cloud.views import GroupView
 from rehearsal.fleets import CloudFleet, TrainingFleet
-from rehearsal.loaded_fleet import LoadedFleet
-from rehearsal.machines import boot, dataset
+from rehearsal.machines import boot, shared
 from rehearsal.machines.group import Nodes, playing
-from rehearsal.machines.process import TrainingProfile
-from rehearsal.real_job import RealJob, Script, closing, real_job
-from rehearsal.results.run import Run, capacity_changes
+from rehearsal.machines.trainee import RealCommands
+from rehearsal.results.run import Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +38,7 @@ class RehearsalOptions:
     """Options of a rehearsal: ``group`` (None: the stack's first) and the market.
 
     ``traces`` are those of ``files`` (None: drawn from the fitted model for ``hours``), ``pool_size`` is the
-    number of instances of a sample, ``notice`` the share of interruptions with a notice. ``script`` is set
-    for a training job whose real command runs until it is done, on a scripted market; None: it is simulated.
-    ``workers`` is the folder with the code of services whose real workers run, also on a scripted market
-    (`rehearse_services`).
-    ``load``: the group is a service with scaling, under a load.
+    number of instances of a sample, ``notice`` the share of interruptions with a notice.
     """
 
     group: str | None
@@ -54,39 +48,43 @@ class RehearsalOptions:
     pool_size: int | None
     notice: float
     seed: int
-    script: Script | None = None
-    workers: Path | None = None
-    load: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class RehearsalSetup:
     """Market and group of a rehearsal of ``ticks`` ticks; ``target`` is the group's target."""
 
-    source: Literal["model", "script"] | tuple[str, ...]
+    source: Literal["model"] | tuple[str, ...]
     market: SpotMarket
     shape: GroupShape
     target: int
     ticks: int
 
 
-class ProgressListener(Protocol):
-    """Listener for the progress of a rehearsal."""
+class ProgressListener:
+    """Listener for the progress of a rehearsal; this one does nothing."""
 
     def begin(self, setup: RehearsalSetup) -> None:
         """Process the start of the rehearsal."""
-        ...
 
     def on_tick(self, tick: int, span: Span) -> None:
         """Process a simulated tick; ``span`` is the state until the next one."""
-        ...
 
 
-def rehearse(options: RehearsalOptions, cloud: LocalCloud, listener: ProgressListener, started: float) -> Run:
-    """Run a market against a group of ``cloud``; ``started`` is the start of the wall time (perf_counter).
+def rehearse(
+    options: RehearsalOptions,
+    cloud: LocalCloud,
+    listener: ProgressListener,
+    *,
+    work: RealCommands | None = None,
+    is_over: Callable[[], bool] = lambda: False,
+) -> Run:
+    """Run a market against a group of ``cloud``, to its end or until ``is_over``.
 
+    ``work`` runs the command of a training job; None: it is simulated.
     Raises ``LocalCloudError``, ``TraceError`` or ``ValueError``, one line each.
     """
+    started = time.perf_counter()
     view = _group(cloud, options.group)
     stack = cloud.deployment.stack
     group = settings.read(cloud.clients("ssm"), names.parameter_root(stack))[0][view.name]
@@ -101,28 +99,20 @@ def rehearse(options: RehearsalOptions, cloud: LocalCloud, listener: ProgressLis
     )
     setup = _setup(options, view, group, rules)
     market, ticks = setup.market, setup.ticks
-    with (
-        _job(cloud, view, options.script) as job,
-        _nodes(cloud, view, rules, job) as nodes,
-    ):
+    with _nodes(cloud, view, work) as nodes:
         start = cloud.clock.now
         fleet = fleet_of(cloud, view, nodes, rules)
-        loaded = LoadedFleet.of(fleet, rules, ticks) if options.load else None
-        fleet = loaded or fleet
         replay = Replay(market, rules, fleet, setup.shape, setup.target, start=start)
         listener.begin(setup)
-        ledger = replay.run(ticks, listener.on_tick, job.is_over if job else lambda: False)
+        ledger = replay.run(ticks, listener.on_tick, is_over)
         ticks = ledger.spans[-1].tick + ledger.spans[-1].ticks
+        tenants = migrations = account = None
         if nodes is not None:
             nodes.advance(start + ticks * TICK_SECONDS)
-        end, standby = start + ticks * TICK_SECONDS, ledger.standby_hours
-        load = None if loaded is None else loaded.account(end, standby)
-        shared = nodes if nodes is not None and nodes.is_shared else None
-        tenants = None if shared is None else tenancy.tenancy_account(cloud, view, shared, ledger)
-        nodes = nodes if shared is None else None
-        migrations = None if nodes is None else nodes.migrations()
-        outcome = None if nodes is None or job is None else job.outcome(nodes)
-        account = None if nodes is None else _account(cloud, view.name)
+            if nodes.is_shared:
+                tenants = tenancy.tenancy_account(cloud, view, nodes, ledger)
+            else:
+                migrations, account = nodes.migrations(), _account(cloud, view.name)
     return Run(
         stack=stack,
         group=view.name,
@@ -134,16 +124,13 @@ def rehearse(options: RehearsalOptions, cloud: LocalCloud, listener: ProgressLis
         market=setup.source,
         pool_size=market.pool_size,
         pools={name: str(pool) for name, pool in zip(market.names, setup.shape.pools, strict=True)},
-        capacities=capacity_changes(market, ticks),
         ledger=ledger,
         resources=tuple((r.type, r.name) for r in cloud.deployment.resources if not r.is_component),
         decisions=tuple(fleet.decisions),
         ticks_played=replay.played,
         wall_seconds=time.perf_counter() - started,
         migrations=migrations,
-        outcome=outcome,
         job=account,
-        load=load,
         tenancy=tenants,
     )
 
@@ -169,56 +156,25 @@ def _account(cloud: LocalCloud, job: str) -> JobReport:
 
 
 @contextlib.contextmanager
-def _job(cloud: LocalCloud, view: GroupView, script: Script | None) -> Iterator[RealJob | None]:
-    """Yield the job whose real command runs; None if it is simulated."""
-    agent = boot.parse(cloud.boot_data(view.name)).agent
-    if agent.training is not None and agent.training.nodes is not None:
-        raise LocalCloudError(
-            f"group {view.name!r} has nodes, allowed: a job on one instance, or experiments"
-        )
-    for name in {view.name, view.prepared_by} - {""} if agent.training is not None else ():
-        volume = boot.parse(cloud.boot_data(name)).agent.volume
-        if volume is not None and volume.dataset:
-            dataset.stand_in(cloud.clients, volume.dataset)
-    if script is None:
-        yield None
-    elif agent.training is None:
-        raise LocalCloudError(f"group {view.name!r} is a service, allowed with --job: a training job")
-    else:
-        with real_job(script, cloud.clients, agent) as job:
-            yield job
-
-
-@contextlib.contextmanager
-def simulated(
-    cloud: LocalCloud, view: GroupView, rules: Rules, profile: TrainingProfile
-) -> Iterator[Nodes | None]:
-    """Yield nodes that simulate a group's job by ``profile``; None for a service."""
-    with _job(cloud, view, None) as job, _nodes(cloud, view, rules, job, profile) as nodes:
-        yield nodes
-
-
-@contextlib.contextmanager
-def _nodes(
-    cloud: LocalCloud,
-    view: GroupView,
-    rules: Rules,
-    job: RealJob | None,
-    profile: TrainingProfile | None = None,
-) -> Iterator[Nodes | None]:
+def _nodes(cloud: LocalCloud, view: GroupView, work: RealCommands | None) -> Iterator[Nodes | None]:
     """Yield nodes that run the agent of a job or shared host; None for a service, whose workers are counted.
 
-    A dataset that the job needs is prepared first.
+    A dataset that the job needs is there.
     """
     agent = boot.parse(cloud.boot_data(view.name)).agent
     is_shared = agent.shared_host is not None
     if agent.training is None and not is_shared:
         yield None
         return
-    work = job.work if job else None
-    with playing(cloud.clients, cloud.clock, profile, work, is_shared=is_shared) as nodes:
-        if view.prepared_by:
-            preparing.play(cloud, nodes, fleet_of(cloud, cloud.group(view.prepared_by), nodes, rules))
+    if agent.training is not None and agent.training.nodes is not None:
+        raise LocalCloudError(
+            f"group {view.name!r} has nodes, allowed: a job on one instance, or experiments"
+        )
+    if view.prepared_by:
+        raise LocalCloudError(f"group {view.name!r} has prepare, allowed: a job whose dataset is there")
+    if agent.training is not None and agent.volume is not None and agent.volume.dataset:
+        shared.stand_in(cloud.clients, agent.volume.dataset)
+    with playing(cloud.clients, cloud.clock, None, work, is_shared=is_shared) as nodes:
         yield nodes
 
 
@@ -240,47 +196,21 @@ def fleet_of(cloud: LocalCloud, view: GroupView, nodes: Nodes | None, rules: Rul
 
 
 def _setup(options: RehearsalOptions, view: GroupView, group: GroupSettings, rules: Rules) -> RehearsalSetup:
-    source: Literal["model", "script"] | tuple[str, ...]
-    if options.script is not None:
-        source, types = "script", view.sizes
-        traces = closing(view.zones)
-    elif options.traces is None:
+    source: Literal["model"] | tuple[str, ...]
+    if options.traces is None:
         source, types = "model", view.sizes
         traces = drawn_market.draw(len(view.zones) * len(types), options.hours, options.seed)
     else:
         types = view.instance_types
         source, traces = tuple(str(path) for path in options.files), options.traces
-    return _setup_of(source, traces, types, options, view, group, rules)
-
-
-def scripted_setup(
-    traces: tuple[PoolTrace, ...],
-    options: RehearsalOptions,
-    view: GroupView,
-    group: GroupSettings,
-    rules: Rules,
-) -> RehearsalSetup:
-    """Return the setup of a group on scripted traces of its zones."""
-    return _setup_of("script", traces, view.sizes, options, view, group, rules)
-
-
-def _setup_of(
-    source: Literal["model", "script"] | tuple[str, ...],
-    traces: tuple[PoolTrace, ...],
-    types: tuple[str, ...],
-    options: RehearsalOptions,
-    view: GroupView,
-    group: GroupSettings,
-    rules: Rules,
-) -> RehearsalSetup:
     pools = placement.assign([t.name for t in traces], sorted(view.zones), types)
     market = SpotMarket(traces, rules, options.pool_size)
-    ticks = market.ticks
-    if options.script is None:
-        ticks = min(ticks, round(options.hours * 3600 / TICK_SECONDS))
+    ticks = min(market.ticks, round(options.hours * 3600 / TICK_SECONDS))
     if ticks <= rules.warm_up_ticks:
         raise LocalCloudError(
             f"hours is {ticks / 60:g}, allowed: more than the warm-up of {rules.warm_up_ticks} minutes"
         )
-    shape = GroupShape(pools, group.group.base, group.group.spot_percentage, weights=view.weights)
+    shape = GroupShape(
+        pools, group.group.config.base, group.group.config.spot_percentage, weights=view.weights
+    )
     return RehearsalSetup(source, market, shape, group.group.target, ticks)

@@ -6,12 +6,17 @@ longer than running a program.
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import json
 import multiprocessing
+import os
+import pickle
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from multiprocessing.context import ForkServerContext
+from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar
 
 from tests.waiting import TIMEOUT_SECONDS
@@ -44,6 +49,18 @@ def apart(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
             for process in pool._processes.values():
                 process.kill()  # else the end of the block waits for it
             raise
+
+
+def made_once(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Like ``apart``, once for all workers of a session: the first that asks runs it, the others wait."""
+    name = f"{function.__module__}.{function.__qualname__}{args}{kwargs}".encode()
+    known = Path(os.environ[SHARED_VARIABLE], f"{hashlib.sha256(name).hexdigest()}.pickle")
+    with known.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not known.exists():
+            known.write_bytes(pickle.dumps(apart(function, *args, **kwargs)))
+    made: R = pickle.loads(known.read_bytes())
+    return made
 
 
 def in_json(function: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> Any:

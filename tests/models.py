@@ -13,13 +13,13 @@ from botocore.model import ServiceModel
 from botocore.validate import ParamValidator
 from moto import mock_aws
 
+from pulumi_on_moto.fixes import patched
 from pulumi_on_moto.fixes.everything import SPEED_UPS
-from pulumi_on_moto.fixes.fix import patched
-from pulumi_on_moto.fixes.parameters import PARAMETERS, REFUSED, faults
+from pulumi_on_moto.fixes.parameters import PATCHES, REFUSED, faults
 from pulumi_on_moto.fixes.speedups.cached_responses import CACHED_RESPONSES
 
 # Without cached responses: tests that change moto directly would have to clear them.
-_PATCHES: Final = (*PARAMETERS.patches, *(patch for patch in SPEED_UPS if patch is not CACHED_RESPONSES))
+_PATCHES: Final = (*PATCHES, *(patch for patch in SPEED_UPS if patch is not CACHED_RESPONSES))
 
 
 @contextlib.contextmanager

@@ -22,8 +22,10 @@ _CLIENTS: Final = (
 )
 
 # Under the SDK's mocks no engine needs the stack trace of each resource.
-module, name, replacement = importlib.import_module("pulumi_on_moto.fixes.speedups.stack_traces").STACK_TRACES
-setattr(module, name, replacement)
+resource, messages = (
+    importlib.import_module(f"pulumi.runtime.{name}") for name in ("resource", "proto.source_pb2")
+)
+resource._get_stack_trace = messages.StackTrace
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)

@@ -8,8 +8,9 @@ import warnings
 
 import pulumi
 
-from pulumi_on_moto import deploy, load, sandbox
-from pulumi_on_moto.fixes.speedups import models
+from gpu_spot.declared.stackfile import load
+from pulumi_on_moto import deploy, sandbox
+from pulumi_on_moto.fixes.speedups import clients
 from tests.apart import apart
 from tests.infra.declared import ROOT
 
@@ -28,7 +29,7 @@ def test_the_server_has_imported_the_provider_and_each_process_is_fresh() -> Non
 
 
 def read() -> int:
-    return models._read.cache_info().currsize
+    return clients._read.cache_info().currsize
 
 
 def test_the_server_has_read_the_models_of_services() -> None:
@@ -40,7 +41,7 @@ def deployed_after_an_ended_loop() -> int:
     asyncio.run(asyncio.sleep(0))  # the loop of the output is no longer this thread's
     with sandbox("us-west-2") as clients, warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
-        return len(deploy(clients, load(ROOT / "pulumi_on_moto/tests/sample", "dev")).resources)
+        return len(deploy(clients, load(ROOT / "packages/pulumi-on-moto/tests/sample", "dev")).resources)
 
 
 def test_a_program_does_not_wait_for_outputs_of_what_ran_before() -> None:

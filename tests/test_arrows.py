@@ -12,8 +12,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = (
-    *("contracts", "gpu_spot", "infra", "lambdas", "market", "policy", "pulumi_declared", "pulumi_on_moto"),
-    *("rehearsal", "spot_training", "spot_work", "userdata"),
+    *("contracts", "gpu_spot", "infra", "lambdas", "market", "policy", "pulumi_on_moto"),
+    *("rehearsal", "research", "spot_training", "spot_work", "userdata"),
 )
 
 AWS_SDK = {"boto3", "botocore", "mypy_boto3"}
@@ -58,7 +58,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     **{
         f"infra.program.entries.{kind}": {
             *BELOW_THE_ENTRIES,
-            *(f"infra.program.entries.{shared}" for shared in ("group", "http", "needs", "workload")),
+            *(f"infra.program.entries.{shared}" for shared in ("group", "needs", "workload")),
         }
         for kind in ("cluster", "service", "shared_host", "training")
     },
@@ -74,10 +74,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "lambdas": set(),
     "userdata": {"contracts", *AWS_SDK},
-    # The Pulumi SDK alone: what `pulumi_on_moto` and the operators' commands both need.
-    "pulumi_declared": {"pulumi", "google", "yaml"},
     "pulumi_on_moto": {
-        *("pulumi_declared", "boto3", "botocore", "moto", "time_machine"),
+        *("boto3", "botocore", "moto", "time_machine"),
         *("pulumi", "pulumi_aws", "google", "jmespath", "rich", "yaml", "flask", "flask_cors", "werkzeug"),
         *("kubernetes_validate", "xmltodict"),
     },
@@ -88,14 +86,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     # No framework in the core: it is imported where a script already has one, or none.
     "spot_training": set(),
     "spot_training.storage.s3": {"spot_training", "boto3", "botocore"},
-    "spot_training.storage.fsspec": {"spot_training", "fsspec"},
+    "spot_training.horovod": set(),
     "spot_training.keras": {"spot_training", "keras", "numpy"},
     "spot_training.torch": {"spot_training", "torch"},
     "spot_training.lightning": {"spot_training", "torch"},  # it names Lightning's packages only in a string
     "spot_training.torch.state": {"spot_training", "torch", "numpy"},  # arrays in a state, if NumPy is there
     "spot_training.huggingface": {"spot_training", "transformers"},
-    "spot_training.horovod": set(),
-    "spot_training.command.suggest": {"spot_training", "optuna"},
     # The rules are pure; what they ask of the world stands beside the pack.
     "policy.rules": {"contracts.names", "contracts.group"},
     "policy": {"policy.rules", "infra.catalogue.on_demand_prices", "pulumi_policy", *AWS_SDK},
@@ -103,63 +99,69 @@ MAY_IMPORT: dict[str, set[str]] = {
     "market": {"contracts", "lambdas.core", "numpy"},
     "market.supply": {"contracts", "market.rules", "lambdas.core"},
     "market.replay": {"contracts", "market.rules", "market.supply", "lambdas.core"},
-    "market.comparison": {
-        *("contracts", "market.rules", "market.supply", "market.replay", "lambdas.core"),
-    },
-    "market.load": {
-        *("contracts", "market.rules", "market.supply", "market.replay", "lambdas.core", "numpy"),
-    },
-    "market.deadline": {"market.rules", "market.supply", "lambdas.core.deadline", "numpy"},
-    "market.nodes": {"contracts.group.warm_pool", "market.rules", "market.supply"},
-    "market.plots": {"lambdas.core.capacity.policies"},
-    # What runs for a real account: neither moto, nor what builds on it, nor what rehearses. See REHEARSES.
-    "gpu_spot": {"pulumi_declared"},
-    "gpu_spot.control": {"contracts", "lambdas.aws", "gpu_spot.text"},
+    "market.plots": set(),
+    # What runs for a real account: neither moto, nor what builds on it, nor what rehearses.
+    "gpu_spot": {"gpu_spot.declared"},
+    # The Pulumi SDK alone: stack files, and what a program declares.
+    "gpu_spot.declared": {"pulumi", "google", "yaml"},
     "gpu_spot.commands": {
-        *("gpu_spot.aws_check", "gpu_spot.control", "gpu_spot.drill", "gpu_spot.jobs", "gpu_spot.preflight"),
-        *("gpu_spot.reference", "gpu_spot.review", "gpu_spot.status", "gpu_spot.tenants", "contracts"),
-        *("infra.catalogue", "infra.schema", "infra.settings", "userdata.tensorboard", "pulumi_declared"),
+        *("gpu_spot.forecast", "gpu_spot.jobs"),
+        *("gpu_spot.preflight", "lambdas.core.model", "market.rules", "market.supply"),
+        *("gpu_spot.reference", "gpu_spot.review", "gpu_spot.status", "contracts"),
+        *("infra.catalogue", "infra.schema", "infra.settings", "userdata.tensorboard", "gpu_spot.declared"),
         *("boto3", "botocore", "mypy_boto3", "rich", "shtab", "yaml"),
-    },
-    "gpu_spot.commands.market": {
-        *("gpu_spot.commands", "gpu_spot.forecast", "gpu_spot.preflight", "infra.catalogue"),
-        *("infra.schema", "infra.settings", "market", "lambdas.core.deadline.model", "pulumi_declared"),
-        *("boto3", "rich"),
-    },
-    "gpu_spot.commands.rehearsed": {"pulumi_declared"},
-    "gpu_spot.drill": {
-        *("contracts", "gpu_spot.jobs", "gpu_spot.text", "gpu_spot.status", "lambdas.core"),
-        "userdata.agent.cost",
     },
     "gpu_spot.forecast": {
         "contracts",
         *("market", "gpu_spot.preflight", "lambdas.core.model", "lambdas.core.capacity.policies"),
         *("infra.catalogue", "infra.schema", "infra.settings", "infra.kubernetes.pods"),
-        *("botocore", "mypy_boto3", "pulumi_declared"),
+        *("botocore", "mypy_boto3", "gpu_spot.declared"),
     },
     "gpu_spot.jobs": {
         *("contracts", "infra.catalogue", "lambdas.core", "lambdas.aws", "gpu_spot.text"),
-        *("gpu_spot.control", "userdata.agent.aws", "userdata.agent.cost", "userdata.agent.study", "rich"),
-        *("gpu_spot.preflight.unclaimed_volumes", "market.plots.svg", "botocore"),
+        *("userdata.agent.aws", "rich"),
+        *("gpu_spot.preflight.unclaimed_volumes", "botocore"),
     },
-    # It tries what the program declares: its patterns, policies, names and tables.
-    "gpu_spot.aws_check": {
-        *("gpu_spot.preflight", "gpu_spot.forecast.price_list", "contracts", "infra.catalogue"),
-        *("infra.components", "infra.iam", "userdata.agent.aws", "pulumi_declared", "botocore"),
+    # What a command runs, apart from the declaration of its options.
+    "gpu_spot.jobs.command": {
+        *(
+            "gpu_spot.jobs",
+            "gpu_spot.commands",
+            "gpu_spot.preflight",
+            "infra.schema",
+            "gpu_spot.declared",
+            "botocore",
+            "rich",
+        ),
+    },
+    "gpu_spot.status.command": {
+        *(
+            "gpu_spot.status",
+            "gpu_spot.commands",
+            "gpu_spot.preflight",
+            "infra.schema",
+            "gpu_spot.declared",
+            "botocore",
+            "rich",
+        ),
+    },
+    "gpu_spot.preflight.command": {"gpu_spot.commands", "gpu_spot.preflight", "gpu_spot.declared", "rich"},
+    # It tries what the program declares.
+    "research.smoke": {
+        *("contracts", "gpu_spot.declared", "gpu_spot.preflight", "infra.components", "lambdas.core"),
+        "botocore",
     },
     "gpu_spot.preflight": {
         *("contracts", "infra.catalogue", "infra.schema", "infra.settings", "lambdas.core.model"),
-        *("boto3", "botocore", "pulumi_declared"),
+        *("boto3", "botocore", "gpu_spot.declared"),
     },
     "gpu_spot.reference": {"infra.schema"},
     "gpu_spot.review": set(),
     "gpu_spot.status": {
         *("contracts", "gpu_spot.jobs", "gpu_spot.text", "lambdas.core", "lambdas.aws", "rich"),
-        "userdata.agent.cost",
     },
-    "gpu_spot.tenants": {"contracts"},
     "gpu_spot.text": set(),
-    # What rehearses may import everything; nothing imports it but the commands that rehearse.
+    # What rehearses may import everything; nothing imports it.
     "rehearsal": {
         *(
             "contracts",
@@ -168,32 +170,29 @@ MAY_IMPORT: dict[str, set[str]] = {
             "lambdas",
             "market",
             "policy",
-            "pulumi_declared",
             "pulumi_on_moto",
         ),
-        *("spot_work", "userdata", "moto", "botocore", "yaml", "cryptography"),
+        *("userdata", "moto", "botocore", "yaml"),
     },
     "rehearsal.commands": {
-        *("contracts", "gpu_spot", "infra", "market", "policy", "pulumi_declared", "pulumi_on_moto"),
+        *("contracts", "gpu_spot", "infra", "market", "policy", "pulumi_on_moto"),
         *("rehearsal", "rich"),
     },
     "rehearsal.machines": {
-        *("rehearsal.results", "contracts", "infra.catalogue", "pulumi_on_moto", "spot_work", "userdata"),
-        *("moto", "botocore", "yaml", "cryptography"),
+        *("rehearsal.results", "contracts", "infra.catalogue", "pulumi_on_moto", "userdata"),
+        *("moto", "botocore", "yaml"),
     },
     "rehearsal.cloud": {"contracts", "lambdas", "pulumi_on_moto", "moto"},
     "rehearsal.results": {"gpu_spot.jobs", "gpu_spot.status.decisions", "market"},
     "rehearsal.report": {
         *("rehearsal.results", "gpu_spot.jobs", "gpu_spot.status.decisions", "gpu_spot.text", "market"),
-        *("lambdas.core", "userdata.agent.cost", "plotly", "rich"),
+        *("lambdas.core", "plotly", "rich"),
     },
-}
-
-# Module or room → what else it may import inside functions: without it the rest of the command works.
-IN_FUNCTIONS: dict[str, set[str]] = {
-    "gpu_spot.commands.aws_check": {"rehearsal.aws_check"},
-    "gpu_spot.commands.deployed.drill": {"rehearsal.commands.drill"},
-    "gpu_spot.commands.rehearsed": {"rehearsal.commands"},
+    # Studies of the product, for its maintainers: everything but the tests, and nothing imports it but they.
+    "research": {
+        *(package for package in PACKAGES if package != "research"),
+        *("boto3", "botocore", "numpy", "rich", "yaml"),
+    },
 }
 
 
@@ -210,10 +209,8 @@ def package_rule_of(module: str) -> str:
 
 @cache
 def package_dir(package: str) -> Path:
-    """A room that is a distribution of its own keeps its package below ``src``, and may bring another."""
-    if package == "pulumi_declared":
-        return ROOT / "pulumi_on_moto" / "src" / package
-    own = ROOT / package / "src" / package
+    """A room that is a distribution of its own keeps its package below ``src``."""
+    own = ROOT / "packages" / package.replace("_", "-") / "src" / package
     return own if own.is_dir() else ROOT / package
 
 
@@ -232,14 +229,12 @@ def is_module(name: str) -> bool:
     return path.is_dir() or path.with_suffix(".py").is_file()
 
 
-def imports(source: str, module: str, *, is_package: bool = False) -> Iterator[tuple[int, str, bool]]:
-    """Yield line and name of each import, also under TYPE_CHECKING, and whether it is in a function."""
+def imports(source: str, module: str, *, is_package: bool = False) -> Iterator[tuple[int, str]]:
+    """Yield line and name of each import, also under TYPE_CHECKING."""
     tree = ast.parse(source)
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    inside = {id(node) for function in functions for node in ast.walk(function)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name, id(node) in inside) for alias in node.names)
+            yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             package = module.split(".") if is_package else module.split(".")[:-1]
             base = package[: len(package) - (node.level - 1)] if node.level else []
@@ -248,19 +243,17 @@ def imports(source: str, module: str, *, is_package: bool = False) -> Iterator[t
             for alias in node.names:
                 full = f"{origin}.{alias.name}"
                 name = full if full.split(".")[0] in PACKAGES and is_module(full) else origin
-                yield node.lineno, name, id(node) in inside
+                yield node.lineno, name
 
 
 def violations(source: str, module: str, *, is_package: bool = False) -> list[str]:
     room = package_rule_of(module)
     allowed = {room, *MAY_IMPORT[room]}
-    lazy = {one for place, more in IN_FUNCTIONS.items() if within(module, place) for one in more}
     rule = f"{room} may import only the standard library, {', '.join(sorted(allowed))}"
     return [
         f"{module}:{line} imports {name}; {rule}"
-        for line, name, in_function in imports(source, module, is_package=is_package)
-        if name.split(".")[0] not in sys.stdlib_module_names
-        and not any(within(name, one) for one in (allowed | lazy if in_function else allowed))
+        for line, name in imports(source, module, is_package=is_package)
+        if name.split(".")[0] not in sys.stdlib_module_names and not any(within(name, one) for one in allowed)
     ]
 
 
@@ -269,9 +262,11 @@ SOURCES = sorted(path for package in PACKAGES for path in package_dir(package).r
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_a_module_imports_only_what_its_room_may(package: str) -> None:
+    sources = sorted(package_dir(package).rglob("*.py"))
+    assert sources
     found = [
         violation
-        for path in sorted(package_dir(package).rglob("*.py"))
+        for path in sources
         for violation in violations(
             path.read_text("utf-8"), module_name(path), is_package=path.name == "__init__.py"
         )
@@ -311,13 +306,13 @@ def test_a_module_imports_only_what_its_room_may(package: str) -> None:
         ("gpu_spot.review.comment", "import rich"),
         ("policy.rules.data", "import pulumi_policy"),
         ("rehearsal.report.page", "import moto"),
-        ("gpu_spot.commands.rehearsed.demo", "import infra"),
-        ("gpu_spot.commands.rehearsed.demo", "from rehearsal.commands import demo"),
-        ("gpu_spot.commands.deployed.drill", "import rehearsal.commands.drill"),
-        ("gpu_spot.commands.deployed.status", "def f():\n    import rehearsal.commands.drill"),
+        ("gpu_spot.commands.status", "def f():\n    import rehearsal.commands.demo"),
         ("gpu_spot.preflight.stack", "def f():\n    import pulumi_on_moto"),
-        ("pulumi_declared.monitor", "import pulumi_on_moto"),
+        ("gpu_spot.declared.listing", "import pulumi_on_moto"),
         ("pulumi_on_moto.sandbox", "import rehearsal"),
+        ("research.replay", "from tests import soak"),
+        ("market.replay.engine", "from research.simulation.comparison import runs"),
+        ("gpu_spot.commands.forecast", "def f():\n    import research.prices"),
         ("spot_work.worker", "import userdata.agent"),
         ("spot_training.checkpointer", "import numpy"),
         ("spot_training.checkpointer", "def f():\n    import boto3"),
@@ -344,8 +339,6 @@ def test_an_arrow_that_points_the_wrong_way_is_found(module: str, source: str) -
             "rehearsal.cloud.local_cloud",
             "import moto, lambdas.aws.memory\nfrom rehearsal.cloud import holders",
         ),
-        ("gpu_spot.cli", "import gpu_spot.commands.rehearsed.demo"),
-        ("gpu_spot.commands.deployed.drill", "def f():\n    from rehearsal.commands import drill"),
     ],
 )
 def test_an_allowed_arrow_passes(module: str, source: str) -> None:

@@ -12,8 +12,8 @@ from typing import Final
 
 import pytest
 
-from bench.machines import checkpoint
-from tests.real import environments
+from packages import environments
+from tests.measured import checkpoint
 from tests.soak import sample
 from tests.waiting import TIMEOUT_SECONDS
 
@@ -25,10 +25,8 @@ STOPS: Final = {
     "fit.forecast": TRACES,
     "fit.hazard": TRACES,
     "fit.market": TRACES,
-    "machines.cluster_load": "a control plane is needed: ",
-    "machines.tenant_cpus": "containers are needed: ",
-    "services.http": "no haproxy on PATH",
-    "services.service": BROKER,
+    "measured.http": "no haproxy on PATH",
+    "measured.service": BROKER,
 }
 """What ends with code 2 where neither traces nor programs are at hand, and the line that it ends with."""
 MODEL: Final = "replaying the fitted model: GPU_SPOT_TRACES is not set"
@@ -38,30 +36,33 @@ CONTINUES: Final = {
     "market.deadline": MODEL,
     "market.doubt": MODEL,
     "market.forecast": MODEL,
-    "machines.kubernetes": CONTAINERS,
+    "measured.kubernetes": CONTAINERS,
     "market.rebalance": MODEL,
     "services.request_log": MODEL,
     "services.scaling": MODEL,
-    "machines.slices": CONTAINERS,
+    "measured.slices": CONTAINERS,
     "market.warm_pool": MODEL,
 }
 """What does a part or something else there, and the line that says so."""
 NEEDS_NOTHING: Final = {
-    "functions.checker",
-    "functions.deploy",
-    "functions.health",
-    "functions.review",
-    "functions.walk",
-    "machines.node",
-    "machines.research",
+    "measured.checker",
+    "measured.health",
+    "measured.review",
+    "measured.service_sqs",
+    "measured.walk",
+    "rehearsed.deploy",
+    "rehearsed.research",
     "services.rollout",
-    "services.service_sqs",
 }
+
+
+def module_of(name: str) -> str:
+    return f"tests.{name}" if name.startswith("measured.") else f"research.{name}"
 
 
 def start_benchmark(name: str, folder: Path, *arguments: str, **variables: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", f"bench.{name}", *arguments],
+        [sys.executable, "-m", module_of(name), *arguments],
         cwd=ROOT,
         env={"PATH": str(folder), "HOME": str(folder), **variables},
         stdout=subprocess.PIPE,
@@ -72,17 +73,21 @@ def start_benchmark(name: str, folder: Path, *arguments: str, **variables: str) 
 
 
 def test_of_every_benchmark_it_is_known_what_it_needs() -> None:
-    scripts = (ROOT / "bench").glob("*/*.py")
-    names = {f"{path.parent.name}.{path.stem}" for path in scripts if path.parent.name != "parts"}
-    installs = {"machines.checkpoint", "machines.nodes"}  # the framework
+    scripts = [*ROOT.glob("research/*/*.py"), *ROOT.glob("tests/measured/*.py")]
+    names = {
+        f"{path.parent.name}.{path.stem}"
+        for path in scripts
+        if path.stem != "__init__" and path.parent.name not in ("parts", "simulation", "smoke")
+    }
+    installs = {"measured.checkpoint", "measured.nodes"}  # the framework
     assert names == {*STOPS, *CONTINUES, *NEEDS_NOTHING, *installs}
 
 
 def test_every_function_that_a_benchmark_names_for_a_worker_exists() -> None:
     named = {
         match.group(1, 2)
-        for path in [*ROOT.glob("bench/*/*.py"), *ROOT.glob("tests/real/*.py")]
-        for match in re.finditer(r'"((?:bench|tests|rehearsal)[a-z_.]*):([a-z_]+)"', path.read_text())
+        for path in [*ROOT.glob("tests/measured/*.py"), *ROOT.glob("tests/real/*.py")]
+        for match in re.finditer(r'"((?:research|tests|rehearsal)[a-z_.]*):([a-z_]+)"', path.read_text())
     }
     assert len(named) > 4
     for module, function in sorted(named):

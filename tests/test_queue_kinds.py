@@ -13,21 +13,19 @@ import pytest
 from tests.test_arrows import ROOT, SOURCES, imports, module_name
 
 ALLOWED_PATHS = (
-    "gpu_spot/preflight/checks/queues/",
+    "gpu_spot/preflight/checks/secrets.py",
     "infra/components/queues/",
     "infra/iam/rabbitmq_statements.py",
     "infra/iam/sqs_statements.py",
     "infra/schema/services/queues/",
     "lambdas/aws/queues/",
-    "rehearsal/loaded_fleet.py",  # it writes their registry items
-    "spot_work/src/spot_work/rabbitmq/",
-    "spot_work/src/spot_work/sqs/",
-    "spot_work/src/spot_work/transports.py",
+    "packages/spot-work/src/spot_work/rabbitmq/",
+    "packages/spot-work/src/spot_work/sqs/",
+    "packages/spot-work/src/spot_work/transports.py",
 )
 """Modules of the kinds and the lists of them; CONTRIBUTING.md, "Adding a queue kind"."""
 KINDS = {"rabbitmq", "sqs"}
 KIND_MODULES = (
-    *(f"gpu_spot.preflight.checks.queues.{kind}" for kind in sorted(KINDS)),
     *(f"infra.components.queues.{kind}" for kind in sorted(KINDS)),
     *(f"infra.iam.{kind}_statements" for kind in sorted(KINDS)),
     *(f"infra.schema.services.queues.{kind}" for kind in sorted(KINDS)),
@@ -43,7 +41,7 @@ def lines_that_check_kind(source: str, module: str, *, is_package: bool = False)
 
     ``sqs`` is also the name of a client: it counts only in comparisons.
     """
-    for line, name, _ in imports(source, module, is_package=is_package):
+    for line, name in imports(source, module, is_package=is_package):
         if any(name == one or name.startswith(f"{one}.") for one in KIND_MODULES):
             yield line
     for node in ast.walk(ast.parse(source)):

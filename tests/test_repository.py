@@ -18,9 +18,13 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parent.parent
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-DISTRIBUTIONS = ("pulumi_on_moto", "spot_training", "spot_work")
+DISTRIBUTIONS = {
+    "pulumi_on_moto": ROOT / "packages" / "pulumi-on-moto",
+    "spot_training": ROOT / "packages" / "spot-training",
+    "spot_work": ROOT / "packages" / "spot-work",
+}
 DISTRIBUTION_PROJECTS = [
-    tomllib.loads((ROOT / one / "pyproject.toml").read_text("utf-8")) for one in DISTRIBUTIONS
+    tomllib.loads((folder / "pyproject.toml").read_text("utf-8")) for folder in DISTRIBUTIONS.values()
 ]
 DEPENDENCIES = [
     one for project in (PYPROJECT, *DISTRIBUTION_PROJECTS) for one in project["project"]["dependencies"]
@@ -28,7 +32,7 @@ DEPENDENCIES = [
 LOCK = (ROOT / "requirements.lock").read_text("utf-8")
 PACKAGES = ("gpu_spot", "infra", "lambdas", "policy", *DISTRIBUTIONS, "userdata")
 SOURCES = {name: ROOT / name for name in PACKAGES} | {
-    name: ROOT / name / "src" / name for name in DISTRIBUTIONS
+    name: folder / "src" / name for name, folder in DISTRIBUTIONS.items()
 }
 
 MAX_PYTHON_LINES = 500

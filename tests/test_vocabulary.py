@@ -14,9 +14,8 @@ from tests.test_arrows import SOURCES, module_name
 
 ROOT = Path(__file__).resolve().parents[1]
 TEST_SOURCES = sorted(
-    path for folder in (ROOT / "tests", *ROOT.glob("*/tests")) for path in folder.rglob("*.py")
+    path for folder in (ROOT / "tests", *ROOT.glob("packages/*/tests")) for path in folder.rglob("*.py")
 )
-BENCH_SOURCES = sorted((ROOT / "bench").rglob("*.py"))
 
 # The words of this file are retired in prose, too: `make lint` runs codespell with it.
 RETIRED_IN_PROSE = ROOT / "docs" / "style" / "retired-words.txt"
@@ -143,13 +142,6 @@ RETIRED_ALONE = {
     "why",
 }
 """No name of the product is one of these words alone: a value is called by its noun."""
-EXCEPTIONS: dict[str, set[str]] = {
-    "infra.package.components": {"told"},
-    "spot_training.src.spot_training.notice": {"told"},
-    "spot_training.src.spot_training.progress": {"tell"},
-    "spot_training.src.spot_training.storage.patience": {"patience"},
-}
-"""Names that stay for a reason: deprecated for one version, or fixed by something outside."""
 ONE_THING_AND_ITS_SCHEMA = {
     "Bucket": {"infra.schema.operations", "infra.components.storage.bucket"},
     "CapacityGroup": {"infra.components.capacity.capacity_group", "infra.package.components"},
@@ -160,23 +152,17 @@ ONE_THING_AND_ITS_SCHEMA = {
     "HealthChecker": {"infra.components.control.health", "lambdas.aws.health.checker"},
     "Monitoring": {"infra.schema.operations", "infra.components.monitoring.monitoring"},
     "Network": {"infra.schema.network", "infra.components.network.network"},
-    "Notice": {"userdata.agent.work.notice", "spot_training.notice"},
     "Previews": {"infra.schema.operations", "infra.components.identity.previews"},
     "Python": {"infra.schema.jobs.training", "contracts.agent.config"},
     "QueueWatcher": {"infra.components.queues.watcher", "lambdas.aws.queues.watcher"},
-    "Queue": {"infra.schema.services.queues.rabbitmq", "contracts.agent.config", "spot_work.queue.settings"},
+    "Queue": {"infra.schema.services.queues.rabbitmq", "contracts.agent.config"},
     "Repository": {"infra.schema.operations", "infra.components.storage.repository"},
     "Scaler": {"infra.components.control.scaler", "lambdas.aws.scaler"},
     "Service": {"infra.schema.services.service", "infra.package.components", "contracts.agent.config"},
     "Storage": {"infra.schema.operations", "infra.components.storage.storage"},
-    "Progress": {"contracts.registry.item", "spot_training.progress"},
-    "Worker": {"contracts.registry.item", "spot_work.worker"},
     "TensorBoard": {"infra.schema.tensorboard", "infra.components.monitoring.tensorboard"},
     "SharedHost": {"infra.schema.shared_host", "contracts.agent.config"},
     "Tenant": {"infra.schema.shared_host", "userdata.agent.tenants.model"},
-    "Pruning": {"infra.schema.jobs.study", "contracts.agent.study"},
-    "Study": {"infra.schema.jobs.study", "contracts.agent.study"},
-    "StudyParameter": {"infra.schema.jobs.study", "contracts.agent.study"},
     "Training": {"infra.schema.jobs.training", "contracts.agent.config"},
 }
 """What the stack file says of a thing, what the program or a component declares of it, what is known of it,
@@ -203,6 +189,8 @@ def doubled() -> dict[str, set[str]]:
     """The modules of each name that several define."""
     meant: dict[str, set[str]] = defaultdict(set)
     for path in SOURCES:
+        if path.is_relative_to(ROOT / "research") or path.is_relative_to(ROOT / "packages"):
+            continue  # they have words of their own
         for found in names(path.read_text("utf-8")):
             meant[found].add(module_name(path))
     return {name: modules for name, modules in meant.items() if len(modules) > 1}
@@ -255,26 +243,17 @@ def retired(names: Iterator[str], alone: set[str]) -> set[str]:
 
 
 def retired_in(path: Path, alone: set[str]) -> set[str]:
-    module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-    found = retired(iter((path.stem, *bound(path.read_text("utf-8")))), alone)
-    return found - EXCEPTIONS.get(module, set())
+    return retired(iter((path.stem, *bound(path.read_text("utf-8")))), alone)
 
 
 @pytest.mark.parametrize(
     ("sources", "alone"),
-    [([*SOURCES, *BENCH_SOURCES], RETIRED_ALONE), (TEST_SOURCES, set())],
+    [(SOURCES, RETIRED_ALONE), (TEST_SOURCES, set())],
     ids=["product", "tests"],
 )
 def test_no_name_holds_a_retired_word(sources: list[Path], alone: set[str]) -> None:
     names = {str(path.relative_to(ROOT)): sorted(retired_in(path, alone)) for path in sources}
     assert {path: held for path, held in names.items() if held} == {}
-
-
-@pytest.mark.parametrize("module", sorted(EXCEPTIONS))
-def test_an_exception_to_the_retired_words_is_needed(module: str) -> None:
-    path = ROOT.joinpath(*module.split(".")).with_suffix(".py")
-    names = iter((path.stem, *bound(path.read_text("utf-8"))))
-    assert EXCEPTIONS[module] <= retired(names, RETIRED_ALONE)
 
 
 @pytest.mark.parametrize("name", ["told", "is_told", "TOLD_AT", "IllWorker", "one"])

@@ -19,8 +19,7 @@ from contracts.agent.names import (
     DatasetDevice,
 )
 from contracts.agent.nodes import JobNodes
-from contracts.agent.study import Study
-from contracts.limits import Above, Length, Matches, Within
+from contracts.limits import Above, Matches, Within
 from contracts.stored import Stored
 
 GroupRoleName = Literal["primary", "fallback"]
@@ -93,8 +92,6 @@ class JobPrices:
     """Writing a GiB to EFS with elastic throughput."""
     efs_write_is_assumed: bool = False
     """Whether that is the highest price of any region, because this region's is unknown."""
-    source: str = ""
-    """Sources and dates of the instance prices."""
 
 
 @dataclass(frozen=True)
@@ -128,19 +125,14 @@ class Training:
     experiments: limits.Experiments = field(default_factory=dict)
     """Values by environment variable. Each combination is an experiment, a separate job with a name derived
     from its values; the group's instances run one experiment after another."""
-    study: Study | None = None
-    """Trials, each a separate job with a name derived from its number; the group's instances run one after
-    another."""
     nodes: JobNodes | None = None
     """The job runs on several instances at once; omitted: on one."""
     prices: JobPrices = field(default_factory=JobPrices)
 
     def __post_init__(self) -> None:
-        """Reject ``image`` with ``python``, and more than one of ``experiments``, ``study`` and ``nodes``."""
-        if self.experiments and self.study:
-            raise ValueError("experiments and study are both set; allowed: one of them")
-        if self.nodes and (self.experiments or self.study or self.image or self.artifacts):
-            raise ValueError("nodes: allowed without experiments, study, image and artifacts only")
+        """Reject ``image`` with ``python``, and ``nodes`` with what several instances do not share."""
+        if self.nodes and (self.experiments or self.image or self.artifacts):
+            raise ValueError("nodes: allowed without experiments, image and artifacts only")
         if self.image and self.python:
             raise ValueError(
                 "image and python are both set; allowed: one of them (an image has its own Python)"
@@ -194,20 +186,6 @@ class HttpWorkers:
 
 
 @dataclass(frozen=True)
-class HttpPods:
-    """A cluster in which the service's workers are pods with the label of the service's name.
-
-    ``endpoint`` is the URL of its API, ``authority`` that API's certificate authority, PEM in Base64. Source:
-    EKS API reference, ``Cluster``.
-    """
-
-    cluster: Annotated[str, Length(1, 100)]
-    endpoint: Annotated[str, Matches(r"https://[A-Za-z0-9.-]+(:[0-9]+)?/?")]
-    authority: Annotated[str, Length(1, 8192)]
-    namespace: Annotated[str, Matches(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"), Length(1, 63)]
-
-
-@dataclass(frozen=True)
 class HttpProxy:
     """HAProxy on this instance, in front of the HTTP workers of the service ``group``."""
 
@@ -230,8 +208,6 @@ class HttpProxy:
     is_grpc: bool = False
     hosts: tuple[str, ...] = ()
     """Addresses of hosts on premises."""
-    pods: HttpPods | None = None
-    """Where the workers are if they are pods; omitted: on the group's instances."""
     retry_after_seconds: Annotated[int, Within(1, 3600)] = 60
     """Sent with a 503 while there is no worker, unless a boot time has been learned."""
 
@@ -323,9 +299,10 @@ class Config:
             raise ValueError("exactly one of training, service, sharedHost and proxy is needed")
         if self.volume and not self.training:
             raise ValueError("volume: allowed with training only (its lease is part of the job's table item)")
-        if self.training and (self.training.experiments or self.training.study) and self.volume:
-            key = "study" if self.training.study else "experiments"
-            raise ValueError(f"training.{key}: allowed without volume only (one instance holds a volume)")
+        if self.training and self.training.experiments and self.volume:
+            raise ValueError(
+                "training.experiments: allowed without volume only (one instance holds a volume)"
+            )
         if self.training and self.training.nodes and self.volume:
             raise ValueError("training.nodes: allowed without volume only (one instance holds a volume)")
         if self.training and not self.volume and not self.efs:
@@ -341,6 +318,11 @@ class Config:
     def dataset_to_prepare(self) -> Prepared | None:
         """The dataset that this instance prepares; ``None`` if it prepares none."""
         return self.prepared if self.prepared and self.prepared.group == self.group else None
+
+    @property
+    def checkpoints(self) -> EfsMount | Volume | None:
+        """Where a job's checkpoints are: on a file system, or on its volume; ``None`` without a job."""
+        return self.efs[0] if self.efs else self.volume
 
     @property
     def work_unit(self) -> str:

@@ -39,8 +39,6 @@ WORKERS_DIR: Final = "workers"
 READY_DIR: Final = "ready"
 LEASE_FILE: Final = "lease.json"
 LAST_ATTEMPT_FILE: Final = "last-attempt.json"
-COST_PAGE: Final = "gpu-spot-cost.md"
-"""Page of what a run cost, among the job's artifacts; the agent writes it at the run's end."""
 
 DATA_DIR: Final = Path("/dltraining")
 

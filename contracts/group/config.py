@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, TypeAlias
 
 from contracts import codec
-from contracts.group.hourly_budget import HourlyBudget
 from contracts.limits import Above, AtLeast, WholeNumber
 from contracts.stored import FieldMark, Stored, stored
 
@@ -25,15 +24,13 @@ class PolicyChoice:
     """A capacity policy and its parameters, see `contracts.group.policies`."""
 
     name: str
-    parameters: Annotated[Mapping[str, Any], Stored("knobs")] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
 @stored(is_open=True, has_defaults=True)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfig:
     """Settings of a group that the controller needs, except its target and the ``control`` parameter.
-
-    Fields that ``lambdas.core.model.Group`` has by the same name are copied to it and documented there.
 
     Attributes:
         primary: Name of an Auto Scaling group, or id of a Spot Fleet.
@@ -54,7 +51,6 @@ class GroupConfig:
         on_premises_hosts: Worker slots by the name of an on-premises host.
         budget: Maximum cost of a job's run in US dollars; 0: unlimited.
         own_prices: With a budget, the hourly On-Demand price of each instance type itself.
-        hourly_budget: Maximum hourly cost; ``None``: unlimited.
         http_concurrency: Requests at one HTTP worker at once; 0: the workers are no HTTP servers.
     """
 
@@ -82,7 +78,6 @@ class GroupConfig:
     on_premises_hosts: Mapping[str, WholeNumber] = field(default_factory=dict)
     budget: Annotated[float, AtLeast(0)] = 0.0
     own_prices: Mapping[str, Price] = field(default_factory=dict)
-    hourly_budget: HourlyBudget | None = None
     http_concurrency: Annotated[WholeNumber, FieldMark.SPARSE] = 0
 
 

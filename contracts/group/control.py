@@ -7,7 +7,6 @@ from enum import StrEnum
 from typing import Annotated, Final
 
 from contracts import codec
-from contracts.group.hourly_budget import BudgetRelease
 from contracts.limits import Above, WholeNumber
 from contracts.stored import ContractError
 
@@ -26,15 +25,14 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """Manual settings: mode, On-Demand slots for ``MANUAL``, and budgets.
+    """Manual settings: mode, On-Demand slots for ``MANUAL``, and a budget of a job's run.
 
-    ``budget`` overrides the stack file's for a job's run; ``budget_release`` releases the hourly one.
+    ``budget`` overrides the stack file's.
     """
 
     mode: Mode = Mode.AUTOMATIC
     on_demand: WholeNumber | None = None
     budget: Annotated[float, Above(0)] | None = None
-    budget_release: BudgetRelease | None = None
 
 
 def parse(text: str) -> Control:

@@ -1,6 +1,6 @@
 """Replacement requests. The health checker writes them; only the controller terminates instances.
 
-They are stored in the group's parameter ``wishes``.
+They are stored in the group's parameter ``replacements``.
 """
 
 from __future__ import annotations

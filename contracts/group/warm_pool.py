@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from contracts.group.on_demand_share import on_demand_share
-
 WARM_INSTANCE_PRICE: Final = 0.01
 """Price of a stopped instance, its root volume, relative to a running On-Demand instance. 125 GiB of gp3 at
 $0.08 per GiB-month cost $0.0137 an hour; a g6.xlarge costs $0.805, a g5.2xlarge $1.212 (us-east-1)."""
@@ -17,6 +15,15 @@ RETURN_SECONDS: Final = 60.0
 instance is stopping, not while it stops. Source: EC2 user guide, "Amazon EC2 instance state changes"."""
 MIN_SHORTAGE_COST: Final = 2.0
 """Minimum ``shortageCost`` at which a warm pool pays off (``make bench-warm-pool``)."""
+
+
+def on_demand_share(capacity: int, base: int, spot_percentage: int) -> int:
+    """Return the On-Demand slots among ``capacity`` slots; the share above ``base`` is rounded up.
+
+    Source: EC2 Auto Scaling user guide, "Mixed instances group", on fractional percentages.
+    """
+    above = max(0, capacity - base)
+    return min(capacity, base) + -(-above * (100 - spot_percentage) // 100)
 
 
 def size(target: int, base: int, spot_percentage: int, shortage_cost: float) -> int:

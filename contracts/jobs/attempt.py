@@ -15,6 +15,8 @@ from contracts.agent.names import JOB_KEY
 from contracts.stored import Stored, stored
 
 ATTEMPTS_RETAINED: Final = 100
+WRITE_INTERVAL_SECONDS: Final = 60.0
+"""An instance writes its attempt at least as often: if it vanishes, the time is known to a minute."""
 
 AttemptOutcome: TypeAlias = Literal["done", "failed", "host fault", "notice", "hand-over", "silent"]
 """Outcome of an attempt as recorded by its instance. ``notice``: Spot interruption; ``hand-over``: stopped
@@ -85,6 +87,21 @@ class JobAttempt:
         if self.notice_at and self.cause == "spot":
             return "notice"
         return "hand-over" if self.ended or self.notice_at else "silent"
+
+    def lost_seconds(self, resumed: float) -> float:
+        """Return the seconds of work lost if the job resumes from a checkpoint of the time ``resumed``.
+
+        Without a recorded end of the command, count until the last write: up to a minute too little.
+        """
+        if not self.starts:
+            return 0.0
+        end = self.stopped or self.last_seen_at
+        return max(0.0, end - max(resumed, self.restarted))
+
+
+def sum_of_saving(first: float | None, second: float | None) -> float | None:
+    """Return the sum of two records of saving; None if one is unknown."""
+    return None if first is None or second is None else first + second
 
 
 def key(job: str, token: int) -> dict[str, Any]:

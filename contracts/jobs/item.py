@@ -1,7 +1,7 @@
 """Item of a job in the job table: its state, lease and volume.
 
 Each writer updates its own attributes (``userdata.agent.aws.jobs``, ``userdata.agent.lease.store``,
-``userdata.agent.study.table``, ``gpu_spot.jobs.steering``); the whole item is only read.
+``gpu_spot.jobs.steering``); the whole item is only read.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from contracts import codec
 from contracts.agent.nodes import JobNodes
-from contracts.agent.study import TrialResult
 from contracts.stored import Stored, stored
 
 JobState: TypeAlias = Literal["running", "done", "failed"]
@@ -44,9 +43,8 @@ class JobItem:
 
     ``state`` (`JobState`) and ``reason``, set at ``changed_at``, apply to ``revision``; another revision is a
     new run. ``holder`` has the lease until ``lease_expires_at``; ``token`` is the fencing token of the last
-    lease, ``writer`` the token under which ``volume`` was last mounted. ``experiments`` share the group; of a
-    study they are its trials, in their order, ``study`` is its text (JSON), and each has a ``trial``. A job
-    of several nodes has ``nodes``, and each node an item with its lease.
+    lease, ``writer`` the token under which ``volume`` was last mounted. ``experiments`` share the group. A
+    job of several nodes has ``nodes``, and each node an item with its lease.
     """
 
     state: str = ""
@@ -61,8 +59,6 @@ class JobItem:
     retries: Retries = field(default_factory=Retries)
     host_faults: HostFaults = field(default_factory=HostFaults)
     experiments: tuple[str, ...] = ()
-    study: str = ""
-    trial: TrialResult = field(default_factory=TrialResult)
     nodes: JobNodes | None = None
 
     def node_names(self, job: str) -> list[str]:

@@ -95,7 +95,7 @@ def partition(group: str, writer: str) -> str:
 
 
 def group_of(partition: str) -> str:
-    """Return the group in a partition, also in one of the previous version."""
+    """Return the group in a partition."""
     return partition.partition("#")[0].partition("@")[0]
 
 

@@ -13,8 +13,6 @@ MAX_VERSION_LENGTH: Final = 100
 """Characters of a version; an image's digest has 71."""
 MAX_STOPPED_LENGTH: Final = 200
 """Characters of the reason for which no requests are taken."""
-MAX_MEMORY: Final = 2**40
-"""MiB: a bound for numbers of any machine."""
 
 
 @stored(is_open=True, has_defaults=True)
@@ -38,9 +36,6 @@ class WorkerReport:
         batch_size: Largest batch that the worker runs; ``None`` if not reported.
         refused: Requests per second over the last minutes that were not run because they could not meet their
             deadline; not in ``done``. ``None`` if not reported.
-        memory: MiB of memory that the kernel cannot reclaim, at most in the last minute; ``None`` if unknown.
-        memory_limit: MiB that it may use: its control group's limit, or its share of the machine's.
-        gpu_memory: Percent of its GPU's memory in use, at most in the last minute; ``None`` if unknown.
         failed_rate: Requests per second over the last minutes that ended with an error; ``None`` if unknown.
         stopped: Why it takes no requests at present, in the worker's words; empty: it takes them.
     """
@@ -59,9 +54,6 @@ class WorkerReport:
     batch_size: int | None = None
     refused: float | None = None
     stopped: str = ""
-    memory: int | None = None
-    memory_limit: int | None = None
-    gpu_memory: float | None = None
     failed_rate: float | None = None
 
     def __post_init__(self) -> None:
@@ -75,9 +67,6 @@ class WorkerReport:
             raise ValueError("times, rates and shares must be finite, 0 or more")
         if self.busy is not None and self.busy > 1:
             raise ValueError(f"busy for {self.busy} of the time, at most 1 is allowed")
-        memory = (self.memory or 0, self.memory_limit or 0, self.gpu_memory or 0.0)
-        if not all(0 <= number <= MAX_MEMORY for number in memory):
-            raise ValueError(f"memory of {memory}, from 0 to {MAX_MEMORY} is allowed")
         if not 0 <= self.failed <= self.done or self.xid < 0 or self.starts < 0:
             raise ValueError(f"{self.failed} of {self.done} failed, Xid {self.xid}, {self.starts} starts")
         if len(self.batches or ()) > MAX_ROWS or (self.batch_size or 1) < 1:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from docs.site.stage import ROOT, DeadLinkError, pages, stage
-from tests.real.environments import environment
+from packages.environments import environment
 
 SITE_DIRECTORY = Path(__file__).parent
 

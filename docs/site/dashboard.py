@@ -17,14 +17,13 @@ from statistics import fmean
 from typing import Any, Final, TypeAlias
 
 from docs.site.stage import ROOT
-from gpu_spot.commands import project
-from market.replay.ledger import Span
-from pulumi_on_moto import load, sandbox
+from gpu_spot.declared.stackfile import find_project, load
+from pulumi_on_moto import sandbox
 from pulumi_on_moto.running.clock import simulated
 from pulumi_on_moto.running.functions import Invocation
 from rehearsal.cloud.local_cloud import LocalCloud
 from rehearsal.commands.deployed import START, deployed
-from rehearsal.rehearse import RehearsalOptions, RehearsalSetup, rehearse
+from rehearsal.rehearse import ProgressListener, RehearsalOptions, rehearse
 
 TARGET: Final = ROOT / "docs/img/dashboard.svg"
 HOURS: Final = 24
@@ -73,25 +72,15 @@ class RecordingCloud(LocalCloud):
         return ran
 
 
-class SilentListener:
-    """A listener that does nothing."""
-
-    def begin(self, setup: RehearsalSetup) -> None:
-        """See ``Onlooker``."""
-
-    def see(self, tick: int, span: Span) -> None:
-        """See ``Onlooker``."""
-
-
 def main() -> None:
     """Rehearse a day of the stack ``dev`` and draw its dashboard."""
-    config = load(project.find(), "dev")
+    config = load(find_project(), "dev")
     with simulated(START) as clock, sandbox(config.region) as clients:
         deployment = deployed(clients, config)
         cloud = RecordingCloud(clients, deployment, clock)
         cloud.metrics, cloud.decisions = defaultdict(lambda: defaultdict(list)), []
         options = RehearsalOptions(None, HOURS, (), None, None, notice=0.9, seed=1)
-        rehearse(options, cloud, SilentListener(), time.perf_counter())
+        rehearse(options, cloud, ProgressListener())
         board = clients("cloudwatch").get_dashboard(DashboardName=str(deployment.outputs["dashboard"]))
     widgets = json.loads(board["DashboardBody"])["widgets"]
     TARGET.write_text(drawn(widgets, cloud), "utf-8")

@@ -18,8 +18,10 @@ _FRONT: Final = "README.md"
 _OTHER_PAGES: Final = (
     "CONTRIBUTING.md",
     "CHANGELOG.md",
-    "*/README.md",
-    "*/CHANGELOG.md",
+    "packages/*/README.md",
+    "research/*.md",
+    "packages/*/CHANGELOG.md",
+    "packages/*/docs/*.md",
     "examples/*/README.md",
 )
 # A code span, which is unchanged, or a link: the one that begins first.

@@ -1,4 +1,4 @@
-"""``gpu-spot pin-images``: write the current machine images of a stack into its stack file.
+"""``gpu-spot pin-images``: write the newest machine images of a stack into its stack file.
 
 A pinned image has a comment with the SSM parameter that it comes from, ``ami: ami-…  # of /aws/service/…``,
 by which the command recognizes it. An image without such a comment is user-managed and is not changed.
@@ -12,18 +12,15 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-import boto3
 import yaml
-from botocore.exceptions import BotoCoreError, ClientError
-from rich.console import Console
 
-from gpu_spot.commands import files, project
-from infra.catalogue import accelerators
-from infra.schema import Capacity, SharedHost, Work
-from infra.settings import SettingsError, load_settings
-from pulumi_declared.stackfile import StackConfig, config_in, file_of
+from gpu_spot.commands import files
+from gpu_spot.declared.stackfile import StackConfig, config_in, file_of, find_project
+
+if TYPE_CHECKING:
+    from infra.schema import Capacity, SharedHost, Work
 
 _MARK: Final = re.compile(r"[ \t]*#[ \t]*of[ \t]+(/\S+)")
 _IMAGE: Final = re.compile(r"ami-[0-9a-f]{8,17}")
@@ -92,7 +89,11 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Pin the images of a stack and print each change."""
-    path = file_of(project.find(), args.stack)
+    import boto3
+    from botocore.exceptions import BotoCoreError, ClientError
+    from rich.console import Console
+
+    path = file_of(find_project(), args.stack)
     region = StackConfig("", args.stack, path, config_in(path)).region
     before = path.read_text("utf-8")
     client = boto3.client("ssm", region_name=region)
@@ -124,6 +125,8 @@ def pin_images(text: str, resolve: Resolve) -> tuple[str, list[Pin]]:
     The rest of the text, including comments and order, is unchanged. Raises ``ValueError`` for an invalid
     stack file, and for flow-style YAML, which leaves no room for comments.
     """
+    from infra.settings import SettingsError, load_settings
+
     config = yaml.safe_load(text)["config"]
     try:
         settings = load_settings(config)
@@ -150,6 +153,8 @@ def pin_images(text: str, resolve: Resolve) -> tuple[str, list[Pin]]:
 def _edits(
     text: str, group: str, capacity: Capacity, node: yaml.MappingNode, resolve: Resolve
 ) -> Iterator[Edit]:
+    from infra.catalogue import accelerators
+
     if node.flow_style:
         raise ValueError(f"the capacity of {group!r} is a flow mapping ({{…}}), allowed: a block mapping")
     fields = _fields(node)

@@ -7,10 +7,6 @@ import json
 import sys
 from typing import Any
 
-from gpu_spot.reference import options
-from gpu_spot.reference.page import page
-from gpu_spot.reference.stack_file import stack_file
-
 
 def add_parser(commands: Any) -> None:
     """Add the sub-command to an ``argparse`` sub-parsers object."""
@@ -27,6 +23,10 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the schema or a page."""
+    from gpu_spot.reference import options
+    from gpu_spot.reference.keys import stack_file
+    from gpu_spot.reference.page import page
+
     if args.options:
         text = options.page(args.whole())
     else:

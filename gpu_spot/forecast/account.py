@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from contracts.group.on_demand_share import on_demand_share
+from contracts.group.warm_pool import on_demand_share
 from gpu_spot.forecast.prices import PRODUCTS, newest
 from infra.schema import Capacity
 from lambdas.core.model import Pool

@@ -12,14 +12,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from gpu_spot.declared.listing import Declared
+from gpu_spot.declared.stackfile import StackConfig
 from gpu_spot.preflight import prices
 from gpu_spot.preflight.checks import monthly_cost
 from gpu_spot.preflight.prices import Line, listed, priced
-from gpu_spot.preflight.stack import Declared, Stack
+from gpu_spot.preflight.stack import Stack
 from infra.catalogue import accelerators, price_tables
 from infra.schema import Settings
 from infra.settings import PROJECT
-from pulumi_declared.stackfile import StackConfig
 
 _ENTRY_LISTS: Final = (f"{PROJECT}:services", f"{PROJECT}:training")
 _SIGNIFICANT_KEYS: Final = (

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from contracts.group.on_demand_share import on_demand_share
+from contracts.group.warm_pool import on_demand_share
 from gpu_spot.forecast.prices import ASSUMED_SPOT, Prices
 from gpu_spot.forecast.ranges import NOTHING, WEEK, Range, SlotForecast
 from gpu_spot.forecast.replayed import DRAWN_POOLS, MAX_POOLS, MAX_SLOTS, Question, Traces
@@ -134,24 +134,6 @@ def _drawn_pools(pools: Sequence[Pool], zones: Sequence[str]) -> tuple[int, ...]
         candidates = ((preferred + offset) % DRAWN_POOLS for offset in range(DRAWN_POOLS))
         drawn.append(next(candidate for candidate in candidates if candidate not in drawn))
     return tuple(drawn)
-
-
-def recorded_question(
-    entry: Service | Training, zones: Sequence[str], prices: Prices, recorded: Traces
-) -> Question | None:
-    """Return the market question of a group on those of the recorded pools that it may use.
-
-    These are the pools in its zones, of its types or of types that are not named in AWS's way. None if it
-    uses no Spot.
-    """
-    indices = [
-        index
-        for index, trace in enumerate(recorded)
-        if (pool := traced_pool(trace)).zone in zones
-        and ("." not in pool.instance_type or pool.instance_type in entry.capacity.types)
-    ]
-    used = question(entry, zones, prices, tuple(recorded[index] for index in indices))
-    return None if used is None else replace(used, drawn=tuple(indices))
 
 
 def traced_pool(trace: PoolTrace) -> Pool:

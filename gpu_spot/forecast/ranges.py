@@ -29,8 +29,8 @@ class CostLevel:
 
 
 LEVEL: Final = CostLevel(memory=WEEK / 4, recent=0.7)
-"""Chosen on the traces and the fitted model's markets; ``bench/market/forecast.py`` shows what it is worth on
-markets that were left out."""
+"""Chosen on the traces and the fitted model's markets; ``research/market/forecast.py`` shows what it is
+worth on markets that were left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Spreads:
 
 
 FITTED: Final = Spreads(cost=0.239, shortage=1.202)
-"""Fitted to the traces by ``bench/fit/forecast.py``."""
+"""Fitted to the traces by ``research/fit/forecast.py``."""
 
 
 @dataclass(frozen=True, slots=True)

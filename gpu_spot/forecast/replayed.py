@@ -10,9 +10,9 @@ from typing import Final, TypeAlias
 
 from gpu_spot.forecast.ranges import HISTORY_PARTS, PART_HOURS, Part, SlotForecast, across, after
 from lambdas.core.capacity import policies
-from lambdas.core.model import Group, Pool
+from lambdas.core.model import Pool
 from market.replay.engine import Replay
-from market.replay.fleet import LightFleet
+from market.replay.fleet import LightFleet, simulated_group
 from market.replay.groups import GroupShape
 from market.replay.ledger import Ledger
 from market.rules import TICK_SECONDS, Rules, ticks
@@ -88,8 +88,7 @@ def parts(question: Question, traces: Traces) -> list[Part]:
         drain_seconds=question.drain_seconds,
     )
     market = SpotMarket(priced, rules, 2 * question.slots if _is_binary(traces) else None)
-    group = Group(
-        "forecast",
+    group = simulated_group(
         question.slots,
         2 * question.slots,
         drain_seconds=question.drain_seconds,

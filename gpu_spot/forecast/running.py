@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TypeAlias
 
+from gpu_spot.declared.stackfile import StackConfig
 from gpu_spot.forecast import fixed_costs
 from gpu_spot.forecast.ranges import SlotForecast
 from gpu_spot.forecast.replayed import Question, Traces, forecast_slot
 from gpu_spot.preflight.stack import Stack, declare
 from infra.schema import Settings
-from pulumi_declared.stackfile import StackConfig
 
 ProgressCallback: TypeAlias = Callable[[int, int], None]
 """Receives the number of completed questions and the total."""

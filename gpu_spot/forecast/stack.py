@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from gpu_spot.forecast import fixed_costs, groups
+from gpu_spot.forecast.ceiling import Ceiling, ceiling
 from gpu_spot.forecast.groups import GroupForecast
 from gpu_spot.forecast.prices import Prices
 from gpu_spot.forecast.ranges import NOTHING, Range, SlotForecast
@@ -24,7 +25,8 @@ ForecastSlots = Callable[[Sequence[Question]], Iterable[SlotForecast]]
 class StackForecast:
     """A stack's groups, other lines of its bill, excluded costs, and the monthly total in US dollars.
 
-    ``volumes_region`` is the region whose EBS prices are used.
+    ``volumes_region`` is the region whose EBS prices are used. ``ceiling`` is the most that the instances may
+    cost in an hour.
     """
 
     groups: tuple[GroupForecast, ...]
@@ -32,6 +34,7 @@ class StackForecast:
     not_counted: tuple[str, ...]
     region: str
     volumes_region: str
+    ceiling: Ceiling
 
     @property
     def fixed_costs(self) -> float:
@@ -124,4 +127,5 @@ def forecast(
         tuple(fixed_costs.not_counted(declared, file_system_gib)),
         prices.region,
         prices.region if gp3 is None else gp3.region,
+        ceiling(settings),
     )

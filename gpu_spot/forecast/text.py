@@ -82,6 +82,7 @@ def _stack_json(stack: StackForecast) -> dict[str, Any]:
     ]
     return {
         "month": asdict(stack.month),
+        "at_most_an_hour": asdict(stack.ceiling),
         "standing": stack.fixed_costs,
         "groups": [_group_json(group) for group in stack.groups],
         "lines": lines,
@@ -101,7 +102,11 @@ def markdown(base: StackForecast | None, head: StackForecast, basis: Basis) -> s
 
 def _lines(base: StackForecast | None, head: StackForecast, basis: Basis) -> Iterator[str]:
     month = head.month
-    change = "" if base is None else f", {_more(month.middle - base.month.middle)} a month"
+    change = f", {head.ceiling}"
+    if base is not None:
+        change = f", {_more(month.middle - base.month.middle)} a month{change}"
+        if base.ceiling != head.ceiling:
+            change += f", before {base.ceiling}"
     if base is not None and base.not_priced != head.not_priced:
         change += f" (before: without {', '.join(base.not_priced) or 'nothing'})"
     total = f"**{_dollars(month.middle)} a month** ({_dollars(month.low)} to {_dollars(month.high)}){change}"

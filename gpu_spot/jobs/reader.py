@@ -16,21 +16,20 @@ from contracts.group.config import GroupConfig
 from contracts.jobs import attempt as attempts
 from contracts.jobs import item as job_item
 from contracts.jobs.attempt import ATTEMPTS_RETAINED, JobAttempt
-from contracts.jobs.item import JobItem
 from contracts.registry.item import Worker, instance_arns
+from gpu_spot.jobs.prices import PriceBook
 from gpu_spot.jobs.report import JobReport, with_account
 from gpu_spot.jobs.snapshot import JobHost, JobSnapshot, experiment_of
 from gpu_spot.jobs.status import job_status
+from gpu_spot.jobs.timeline import priced_types
 from infra.catalogue import on_demand_prices, price_tables
 from lambdas.aws import settings
 from lambdas.aws.budget import UNLIMITED
 from lambdas.aws.memory import MemoryStore
-from lambdas.aws.registry import RegistryReader, is_previous_version
+from lambdas.aws.registry import RegistryReader
 from lambdas.aws.settings import ParameterError
 from lambdas.core.model import RunBudget
 from userdata.agent.aws.spot_prices import read_spot_prices
-from userdata.agent.cost.prices import PriceBook
-from userdata.agent.cost.timeline import priced_types
 
 GroupParameters: TypeAlias = Mapping[str, Mapping[str, str]]
 """A stack's SSM parameters: by group, then by name."""
@@ -226,7 +225,6 @@ class JobReader:
             name,
             {host.instance: config.slots.get(host.instance_type, 1) for host in own_hosts},
             UNLIMITED,
-            {host.instance for host in own_hosts if host.is_previous_version},
         )
         workers = [worker for workers in registered.workers.values() for worker in workers]
         target = group_parameters.get(names.PARAMETER_TARGET, "")
@@ -275,24 +273,6 @@ class JobReader:
             if attempt.token in tokens:
                 yield attempt
 
-    def attempts(self, rows: Mapping[str, JobItem]) -> dict[str, tuple[JobAttempt, ...]]:
-        """Return the attempts of several jobs, given with their items. Calls: one for each hundred."""
-        tokens = {
-            attempts.key(name, token)[JOB_KEY]["S"]: (name, token)
-            for name, row in rows.items()
-            for token in range(max(1, row.token - ATTEMPTS_RETAINED + 1), row.token + 1)
-        }
-        by_job: dict[str, list[JobAttempt]] = {}
-        for item in self._items([{JOB_KEY: {"S": key}} for key in tokens]):
-            name, token = tokens[item[JOB_KEY]["S"]]
-            try:
-                attempt = attempts.parse(item)
-            except ValueError:
-                continue  # as above
-            if attempt.token == token:
-                by_job.setdefault(name, []).append(attempt)
-        return {name: tuple(its_attempts) for name, its_attempts in by_job.items()}
-
     def _items(self, keys: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
         """Yield the job table's items of these keys; unprocessed keys are requested again."""
         dynamodb, table = self._clients("dynamodb"), self.tables.jobs
@@ -330,7 +310,6 @@ class JobReader:
                             market=instance.get("InstanceLifecycle", "on-demand"),
                             launched=instance["LaunchTime"].timestamp(),
                             is_live=instance["State"]["Name"] in ("pending", "running"),
-                            is_previous_version=is_previous_version(instance),
                         )
                     )
         return hosts

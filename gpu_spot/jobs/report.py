@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from gpu_spot.jobs import account as accounts
+from gpu_spot.jobs.account import RunAccount
+from gpu_spot.jobs.prices import PriceBook
 from gpu_spot.jobs.snapshot import JobSnapshot
 from gpu_spot.jobs.status import JobStatus
-from userdata.agent.cost import account as accounts
-from userdata.agent.cost.account import RunAccount
-from userdata.agent.cost.prices import PriceBook
-from userdata.agent.cost.timeline import AttemptSummary, JobTimeline, build_timeline
+from gpu_spot.jobs.timeline import AttemptSummary, JobTimeline, build_timeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +101,8 @@ def _timeline_totals(timeline: JobTimeline) -> dict[str, Any]:
         "worked_seconds": timeline.worked_seconds,
         "lost_seconds": timeline.lost_seconds,
         "away_seconds": timeline.away_seconds,
-        "estimated_cost_usd": round(timeline.cost, 4),
-        "unpriced_seconds": timeline.unpriced_seconds,
+        "estimated_cost_usd": round(timeline.charge.dollars, 4),
+        "unpriced_seconds": timeline.charge.unpriced_seconds,
         "timeline_is_cut": timeline.is_cut,
         "timeline": [_attempt(attempt) for attempt in timeline.attempts],
     }
@@ -115,8 +115,8 @@ def _attempt(summary: AttemptSummary) -> dict[str, Any]:
         "type": attempt.instance_type,
         "zone": attempt.zone,
         "market": attempt.purchase_option,
-        "launched": summary.launched,
-        "began": summary.began,
+        "launched": attempt.launched,
+        "began": attempt.began,
         "started": summary.started,
         "starts": attempt.starts,
         "until": summary.ended_at,

@@ -17,10 +17,7 @@ def experiment_run(run: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class JobHost:
-    """An instance of the job's group. ``is_live``: pending or running; ``market`` as in `JobAttempt`.
-
-    ``is_previous_version``: its agent writes to the group's partition of the worker registry.
-    """
+    """An instance of the job's group. ``is_live``: pending or running; ``market`` as in `JobAttempt`."""
 
     instance: str
     instance_type: str
@@ -28,7 +25,6 @@ class JobHost:
     market: str
     launched: float
     is_live: bool
-    is_previous_version: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ writes it to stop a run, and ``resume`` resets it. The ``state`` in the job tabl
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any, Final
 
-from contracts import names
-from gpu_spot.control import update_control
+from contracts import codec, names
 from gpu_spot.jobs.reader import JobError, JobReader
 from gpu_spot.jobs.snapshot import JobSnapshot, experiment_of
 from gpu_spot.jobs.status import PASSIVE_MODES, job_status
@@ -85,10 +85,16 @@ class JobControl:
 
     def _set_budget(self, name: str, budget: float) -> None:
         """Set the budget in the control parameter, where it overrides the stack file's."""
+        ssm, parameter = (
+            self._clients("ssm"),
+            names.group_parameter(self._stack, name, names.PARAMETER_CONTROL),
+        )
         try:
-            update_control(self._clients("ssm"), self._stack, name, {"budget": budget})
+            control = codec.decode_object(ssm.get_parameter(Name=parameter)["Parameter"]["Value"])
         except ValueError as error:
-            raise JobError(str(error)) from None
+            raise JobError(f"parameter {parameter}: {error}") from None
+        text = json.dumps({**control, "budget": budget})
+        ssm.put_parameter(Name=parameter, Value=text, Type="String", Overwrite=True)
 
     def retry(self, name: str) -> str:
         """Restart a failed run from its last checkpoint and reset its failure counters.
@@ -160,8 +166,3 @@ def _mode_note(snapshot: JobSnapshot) -> str:
         if snapshot.mode in PASSIVE_MODES
         else ""
     )
-
-
-def _ordinal(number: int) -> str:
-    last = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return f"{number}{'th' if number % 100 in (11, 12, 13) else last}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from rich import box
@@ -10,13 +11,14 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from gpu_spot.jobs.account import RunAccount
+from gpu_spot.jobs.prices import Charge
 from gpu_spot.jobs.report import JobReport
 from gpu_spot.jobs.status import Phase
+from gpu_spot.jobs.timeline import Ending, JobTimeline
 from gpu_spot.text import CAUSES, clock, counted, span
-from userdata.agent.cost import page
-from userdata.agent.cost.account import RunAccount
-from userdata.agent.cost.timeline import AttemptSummary, Ending, JobTimeline
 
+_UNKNOWN: Final = "unknown"
 _STYLES: Final[Mapping[Phase, str]] = {
     "pending": "dim",
     "preparing": "cyan",
@@ -28,7 +30,7 @@ _STYLES: Final[Mapping[Phase, str]] = {
     "done": "bold green",
     "failed": "bold red",
 }
-ENDINGS: Final[Mapping[Ending, str]] = {
+_ENDINGS: Final[Mapping[Ending, str]] = {
     "goes on": "running",
     "notice": CAUSES["notice"],
     "hand-over": CAUSES["hand-over"],
@@ -38,7 +40,6 @@ ENDINGS: Final[Mapping[Ending, str]] = {
     "done": "done",
     "failed": "failed",
 }
-"""How an attempt ended, as displayed."""
 
 
 def jobs_table(jobs: Sequence[JobReport], stack: str) -> RenderableType:
@@ -69,17 +70,14 @@ def job_card(job: JobReport) -> RenderableType:
         head.add_row("budget", f"${job.snapshot.spent:,.2f} of ${job.snapshot.budget:,.2f} spent")
     if timeline is None or not timeline.attempts:
         return head
-    for name, value in totals(timeline):
+    for name, value in _totals(timeline):
         head.add_row(name, value)
     return Group(head, Text(), _timeline(timeline), *([] if job.account is None else _account(job.account)))
 
 
-def totals(timeline: JobTimeline) -> list[tuple[str, str]]:
-    """Return the totals of a timeline as names and texts."""
-    unknown = (
-        f", without {span(timeline.unpriced_seconds)} of unknown price" if timeline.unpriced_seconds else ""
-    )
+def _totals(timeline: JobTimeline) -> list[tuple[str, str]]:
     charge = timeline.charge
+    unknown = f", without {span(charge.unpriced_seconds)} of unknown price" if charge.unpriced_seconds else ""
     estimate = f"{'up to' if charge.assumed_seconds else 'about'} ${charge.dollars:,.2f}"
     return [
         ("worked", f"{span(timeline.worked_seconds)} in {counted(len(timeline.attempts), 'attempt')}"),
@@ -91,46 +89,125 @@ def totals(timeline: JobTimeline) -> list[tuple[str, str]]:
     ]
 
 
-def timeline_row(attempt: AttemptSummary) -> tuple[str, ...]:
-    """Return the cells of an attempt, in the order of ``COLUMNS``."""
-    record = attempt.attempt
-    return (
-        clock(attempt.began if attempt.started is None else attempt.started),
-        f"{record.zone} {record.instance_type} {record.purchase_option}".rstrip(),
-        "never started" if attempt.started is None else span(attempt.worked_seconds),
-        ENDINGS[attempt.ending],
-        span(attempt.lost_seconds) if attempt.lost_seconds >= 0.5 else "–",
-        "–" if attempt.away_seconds is None else span(attempt.away_seconds),
-        "–" if attempt.cost is None else page.dollars(attempt.charge),
-    )
-
-
-COLUMNS: Final = ("start (UTC)", "instance", "worked", "end", "lost work", "downtime", "cost")
-"""Column titles of a timeline."""
-
-
 def _timeline(timeline: JobTimeline) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for number, column in enumerate(COLUMNS):
+    columns = ("start (UTC)", "instance", "worked", "end", "lost work", "downtime", "cost")
+    for number, column in enumerate(columns):
         right = number in (2, 4, 5, 6)
         table.add_column(column, justify="right" if right else "left", no_wrap=number == 0 or right)
     for attempt in timeline.attempts:
-        when, *cells = timeline_row(attempt)
-        table.add_row(when.partition("-")[2], *cells)  # without the year
+        record = attempt.attempt
+        when = clock(record.began if attempt.started is None else attempt.started)
+        table.add_row(
+            when.partition("-")[2],  # without the year
+            f"{record.zone} {record.instance_type} {record.purchase_option}".rstrip(),
+            "never started" if attempt.started is None else span(attempt.worked_seconds),
+            _ENDINGS[attempt.ending],
+            span(attempt.lost_seconds) if attempt.lost_seconds >= 0.5 else "–",
+            "–" if attempt.away_seconds is None else span(attempt.away_seconds),
+            "–" if attempt.cost is None else _dollars(attempt.charge),
+        )
     return table
 
 
 def _account(account: RunAccount) -> list[RenderableType]:
     """Return the tables and notes of an account."""
     parts: list[RenderableType] = []
-    for content in page.tables(account):
+    for content in tables(account):
         table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
         for number, column in enumerate(content.columns):
             table.add_column(column, justify="left" if number < content.texts else "right")
         for row in content.rows:
             table.add_row(*row, style="bold" if row[0] == "total" else None)
         parts.append(table)
-    return [*parts, *map(Text, page.notes(account))]
+    return [*parts, *map(Text, notes(account))]
+
+
+@dataclass(frozen=True, slots=True)
+class AccountTable:
+    """A table of an account; of each row the first ``texts`` cells are texts, the others numbers."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    texts: int
+
+
+def tables(account: RunAccount) -> tuple[AccountTable, ...]:
+    """Return the instance hours with their cost, and the same hours by phase; the last row is the total."""
+    pools = [(pool.market, pool.instance_type, pool.zone, *_cells(pool.charge)) for pool in account.pools]
+    if len(account.markets) > 1:
+        pools += [(market, "all", "", *_cells(charge)) for market, charge in account.markets.items()]
+    total = account.total
+    phases = [
+        (phase, _hours(seconds), f"{100 * seconds / total.seconds:.1f}%")
+        for phase, seconds in account.phases.items()
+    ]
+    return (
+        AccountTable(
+            ("market", "type", "zone", "hours", "cost", "On-Demand"),
+            (*pools, ("total", "", "", *_cells(total))),
+            texts=3,
+        ),
+        AccountTable(
+            ("phase", "hours", "share"), (*phases, ("total", _hours(total.seconds), "100.0%")), texts=1
+        ),
+    )
+
+
+def notes(account: RunAccount) -> Iterator[str]:
+    """Yield one-line statements: losses, waiting time, prices, and what the totals are without."""
+    ended = "" if account.is_over else " so far"
+    waiting, again = _hours(account.waiting_seconds), _hours(account.lost_seconds)
+    yield f"{_hours(account.elapsed_seconds)} h elapsed{ended}, {waiting} h without an instance"
+    yield f"{_count(account.interruptions, 'interruption')}; {_steps(account)}; {again} h of work done again"
+    total, saved = account.total, account.saved_dollars
+    if saved is None:
+        yield "saved: unknown, because a price is"
+    elif total.list_dollars:
+        yield f"${saved:,.2f} less than On-Demand ({100 * saved / total.list_dollars:.0f}%)"
+    yield f"On-Demand prices: {'; '.join(account.price_sources) or _UNKNOWN}"
+    if total.assumed_seconds:
+        yield f"Spot price unknown for {_hours(total.assumed_seconds)} h: counted at the On-Demand price"
+    if total.unpriced_seconds:
+        yield f"the cost is without {_hours(total.unpriced_seconds)} h of unknown price"
+    if account.is_cut:
+        yield "earlier attempts are not included: only the last 100 are stored"
+    yield (
+        "not included: instances that never had the job, the time after they released it, volumes, EFS, S3, "
+        "traffic"
+    )
+
+
+def _hours(seconds: float) -> str:
+    """Return a duration in hours."""
+    return f"{seconds / 3600:,.2f}"
+
+
+def _dollars(charge: Charge) -> str:
+    """Return the cost of a time: an upper bound if a price is assumed, a lower one if a price is missing."""
+    if charge.unpriced_seconds:
+        return f"over ${charge.dollars:,.2f}" if charge.dollars else _UNKNOWN
+    return f"{'up to ' if charge.assumed_seconds else ''}${charge.dollars:,.2f}"
+
+
+def _cells(charge: Charge) -> tuple[str, str, str]:
+    listed = f"${charge.list_dollars:,.2f}"
+    if charge.unlisted_seconds:
+        listed = f"over {listed}" if charge.list_dollars else _UNKNOWN
+    return _hours(charge.seconds), _dollars(charge), listed
+
+
+def _steps(account: RunAccount) -> str:
+    if not account.unreported_attempts:
+        return f"{account.repeated_steps:,} steps repeated"
+    missing = f"{_count(account.unreported_attempts, 'attempt')} without a report"
+    if not account.repeated_steps:
+        return f"steps repeated: {_UNKNOWN} ({missing})"
+    return f"at least {account.repeated_steps:,} steps repeated ({missing})"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _phase(job: JobReport) -> Text:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from pulumi_declared.errors import UserError
+from gpu_spot.declared.stackfile import UserError
 
 ClientOf: TypeAlias = Callable[[str], Any]
 """Returns the boto3 client of a service in the stack's region."""
@@ -32,32 +32,15 @@ class Account:
 def connect(region: str, profile: str | None) -> Account:
     """Return the account of the caller's credentials. Raises ``UserError`` if they are invalid."""
     try:
-        session = _session(region_name=region, profile_name=profile)
+        import boto3  # only here: most commands do not call AWS
+
+        session: Any = boto3.session.Session(region_name=region, profile_name=profile)
         return identify(lambda service: session.client(service))
     except (BotoCoreError, ClientError) as error:
         raise UserError(f"credentials for AWS: {error}") from None
-
-
-def assume(clients: ClientOf, role_arn: str, session: str) -> ClientOf:
-    """Return the clients of a session with a role, in the region of ``clients``."""
-    sts = clients("sts")
-    issued = sts.assume_role(RoleArn=role_arn, RoleSessionName=session)["Credentials"]
-    assumed = _session(
-        aws_access_key_id=issued["AccessKeyId"],
-        aws_secret_access_key=issued["SecretAccessKey"],
-        aws_session_token=issued["SessionToken"],
-        region_name=sts.meta.region_name,
-    )
-    return lambda service: assumed.client(service)
 
 
 def identify(clients: ClientOf) -> Account:
     """Return the account that these clients belong to."""
     identity = clients("sts").get_caller_identity()
     return Account(identity["Account"], identity["Arn"], clients)
-
-
-def _session(**options: Any) -> Any:
-    import boto3  # only here: most commands do not call AWS
-
-    return boto3.session.Session(**options)

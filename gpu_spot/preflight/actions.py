@@ -8,272 +8,122 @@ from __future__ import annotations
 
 from typing import Final
 
-_TAGS: Final = "ec2:CreateTags"
+_TABLE: Final = """
+autoscaling/group:Group  autoscaling:CreateAutoScalingGroup CreateOrUpdateTags DescribeAutoScalingGroups
+    DescribeScalingActivities PutLifecycleHook PutWarmPool SuspendProcesses ec2:RunInstances
+budgets/budget:Budget  budgets:ModifyBudget TagResource ViewBudget
+cloudwatch/dashboard:Dashboard  cloudwatch:GetDashboard PutDashboard
+cloudwatch/eventRule:EventRule  events:DescribeRule PutRule TagResource
+cloudwatch/eventTarget:EventTarget  events:ListTargetsByRule PutTargets
+cloudwatch/logGroup:LogGroup  logs:CreateLogGroup DescribeLogGroups PutRetentionPolicy TagResource
+cloudwatch/logMetricFilter:LogMetricFilter  logs:DescribeMetricFilters PutMetricFilter
+cloudwatch/metricAlarm:MetricAlarm  cloudwatch:DescribeAlarms PutMetricAlarm TagResource
+dynamodb/table:Table  dynamodb:CreateTable DescribeTable TagResource UpdateContinuousBackups
+    UpdateTimeToLive
+ec2/defaultSecurityGroup:DefaultSecurityGroup  ec2:DescribeSecurityGroups RevokeSecurityGroupEgress
+    RevokeSecurityGroupIngress
+ec2/eip:Eip  ec2:AllocateAddress DescribeAddresses CreateTags
+ec2/flowLog:FlowLog  ec2:CreateFlowLogs DescribeFlowLogs CreateTags
+ec2/internetGateway:InternetGateway  ec2:AttachInternetGateway CreateInternetGateway CreateTags
+ec2/launchTemplate:LaunchTemplate  ec2:CreateLaunchTemplate DescribeLaunchTemplateVersions
+    DescribeLaunchTemplates CreateTags ssm:GetParameters
+ec2/natGateway:NatGateway  ec2:CreateNatGateway DescribeNatGateways CreateTags
+ec2/placementGroup:PlacementGroup  ec2:CreatePlacementGroup DescribePlacementGroups CreateTags
+ec2/route:Route  ec2:CreateRoute DescribeRouteTables
+ec2/routeTable:RouteTable  ec2:CreateRouteTable DescribeRouteTables CreateTags
+ec2/routeTableAssociation:RouteTableAssociation  ec2:AssociateRouteTable
+ec2/securityGroup:SecurityGroup  ec2:CreateSecurityGroup DescribeSecurityGroups CreateTags
+ec2/spotFleetRequest:SpotFleetRequest  ec2:DescribeSpotFleetRequests RequestSpotFleet RunInstances
+    CreateTags iam:PassRole
+ec2/subnet:Subnet  ec2:CreateSubnet DescribeSubnets ModifySubnetAttribute CreateTags
+ec2/vpc:Vpc  ec2:CreateVpc DescribeVpcs ModifyVpcAttribute CreateTags
+ec2/vpcEndpoint:VpcEndpoint  ec2:CreateVpcEndpoint DescribeVpcEndpoints CreateTags
+ecr/lifecyclePolicy:LifecyclePolicy  ecr:GetLifecyclePolicy PutLifecyclePolicy
+ecr/repository:Repository  ecr:CreateRepository DescribeRepositories TagResource
+efs/accessPoint:AccessPoint  elasticfilesystem:CreateAccessPoint DescribeAccessPoints TagResource
+efs/fileSystem:FileSystem  elasticfilesystem:CreateFileSystem DescribeFileSystems PutLifecycleConfiguration
+    TagResource iam:CreateServiceLinkedRole
+efs/fileSystemPolicy:FileSystemPolicy  elasticfilesystem:PutFileSystemPolicy
+efs/mountTarget:MountTarget  ec2:CreateNetworkInterface elasticfilesystem:CreateMountTarget
+    DescribeMountTargets
+eks/accessEntry:AccessEntry  eks:CreateAccessEntry DescribeAccessEntry TagResource
+eks/accessPolicyAssociation:AccessPolicyAssociation  eks:AssociateAccessPolicy ListAssociatedAccessPolicies
+eks/addon:Addon  eks:CreateAddon DescribeAddon TagResource
+eks/cluster:Cluster  eks:CreateCluster DescribeCluster TagResource iam:CreateServiceLinkedRole PassRole
+    kms:CreateGrant DescribeKey
+eks/nodeGroup:NodeGroup  ec2:RunInstances eks:CreateNodegroup DescribeNodegroup TagResource
+    iam:CreateServiceLinkedRole PassRole
+eks/podIdentityAssociation:PodIdentityAssociation  eks:CreatePodIdentityAssociation
+    DescribePodIdentityAssociation TagResource iam:PassRole
+iam/instanceProfile:InstanceProfile  iam:AddRoleToInstanceProfile CreateInstanceProfile GetInstanceProfile
+    PassRole TagInstanceProfile
+iam/openIdConnectProvider:OpenIdConnectProvider  iam:CreateOpenIDConnectProvider GetOpenIDConnectProvider
+    TagOpenIDConnectProvider
+fis/experimentTemplate:ExperimentTemplate  fis:CreateExperimentTemplate GetExperimentTemplate TagResource
+    iam:PassRole
+iam/role:Role  iam:CreateRole GetRole TagRole
+iam/policy:Policy  iam:CreatePolicy GetPolicy GetPolicyVersion TagPolicy
+iam/rolePolicy:RolePolicy  iam:GetRolePolicy PutRolePolicy
+iam/rolePolicyAttachment:RolePolicyAttachment  iam:AttachRolePolicy ListAttachedRolePolicies
+kms/key:Key  kms:CreateKey DescribeKey EnableKeyRotation GetKeyPolicy GetKeyRotationStatus ListResourceTags
+    TagResource
+lambda/eventSourceMapping:EventSourceMapping  lambda:CreateEventSourceMapping GetEventSourceMapping
+lambda/function:Function  iam:PassRole lambda:CreateFunction GetFunction TagResource
+lambda/functionEventInvokeConfig:FunctionEventInvokeConfig  lambda:GetFunctionEventInvokeConfig
+    PutFunctionEventInvokeConfig
+lambda/layerVersion:LayerVersion  lambda:GetLayerVersion PublishLayerVersion
+lambda/permission:Permission  lambda:AddPermission GetPolicy
+lb/listener:Listener  elasticloadbalancing:AddTags CreateListener DescribeListenerAttributes
+    DescribeListeners DescribeTags
+lb/loadBalancer:LoadBalancer  elasticloadbalancing:AddTags CreateLoadBalancer DescribeCapacityReservation
+    DescribeLoadBalancerAttributes DescribeLoadBalancers DescribeTags ModifyLoadBalancerAttributes
+    iam:CreateServiceLinkedRole
+lb/targetGroup:TargetGroup  elasticloadbalancing:AddTags CreateTargetGroup DescribeTags
+    DescribeTargetGroupAttributes DescribeTargetGroups ModifyTargetGroupAttributes
+mq/broker:Broker  ec2:CreateNetworkInterface CreateVpcEndpoint iam:CreateServiceLinkedRole mq:CreateBroker
+    CreateTags DescribeBroker
+route53/record:Record  route53:ChangeResourceRecordSets GetChange GetHostedZone ListResourceRecordSets
+secretsmanager/secret:Secret  secretsmanager:CreateSecret DescribeSecret GetRandomPassword GetResourcePolicy
+    TagResource
+secretsmanager/secretVersion:SecretVersion  secretsmanager:GetSecretValue PutSecretValue
+s3/bucket:Bucket  s3:CreateBucket ListBucket PutBucketTagging
+s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration  s3:PutLifecycleConfiguration
+s3/bucketObjectv2:BucketObjectv2  s3:GetObject PutObject PutObjectTagging
+s3/bucketOwnershipControls:BucketOwnershipControls  s3:PutBucketOwnershipControls
+s3/bucketPolicy:BucketPolicy  s3:PutBucketPolicy
+s3/bucketPublicAccessBlock:BucketPublicAccessBlock  s3:PutBucketPublicAccessBlock
+s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration
+    s3:PutEncryptionConfiguration
+s3/bucketVersioning:BucketVersioning  s3:PutBucketVersioning
+sns/topic:Topic  sns:CreateTopic GetTopicAttributes TagResource
+sns/topicPolicy:TopicPolicy  sns:SetTopicAttributes
+sns/topicSubscription:TopicSubscription  sns:GetSubscriptionAttributes Subscribe
+sqs/queue:Queue  sqs:CreateQueue GetQueueAttributes TagQueue
+sqs/queuePolicy:QueuePolicy  sqs:SetQueueAttributes
+ssm/document:Document  ssm:AddTagsToResource CreateDocument DescribeDocument DescribeDocumentPermission
+    GetDocument
+ssm/parameter:Parameter  ssm:AddTagsToResource DescribeParameters GetParameter PutParameter
+vpc/securityGroupEgressRule:SecurityGroupEgressRule  ec2:AuthorizeSecurityGroupEgress CreateTags
+vpc/securityGroupIngressRule:SecurityGroupIngressRule  ec2:AuthorizeSecurityGroupIngress CreateTags
+"""
+"""By type without its package; a service stands before the first of its actions."""
 
-ACTIONS: Final[dict[str, tuple[str, ...]]] = {
-    "aws:autoscaling/group:Group": (
-        "autoscaling:CreateAutoScalingGroup",
-        "autoscaling:CreateOrUpdateTags",
-        "autoscaling:DescribeAutoScalingGroups",
-        "autoscaling:DescribeScalingActivities",
-        "autoscaling:PutLifecycleHook",
-        "autoscaling:PutWarmPool",
-        "autoscaling:SuspendProcesses",
-        "ec2:RunInstances",
-    ),
-    "aws:budgets/budget:Budget": ("budgets:ModifyBudget", "budgets:TagResource", "budgets:ViewBudget"),
-    "aws:cloudwatch/dashboard:Dashboard": ("cloudwatch:GetDashboard", "cloudwatch:PutDashboard"),
-    "aws:cloudwatch/eventRule:EventRule": ("events:DescribeRule", "events:PutRule", "events:TagResource"),
-    "aws:cloudwatch/eventTarget:EventTarget": ("events:ListTargetsByRule", "events:PutTargets"),
-    "aws:cloudwatch/logGroup:LogGroup": (
-        "logs:CreateLogGroup",
-        "logs:DescribeLogGroups",
-        "logs:PutRetentionPolicy",
-        "logs:TagResource",
-    ),
-    "aws:cloudwatch/logMetricFilter:LogMetricFilter": (
-        "logs:DescribeMetricFilters",
-        "logs:PutMetricFilter",
-    ),
-    "aws:cloudwatch/metricAlarm:MetricAlarm": (
-        "cloudwatch:DescribeAlarms",
-        "cloudwatch:PutMetricAlarm",
-        "cloudwatch:TagResource",
-    ),
-    "aws:dynamodb/table:Table": (
-        "dynamodb:CreateTable",
-        "dynamodb:DescribeTable",
-        "dynamodb:TagResource",
-        "dynamodb:UpdateContinuousBackups",
-        "dynamodb:UpdateTimeToLive",
-    ),
-    "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup": (
-        "ec2:DescribeSecurityGroups",
-        "ec2:RevokeSecurityGroupEgress",
-        "ec2:RevokeSecurityGroupIngress",
-    ),
-    "aws:ec2/eip:Eip": ("ec2:AllocateAddress", "ec2:DescribeAddresses", _TAGS),
-    "aws:ec2/flowLog:FlowLog": ("ec2:CreateFlowLogs", "ec2:DescribeFlowLogs", _TAGS),
-    "aws:ec2/internetGateway:InternetGateway": (
-        "ec2:AttachInternetGateway",
-        "ec2:CreateInternetGateway",
-        _TAGS,
-    ),
-    "aws:ec2/launchTemplate:LaunchTemplate": (
-        "ec2:CreateLaunchTemplate",
-        "ec2:DescribeLaunchTemplateVersions",
-        "ec2:DescribeLaunchTemplates",
-        "ssm:GetParameters",  # of an image behind `resolve:ssm:`
-        _TAGS,
-    ),
-    "aws:ec2/natGateway:NatGateway": ("ec2:CreateNatGateway", "ec2:DescribeNatGateways", _TAGS),
-    "aws:ec2/placementGroup:PlacementGroup": (
-        "ec2:CreatePlacementGroup",
-        "ec2:DescribePlacementGroups",
-        _TAGS,
-    ),
-    "aws:ec2/route:Route": ("ec2:CreateRoute", "ec2:DescribeRouteTables"),
-    "aws:ec2/routeTable:RouteTable": ("ec2:CreateRouteTable", "ec2:DescribeRouteTables", _TAGS),
-    "aws:ec2/routeTableAssociation:RouteTableAssociation": ("ec2:AssociateRouteTable",),
-    "aws:ec2/securityGroup:SecurityGroup": ("ec2:CreateSecurityGroup", "ec2:DescribeSecurityGroups", _TAGS),
-    "aws:ec2/spotFleetRequest:SpotFleetRequest": (
-        "ec2:DescribeSpotFleetRequests",
-        "ec2:RequestSpotFleet",
-        "ec2:RunInstances",
-        "iam:PassRole",
-        _TAGS,
-    ),
-    "aws:ec2/subnet:Subnet": ("ec2:CreateSubnet", "ec2:DescribeSubnets", "ec2:ModifySubnetAttribute", _TAGS),
-    "aws:ec2/vpc:Vpc": ("ec2:CreateVpc", "ec2:DescribeVpcs", "ec2:ModifyVpcAttribute", _TAGS),
-    "aws:ec2/vpcEndpoint:VpcEndpoint": ("ec2:CreateVpcEndpoint", "ec2:DescribeVpcEndpoints", _TAGS),
-    "aws:ecr/lifecyclePolicy:LifecyclePolicy": ("ecr:GetLifecyclePolicy", "ecr:PutLifecyclePolicy"),
-    "aws:ecr/repository:Repository": (
-        "ecr:CreateRepository",
-        "ecr:DescribeRepositories",
-        "ecr:TagResource",
-    ),
-    "aws:efs/accessPoint:AccessPoint": (
-        "elasticfilesystem:CreateAccessPoint",
-        "elasticfilesystem:DescribeAccessPoints",
-        "elasticfilesystem:TagResource",
-    ),
-    "aws:efs/fileSystem:FileSystem": (
-        "elasticfilesystem:CreateFileSystem",
-        "elasticfilesystem:DescribeFileSystems",
-        "elasticfilesystem:PutLifecycleConfiguration",
-        "elasticfilesystem:TagResource",
-        "iam:CreateServiceLinkedRole",
-    ),
-    "aws:efs/fileSystemPolicy:FileSystemPolicy": ("elasticfilesystem:PutFileSystemPolicy",),
-    "aws:efs/mountTarget:MountTarget": (
-        "ec2:CreateNetworkInterface",
-        "elasticfilesystem:CreateMountTarget",
-        "elasticfilesystem:DescribeMountTargets",
-    ),
-    "aws:eks/accessEntry:AccessEntry": (
-        "eks:CreateAccessEntry",
-        "eks:DescribeAccessEntry",
-        "eks:TagResource",
-    ),
-    "aws:eks/accessPolicyAssociation:AccessPolicyAssociation": (
-        "eks:AssociateAccessPolicy",
-        "eks:ListAssociatedAccessPolicies",
-    ),
-    "aws:eks/addon:Addon": ("eks:CreateAddon", "eks:DescribeAddon", "eks:TagResource"),
-    "aws:eks/cluster:Cluster": (
-        "eks:CreateCluster",
-        "eks:DescribeCluster",
-        "eks:TagResource",
-        "iam:CreateServiceLinkedRole",
-        "iam:PassRole",
-        "kms:CreateGrant",
-        "kms:DescribeKey",
-    ),
-    "aws:eks/nodeGroup:NodeGroup": (
-        "ec2:RunInstances",
-        "eks:CreateNodegroup",
-        "eks:DescribeNodegroup",
-        "eks:TagResource",
-        "iam:CreateServiceLinkedRole",
-        "iam:PassRole",
-    ),
-    "aws:eks/podIdentityAssociation:PodIdentityAssociation": (
-        "eks:CreatePodIdentityAssociation",
-        "eks:DescribePodIdentityAssociation",
-        "eks:TagResource",
-        "iam:PassRole",
-    ),
-    "aws:iam/instanceProfile:InstanceProfile": (
-        "iam:AddRoleToInstanceProfile",
-        "iam:CreateInstanceProfile",
-        "iam:GetInstanceProfile",
-        "iam:PassRole",
-        "iam:TagInstanceProfile",
-    ),
-    "aws:iam/openIdConnectProvider:OpenIdConnectProvider": (
-        "iam:CreateOpenIDConnectProvider",
-        "iam:GetOpenIDConnectProvider",
-        "iam:TagOpenIDConnectProvider",
-    ),
-    "aws:fis/experimentTemplate:ExperimentTemplate": (
-        "fis:CreateExperimentTemplate",
-        "fis:GetExperimentTemplate",
-        "fis:TagResource",
-        "iam:PassRole",
-    ),
-    "aws:iam/role:Role": ("iam:CreateRole", "iam:GetRole", "iam:TagRole"),
-    "aws:iam/policy:Policy": ("iam:CreatePolicy", "iam:GetPolicy", "iam:GetPolicyVersion", "iam:TagPolicy"),
-    "aws:iam/rolePolicy:RolePolicy": ("iam:GetRolePolicy", "iam:PutRolePolicy"),
-    "aws:iam/rolePolicyAttachment:RolePolicyAttachment": (
-        "iam:AttachRolePolicy",
-        "iam:ListAttachedRolePolicies",
-    ),
-    "aws:kms/key:Key": (
-        "kms:CreateKey",
-        "kms:DescribeKey",
-        "kms:EnableKeyRotation",
-        "kms:GetKeyPolicy",
-        "kms:GetKeyRotationStatus",
-        "kms:ListResourceTags",
-        "kms:TagResource",
-    ),
-    "aws:lambda/eventSourceMapping:EventSourceMapping": (
-        "lambda:CreateEventSourceMapping",
-        "lambda:GetEventSourceMapping",
-    ),
-    "aws:lambda/function:Function": (
-        "iam:PassRole",
-        "lambda:CreateFunction",
-        "lambda:GetFunction",
-        "lambda:TagResource",
-    ),
-    "aws:lambda/functionEventInvokeConfig:FunctionEventInvokeConfig": (
-        "lambda:GetFunctionEventInvokeConfig",
-        "lambda:PutFunctionEventInvokeConfig",
-    ),
-    "aws:lambda/layerVersion:LayerVersion": ("lambda:GetLayerVersion", "lambda:PublishLayerVersion"),
-    "aws:lambda/permission:Permission": ("lambda:AddPermission", "lambda:GetPolicy"),
-    "aws:lb/listener:Listener": (
-        "elasticloadbalancing:AddTags",
-        "elasticloadbalancing:CreateListener",
-        "elasticloadbalancing:DescribeListenerAttributes",
-        "elasticloadbalancing:DescribeListeners",
-        "elasticloadbalancing:DescribeTags",
-    ),
-    "aws:lb/loadBalancer:LoadBalancer": (
-        "elasticloadbalancing:AddTags",
-        "elasticloadbalancing:CreateLoadBalancer",
-        "elasticloadbalancing:DescribeCapacityReservation",
-        "elasticloadbalancing:DescribeLoadBalancerAttributes",
-        "elasticloadbalancing:DescribeLoadBalancers",
-        "elasticloadbalancing:DescribeTags",
-        "elasticloadbalancing:ModifyLoadBalancerAttributes",
-        "iam:CreateServiceLinkedRole",
-    ),
-    "aws:lb/targetGroup:TargetGroup": (
-        "elasticloadbalancing:AddTags",
-        "elasticloadbalancing:CreateTargetGroup",
-        "elasticloadbalancing:DescribeTags",
-        "elasticloadbalancing:DescribeTargetGroupAttributes",
-        "elasticloadbalancing:DescribeTargetGroups",
-        "elasticloadbalancing:ModifyTargetGroupAttributes",
-    ),
-    "aws:mq/broker:Broker": (
-        "ec2:CreateNetworkInterface",
-        "ec2:CreateVpcEndpoint",
-        "iam:CreateServiceLinkedRole",
-        "mq:CreateBroker",
-        "mq:CreateTags",
-        "mq:DescribeBroker",
-    ),
-    "aws:route53/record:Record": (
-        "route53:ChangeResourceRecordSets",
-        "route53:GetChange",
-        "route53:GetHostedZone",
-        "route53:ListResourceRecordSets",
-    ),
-    "aws:secretsmanager/secret:Secret": (
-        "secretsmanager:CreateSecret",
-        "secretsmanager:DescribeSecret",
-        "secretsmanager:GetRandomPassword",
-        "secretsmanager:GetResourcePolicy",
-        "secretsmanager:TagResource",
-    ),
-    "aws:secretsmanager/secretVersion:SecretVersion": (
-        "secretsmanager:GetSecretValue",
-        "secretsmanager:PutSecretValue",
-    ),
-    "aws:s3/bucket:Bucket": ("s3:CreateBucket", "s3:ListBucket", "s3:PutBucketTagging"),
-    "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration": ("s3:PutLifecycleConfiguration",),
-    "aws:s3/bucketObjectv2:BucketObjectv2": ("s3:GetObject", "s3:PutObject", "s3:PutObjectTagging"),
-    "aws:s3/bucketOwnershipControls:BucketOwnershipControls": ("s3:PutBucketOwnershipControls",),
-    "aws:s3/bucketPolicy:BucketPolicy": ("s3:PutBucketPolicy",),
-    "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock": ("s3:PutBucketPublicAccessBlock",),
-    "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration": (
-        "s3:PutEncryptionConfiguration",
-    ),
-    "aws:s3/bucketVersioning:BucketVersioning": ("s3:PutBucketVersioning",),
-    "aws:sns/topic:Topic": ("sns:CreateTopic", "sns:GetTopicAttributes", "sns:TagResource"),
-    "aws:sns/topicPolicy:TopicPolicy": ("sns:SetTopicAttributes",),
-    "aws:sns/topicSubscription:TopicSubscription": ("sns:GetSubscriptionAttributes", "sns:Subscribe"),
-    "aws:sqs/queue:Queue": ("sqs:CreateQueue", "sqs:GetQueueAttributes", "sqs:TagQueue"),
-    "aws:sqs/queuePolicy:QueuePolicy": ("sqs:SetQueueAttributes",),
-    "aws:ssm/document:Document": (
-        "ssm:AddTagsToResource",
-        "ssm:CreateDocument",
-        "ssm:DescribeDocument",
-        "ssm:DescribeDocumentPermission",
-        "ssm:GetDocument",
-    ),
-    "aws:ssm/parameter:Parameter": (
-        "ssm:AddTagsToResource",
-        "ssm:DescribeParameters",
-        "ssm:GetParameter",
-        "ssm:PutParameter",
-    ),
-    "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule": ("ec2:AuthorizeSecurityGroupEgress", _TAGS),
-    "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule": (
-        "ec2:AuthorizeSecurityGroupIngress",
-        _TAGS,
-    ),
-}
+
+def _actions() -> dict[str, tuple[str, ...]]:
+    rows: dict[str, tuple[str, ...]] = {}
+    type_ = service = ""
+    for word in _TABLE.split():
+        if "/" in word:
+            type_, rows[f"aws:{word}"] = f"aws:{word}", ()
+            continue
+        prefix, _, name = word.rpartition(":")
+        service = prefix or service
+        rows[type_] += (f"{service}:{name}",)
+    return rows
+
+
+ACTIONS: Final = _actions()
+"""Names of actions by Pulumi type.
+
+``ssm:GetParameters`` of a launch template is for an image behind ``resolve:ssm:``.
+"""

@@ -1,16 +1,28 @@
-"""The result of a check, and the interface of a check."""
+"""The result of a check, and the run of all checks: missing permissions for one do not stop the others."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from typing import Final, Literal, TypeAlias
+
+from botocore.exceptions import BotoCoreError, ClientError
 
 from gpu_spot.preflight.account import Account
 from gpu_spot.preflight.stack import Stack
 
 Status: TypeAlias = Literal["ok", "warning", "failure", "not known"]
 """``failure``: ``up`` fails or the stack does not work. ``not known``: the caller may not read it."""
+
+_DENIED: Final = {
+    "AccessDenied",
+    "AccessDeniedException",
+    "AuthorizationError",
+    "UnauthorizedOperation",
+    "UnauthorizedException",
+}
+_ACTION: Final = re.compile(r"to perform: ([a-z0-9-]+:\w+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +54,35 @@ class CheckResult:
         }
 
 
-class Check(Protocol):
-    """A module of ``checks``; read-only."""
+Check: TypeAlias = Callable[[Stack, Account], Iterator[CheckResult]]
+"""Yields results; read-only. An AWS error ends this check only."""
 
-    @property
-    def NAME(self) -> str:  # noqa: N802 - a module's constant
-        """Name of the check in the report."""
-        ...
 
-    def run(self, stack: Stack, account: Account) -> Iterator[CheckResult]:
-        """Yield results. An AWS error ends this check only; ``inspection`` reports it."""
-        ...
+def run_checks(
+    stack: Stack, account: Account, checks: Mapping[str, Check]
+) -> Iterator[tuple[str, CheckResult]]:
+    """Yield results with the name of their check, in order."""
+    for name, check in checks.items():
+        try:
+            for result in check(stack, account):
+                yield name, result
+        except ClientError as error:
+            yield name, _unknown(error)
+        except BotoCoreError as error:
+            yield name, CheckResult("remaining checks", "not known", " ".join(str(error).split()))
+
+
+def error_code(error: ClientError) -> str:
+    """Return AWS's code of an error."""
+    return str(error.response["Error"]["Code"])
+
+
+def _unknown(error: ClientError) -> CheckResult:
+    code, message = error_code(error), error.response["Error"].get("Message", "")
+    if code not in _DENIED:
+        finding = f"{error.operation_name} returned {code}: {' '.join(message.split())}"
+        return CheckResult("remaining checks", "not known", finding)
+    # Most denials name the action; otherwise use the operation, which nearly always has the same name.
+    named = _ACTION.search(message)
+    action = named[1] if named else error.operation_name
+    return CheckResult("remaining checks", "not known", f"access denied for {action}", f"allow {action}")

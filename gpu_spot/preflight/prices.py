@@ -82,13 +82,6 @@ def of(name: str, region: str) -> ListPrice | None:
     return price_tables.find(name, region) or price_tables.find(name, REGION)
 
 
-def first_region(name: str) -> float:
-    """Return the price of an item in us-east-1."""
-    price = price_tables.find(name, REGION)
-    assert price is not None
-    return price.usd
-
-
 def node_hour(instance_type: str, region: str) -> ListPrice | None:
     """Return the hourly price of an instance type without accelerators, None if unknown.
 

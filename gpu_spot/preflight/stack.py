@@ -10,13 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from gpu_spot.declared.listing import Declared, declared
+from gpu_spot.declared.stackfile import StackConfig, UserError, load
 from infra.schema import Capacity, Service, Settings
 from infra.schema.jobs.builder import builders
 from infra.schema.jobs.experiments import experiments
 from infra.settings import SettingsError, load_settings
-from pulumi_declared.declaring import declared
-from pulumi_declared.errors import UserError
-from pulumi_declared.stackfile import StackConfig, load
 
 _PROFILE_KEY: Final = "aws:profile"
 _ACCOUNT: Final = "123456789012"
@@ -29,15 +28,6 @@ _IDS: Final = {
     "aws:efs/accessPoint:AccessPoint": "fsap-0a1b2c3d",
 }
 """Resource ids whose format the program checks."""
-
-
-@dataclass(frozen=True, slots=True)
-class Declared:
-    """A declared resource: Pulumi type token, logical name, inputs in camelCase."""
-
-    type: str
-    name: str
-    inputs: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +93,7 @@ class Stack:
     def proxies(self) -> Counter[str]:
         """Number of proxies of HTTP services by instance type."""
         counts = Counter[str]()
-        for service in self.services:
+        for service in self.settings.services:
             if service.http is not None:
                 counts[service.http.proxies.instance_type] += service.http.proxies.count
         return counts
@@ -134,11 +124,7 @@ def settings_of(config: StackConfig) -> Settings:
 def declare(config: StackConfig) -> Stack:
     """Run the program with a stack file's settings; in a separate process, without calls to AWS."""
     settings = settings_of(config)
-    resources = [
-        Declared(resource.type, resource.name, resource.inputs)
-        for resource in declared(config, _lookups(settings), _IDS)
-        if not resource.is_component
-    ]
+    resources = declared(config, _lookups(settings), _IDS)
     return Stack.of(config.stack, settings, resources, config.values.get(_PROFILE_KEY))
 
 

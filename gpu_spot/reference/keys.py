@@ -1,4 +1,4 @@
-"""The keys of a stack file, by model, in file order."""
+"""The keys of a stack file ``Pulumi.<env>.yaml``: by model, in file order, and as a JSON Schema."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from infra.schema import Settings
 
+_DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
 REGION: Final = "region"
 """The setting that a stack file has under Pulumi's own key ``aws:region``."""
 
@@ -40,6 +41,31 @@ class Section:
 def schema() -> dict[str, Any]:
     """Return the JSON Schema of the keys under ``gpu-spot:``, with descriptions."""
     return Settings.model_json_schema()
+
+
+def stack_file() -> dict[str, Any]:
+    """Return the schema: ``config`` with the keys of ``gpu-spot:`` and ``aws:region``.
+
+    Unknown ``gpu-spot:`` keys are rejected; other namespaces are free. Constraints between keys are checked
+    by the program only.
+    """
+    settings = schema()
+    properties = {f"gpu-spot:{name}": rule for name, rule in settings["properties"].items() if name != REGION}
+    return {
+        "$schema": _DRAFT,
+        "title": "A stack file of gpu-spot",
+        "type": "object",
+        "properties": {
+            "config": {
+                "type": "object",
+                "properties": {"aws:region": settings["properties"][REGION], **properties},
+                "propertyNames": {"anyOf": [{"enum": [*properties]}, {"not": {"pattern": "^gpu-spot:"}}]},
+                "required": ["aws:region", *(f"gpu-spot:{n}" for n in settings["required"] if n != REGION)],
+            }
+        },
+        "required": ["config"],
+        "$defs": settings["$defs"],
+    }
 
 
 def sections(root: Mapping[str, Any]) -> list[Section]:

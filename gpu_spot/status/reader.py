@@ -14,12 +14,10 @@ from contracts import names
 from contracts.registry.item import Worker
 from contracts.registry.tenant_wait import TenantWait
 from gpu_spot.jobs.reader import JobReader
-from gpu_spot.jobs.report import timeline_of
 from gpu_spot.status import unknown_writers
 from gpu_spot.status.decisions import DecisionLine, describe_action
 from gpu_spot.status.snapshot import (
     ActiveAlarm,
-    BudgetState,
     DeclaredEntries,
     GroupSnapshot,
     StackSnapshot,
@@ -30,16 +28,13 @@ from gpu_spot.status.spot_requests import count_requests, read_requests
 from lambdas.aws import settings
 from lambdas.aws.budget import UNLIMITED, Budget
 from lambdas.aws.capacity.capacity_service import GroupNotFoundError
+from lambdas.aws.capacity.capacity_updater import capacity_services
 from lambdas.aws.capacity.observe import Observer
-from lambdas.aws.capacity.services import capacity_services
 from lambdas.aws.capacity.spot_prices import SpotPrices
 from lambdas.aws.memory import MemoryStore
 from lambdas.aws.registry import RegisteredWorkers, RegistryReader
 from lambdas.aws.settings import GroupSettings
-from lambdas.core.model import Observation, PurchaseOption, slots
-from lambdas.core.money import costs, hourly
-from userdata.agent.cost.prices import PriceBook
-from userdata.agent.cost.timeline import JobTimeline
+from lambdas.core.money import costs
 
 DECISION_WINDOW_SECONDS: Final = 3 * 3600.0
 """Age of the oldest controller log events that are read for recent decisions."""
@@ -58,10 +53,8 @@ class _RecordingRegistryReader(RegistryReader):
         default_factory=lambda: {names.ORIGIN_AWS: {}, names.ORIGIN_ON_PREMISES: {}}
     )
 
-    def read(
-        self, group: str, slots: Mapping[str, int], budget: Budget, previous: Collection[str] = ()
-    ) -> RegisteredWorkers:
-        registered = super().read(group, slots, budget, previous)
+    def read(self, group: str, slots: Mapping[str, int], budget: Budget) -> RegisteredWorkers:
+        registered = super().read(group, slots, budget)
         self.read_by_origin[names.ORIGIN_AWS][group] = registered
         return registered
 
@@ -159,10 +152,6 @@ class StackReader:
         )
         return replace(snapshot, calls=self._calls)
 
-    def job_timeline(self, job: str) -> JobTimeline:
-        """Return a job's timeline without costs. Calls and errors: as `JobReader.read`."""
-        return timeline_of(self._jobs.read(job), PriceBook(lambda _: None))
-
     def _count(self, **_: Any) -> None:
         self._calls += 1
 
@@ -180,8 +169,7 @@ class StackReader:
             name,
             group_settings.group.target,
             group_settings.group.control.mode.value,
-            group_settings.group.run,
-            drain_seconds=group_settings.group.drain_seconds,
+            group_settings.group.config.run,
         )
         try:
             observation = Observer(self._stack, capacity, ec2, registry).observe(
@@ -197,9 +185,8 @@ class StackReader:
             on_premises_slots=observation.on_premises_slots or 0,
             workers=tuple(_workers(registry.registered(name), {i.id for i in observation.instances}, now)),
             tenant_waits=_tenant_waits(registry.registered(name), now),
-            cost=costs.hourly_cost(observation, group_settings.config.on_demand_prices),
+            cost=costs.hourly_cost(observation, group_settings.group.config.on_demand_prices),
             warnings=(*observation.read_errors, *([unpriced] if unpriced else [])),
-            hourly_budget=_budget_state(observation, hourly.REACHED in remembered.active_alarms, now),
         )
 
     def _with_spot_requests(self, groups: Sequence[GroupSnapshot], now: float) -> list[GroupSnapshot]:
@@ -278,21 +265,6 @@ class StackReader:
             listed = (group["logGroupName"] for page in pages_of_groups for group in page["logGroups"])
             self._log_group = next(filter(ours.fullmatch, listed), None)
         return self._log_group
-
-
-def _budget_state(observation: Observation, is_reached: bool, now: float) -> BudgetState | None:
-    group = observation.group
-    budget, release = group.hourly_budget, group.control.budget_release
-    if budget is None:
-        return None
-    on_demand = slots(i for i in observation.instances if i.purchase_option is PurchaseOption.ON_DEMAND)
-    return BudgetState(
-        budget=budget,
-        counted=budget.slot_price * slots(observation.instances),
-        counted_on_demand=budget.slot_price * on_demand,
-        is_reached=is_reached,
-        release=release if release is not None and release.is_active(now) else None,
-    )
 
 
 def _decision(event: Mapping[str, Any]) -> DecisionLine | None:

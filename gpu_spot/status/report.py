@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from gpu_spot.jobs import report
-from gpu_spot.status.snapshot import PHASES, BudgetState, GroupSnapshot, StackSnapshot, phase_of
+from gpu_spot.status.snapshot import PHASES, GroupSnapshot, StackSnapshot, phase_of
 from gpu_spot.status.spot_requests import SpotRequestCount
 from lambdas.core.money.costs import HourlyCost
 
@@ -63,22 +63,6 @@ def _group_json(group: GroupSnapshot) -> dict[str, Any]:
         "trouble": group.error or None,
         "unread": list(group.warnings),
         "tenant_waits": None if group.tenant_waits is None else [asdict(wait) for wait in group.tenant_waits],
-        "hourly_budget": None if group.hourly_budget is None else _budget_json(group.hourly_budget),
-    }
-
-
-def _budget_json(state: BudgetState) -> dict[str, Any]:
-    budget, release = state.budget, state.release
-    return {
-        "usd_hour": budget.dollars or None,
-        "on_demand_usd_hour": budget.on_demand_dollars or None,
-        "counted_usd_hour": round(state.counted, 4),
-        "counted_on_demand_usd_hour": round(state.counted_on_demand, 4),
-        "slot_usd_hour": budget.slot_price,
-        "assumed": list(budget.assumed),
-        "reached": state.is_reached,
-        "released_until": None if release is None else release.ends_at,
-        "release_reason": None if release is None else release.reason,
     }
 
 

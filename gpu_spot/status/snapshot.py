@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from contracts.group.hourly_budget import BudgetRelease, HourlyBudget
 from contracts.registry.tenant_wait import TenantWait
 from gpu_spot.jobs.report import JobReport
 from gpu_spot.status.decisions import DecisionLine
@@ -43,31 +42,14 @@ class WorkerCount:
 
 
 @dataclass(frozen=True, slots=True)
-class BudgetState:
-    """A group's hourly budget, and what its instances count against it, in US dollars an hour.
-
-    ``counted`` and ``counted_on_demand`` are at the budget's price per slot. ``is_reached``: it withholds
-    capacity by the controller's last decision. ``release`` is None unless it applies now.
-    """
-
-    budget: HourlyBudget
-    counted: float
-    counted_on_demand: float
-    is_reached: bool
-    release: BudgetRelease | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class GroupSnapshot:
     """A capacity group as the controller sees it.
 
     ``instances`` are the live ones, ``on_premises_slots`` the slots served by on-premises workers. ``cost``
     is None if the price of an instance is unknown. ``error`` is the reason why the group could not be read,
-    else empty; ``warnings`` are other failed reads. An instance takes no work in the last ``drain_seconds``
-    before its deadline. ``spot_requests`` are the current Spot requests and those that ended in the last
-    hour; None if they could not be read. ``hourly_budget`` is None without one. ``tenant_waits`` are the
-    tenants of a shared host that do not run as listed; None for another group, and if no current heartbeat
-    says it.
+    else empty; ``warnings`` are other failed reads. ``spot_requests`` are the current Spot requests and those
+    that ended in the last hour; None if they could not be read. ``tenant_waits`` are the tenants of a shared
+    host that do not run as listed; None for another group, and if no current heartbeat says it.
     """
 
     name: str
@@ -80,20 +62,8 @@ class GroupSnapshot:
     cost: HourlyCost | None = None
     error: str = ""
     warnings: tuple[str, ...] = ()
-    drain_seconds: float = 0.0
     spot_requests: tuple[SpotRequestCount, ...] | None = None
-    hourly_budget: BudgetState | None = None
     tenant_waits: tuple[TenantWait, ...] | None = None
-
-    def serving_slots(self, now: float) -> int:
-        """Return how many slots of the target are served at ``now``, draining instances included."""
-        working = (
-            instance.slots
-            for instance in self.instances
-            if instance.ready_since is not None
-            and (instance.deadline is None or instance.deadline - self.drain_seconds > now)
-        )
-        return min(self.target, sum(working) + self.on_premises_slots)
 
     def slots(self, phase: InstancePhase) -> int:
         """Return the slots of the instances in a phase."""

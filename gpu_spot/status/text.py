@@ -24,7 +24,6 @@ _STYLES: Final[dict[InstancePhase, str]] = {"ready": "green", "booting": "cyan",
 def view(snapshot: StackSnapshot) -> RenderableType:
     """Return the whole view; active alarms come first."""
     parts: list[RenderableType] = [_headline(snapshot), *_alarms(snapshot), _groups(snapshot)]
-    parts += _budgets(snapshot)
     if any(group.instances for group in snapshot.groups):
         parts.append(_pools(snapshot))
     if snapshot.groups:
@@ -86,34 +85,6 @@ def _groups(snapshot: StackSnapshot) -> Table:
             money(group.cost),
         )
     return table
-
-
-def _budgets(snapshot: StackSnapshot) -> Iterator[Text]:
-    """Yield a line for each hourly budget: what counts against it, and whether it is reached or released."""
-    for group in snapshot.groups:
-        state = group.hourly_budget
-        if state is None:
-            continue
-        budget = state.budget
-        parts = [
-            f"${counted:,.2f} of ${dollars:,.2f}/h {label}"
-            for dollars, counted, label in (
-                (budget.dollars, state.counted, "in all"),
-                (budget.on_demand_dollars, state.counted_on_demand, "On-Demand"),
-            )
-            if dollars
-        ]
-        price = f"${budget.slot_price:,.4g} a slot"
-        if budget.assumed:
-            price += f", assumed for {', '.join(budget.assumed)}"
-        text = f"hourly budget of {group.name}: {', '.join(parts)}, at {price}"
-        if state.release is not None:
-            note = f"released until {clock(state.release.ends_at)} UTC: {state.release.reason}"
-            yield Text(f"{text}; {note}", style="yellow")
-        elif state.is_reached:
-            yield Text(f"{text}; REACHED, it withholds capacity", style="bold red")
-        else:
-            yield Text(text)
 
 
 def _slots_in_phase(group: GroupSnapshot, phase: InstancePhase) -> Text:

@@ -22,8 +22,8 @@ def find(
     """Return the partitions with fresh items that are not ``believed``, by group.
 
     ``believed`` are the partition and sort key of each item that the functions read. Such a partition is that
-    of an instance that its group does not have, of an on-premises host that the stack file does not list, of
-    more slots than a host has, or of the previous version.
+    of an instance that its group does not have, of an on-premises host that the stack file does not list, or
+    of more slots than a host has.
     """
     pages = dynamodb.get_paginator("scan").paginate(
         TableName=table,

@@ -13,22 +13,11 @@ from pathlib import Path
 from typing import Final
 
 from infra.archives import sdk, zip_file
-from infra.archives import sources as ours
 
 PACKAGES: Final[Mapping[str, str]] = {**sdk.PACKAGES, "nvidia-ml-py": "pynvml.py"}
 """Direct and transitive dependencies of the agent: distribution to package or module."""
 
-SERVICES: Final = (
-    "autoscaling",
-    "cloudwatch",
-    "dynamodb",
-    "ec2",
-    "ecr",
-    "s3",
-    "secretsmanager",
-    "ssm",
-    "sts",
-)
+SERVICES: Final = ("autoscaling", "cloudwatch", "dynamodb", "ec2", "ecr", "s3", "secretsmanager", "ssm")
 """AWS services of ``userdata.agent.aws.clients``."""
 
 DIRECTORY: Final = "agent"
@@ -62,11 +51,11 @@ def build(directory: Path = _LOCAL) -> AgentArchive:
     return AgentArchive(written.path, written.sha256)
 
 
-def sources(root: Path = ours.ROOT) -> dict[str, Path]:
+def sources(root: Path = zip_file.ROOT) -> dict[str, Path]:
     """Return the files by their path in the archive, sorted; ``root`` is the directory of our packages."""
     files = {
         "userdata/__init__.py": root / "userdata/__init__.py",
-        **dict(ours.files(root, _OURS, _OUR_FILES)),
+        **dict(zip_file.files(root, _OURS, _OUR_FILES)),
         **dict(sdk.files(PACKAGES, SERVICES)),
     }
     return dict(sorted(files.items()))

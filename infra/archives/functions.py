@@ -13,8 +13,7 @@ from typing import Final
 
 import pulumi
 
-from infra.archives import pins
-from infra.archives import sources as ours
+from infra.archives import pins, zip_file
 
 PACKAGES: Final[Mapping[str, str]] = {
     "aws-lambda-powertools": "aws_lambda_powertools",
@@ -28,17 +27,17 @@ _OURS: Final = ("contracts", "lambdas")
 _SHIPPED: Final = (".json", ".py")
 
 
-def sources(root: Path = ours.ROOT) -> dict[str, Path]:
+def sources(root: Path = zip_file.ROOT) -> dict[str, Path]:
     """Return the files by their path in the archive, sorted; ``root`` is the directory of our packages.
 
     Raises:
         pulumi.RunError: a dependency is not installed in the version of the lock.
     """
-    files = {**dict(ours.files(root, _OURS, _SHIPPED)), **dict(_packages())}
+    files = {**dict(zip_file.files(root, _OURS, _SHIPPED)), **dict(_packages())}
     return dict(sorted(files.items()))
 
 
-def build(root: Path = ours.ROOT) -> pulumi.AssetArchive:
+def build(root: Path = zip_file.ROOT) -> pulumi.AssetArchive:
     """Return the archive. The list of files excludes ``__pycache__``, which would change the hash."""
     return pulumi.AssetArchive({key: pulumi.FileAsset(str(file)) for key, file in sources(root).items()})
 

@@ -1,4 +1,4 @@
-"""Reproducible zip files of sources."""
+"""Source files of our own packages, and reproducible zip files of them."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import hashlib
 import io
 import os
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from infra.archives import sources
-
-OUT: Final = sources.ROOT / "out"
+ROOT: Final = Path(__file__).resolve().parents[2]
+"""The directory of the packages."""
+OUT: Final = ROOT / "out"
 """Ignored by git; a built file stays for the next preview."""
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 """The earliest time that a zip file can represent."""
@@ -25,6 +25,17 @@ class ZipFile:
 
     path: Path
     sha256: str
+
+
+def files(root: Path, packages: tuple[str, ...], suffixes: Container[str]) -> Iterator[tuple[str, Path]]:
+    """Yield the path in the archive and the file, for all files of ``packages``, directories below ``root``.
+
+    Bytecode is excluded: it would change the hash.
+    """
+    for package in packages:
+        for file in (root / package).rglob("*"):
+            if file.suffix in suffixes and "__pycache__" not in file.parts:
+                yield file.relative_to(root).as_posix(), file
 
 
 def pack(files: Mapping[str, Path]) -> bytes:

@@ -1,4 +1,4 @@
-"""Tables of AWS's list prices by region: the shipped ones and those that ``gpu-spot prices --update`` wrote.
+"""Tables of AWS's list prices by region: the shipped ones and those that ``make prices`` wrote.
 
 A table has one region, one date and one source. Of several prices for the same thing the newest counts.
 """
@@ -42,8 +42,8 @@ instance)."""
 
 SHIPPED_FILE: Final = Path(__file__).with_name("prices.json")
 PROJECT_FILE: Final = Path(__file__).resolve().parents[2] / "prices.json"
-"""Where ``gpu-spot prices --update`` writes: next to the stack files of the checkout."""
-UPDATE_COMMAND: Final = "gpu-spot prices --update"
+"""Where ``make prices`` writes: next to the stack files of the checkout."""
+UPDATE_COMMAND: Final = "make prices"
 _KEYS: Final = frozenset({"region", "date", "source", "usd"})
 _DATE: Final = re.compile(r"\d{4}-\d{2}(-\d{2})?")
 _REGION: Final = re.compile(r"[a-z]{2,4}(-[a-z]+)+-\d")

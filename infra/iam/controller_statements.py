@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pulumi
 
 from contracts import names
-from infra.iam.statement import ANY_RESOURCE, Statement, keys_unlike, read_groups, use_key, write_log
+from infra.iam.statement import ANY_RESOURCE, Statement, keys_unlike, read_groups, use_key
 from infra.scope import Scope
 
 
@@ -17,17 +17,17 @@ def controller(
     queue_arn: pulumi.Input[str],
     memory_arn: pulumi.Input[str],
     registry_arn: pulumi.Input[str],
-    log_group_arn: pulumi.Input[str],
     has_fleets: bool,
     has_capacity_blocks: bool,
     launches_by_zone: bool,
 ) -> list[Statement]:
     """Return the permissions: read events and groups, keep state, change this stack's capacity.
 
+    Writing its log is not among them.
+
     ``launches_by_zone``: some groups launch On-Demand instances in a given zone.
     """
     statements = [
-        write_log(log_group_arn),
         Statement(
             "ReceiveWakeUps",
             [

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from infra.kubernetes.context import ClusterContext, Manifest
-from infra.kubernetes.pod_roles import bound_role
 from infra.schema import Service
 
 ANNOTATION: Final = "controller.kubernetes.io/pod-deletion-cost"
@@ -26,12 +25,8 @@ TOKEN_MOUNT: Final[Manifest] = {
 }
 """Where clients of the API look for the token."""
 _TOKEN_SECONDS: Final = 3600
+_RBAC: Final = "rbac.authorization.k8s.io"
 _POLICIES: Final = "admissionregistration.k8s.io/v1"
-
-
-def is_set(service: Service) -> bool:
-    """Return whether a service's workers set the cost: those that read a queue, by `spot_work`."""
-    return service.is_scaled and service.queue is not None
 
 
 def token_volume() -> Manifest:
@@ -54,13 +49,25 @@ def permissions(service: Service, context: ClusterContext) -> list[Manifest]:
     """Return the role that lets a service's account patch pods, as far as ``policy`` admits it."""
     metadata = context.metadata(f"{service.name}-pod", service.name)
     account = {"kind": "ServiceAccount", "name": service.name, "namespace": context.namespace}
-    return bound_role(metadata, ["patch"], account)
+    rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["patch"]}
+    return [
+        {"apiVersion": f"{_RBAC}/v1", "kind": "Role", "metadata": metadata, "rules": [rule]},
+        {
+            "apiVersion": f"{_RBAC}/v1",
+            "kind": "RoleBinding",
+            "metadata": metadata,
+            "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": metadata["name"]},
+            "subjects": [account],
+        },
+    ]
 
 
 def policy(services: Sequence[Service], context: ClusterContext) -> list[Manifest]:
-    """Return the admission policy for the accounts of all services whose workers set the cost."""
+    """Return the admission policy for the accounts of all scaled services."""
     accounts = [
-        f"system:serviceaccount:{context.namespace}:{service.name}" for service in services if is_set(service)
+        f"system:serviceaccount:{context.namespace}:{service.name}"
+        for service in services
+        if service.is_scaled
     ]
     if not accounts:
         return []

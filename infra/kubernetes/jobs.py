@@ -155,7 +155,7 @@ def _spec(job: Training, context: ClusterContext) -> Manifest:
 
 def _pod(job: Training, context: ClusterContext) -> Manifest:
     code, requests = str(CODE_DIR / job.name), pod_resources.job_requests(job.capacity.types)
-    user, group = context.users[job.checkpoints]
+    user, group = context.users[job.checkpoints]  # a pod has no volume: the schema requires an access point
     volumes, mounts = pods.dataset_volumes(job, context)
     volumes += [
         {"name": "local", "emptyDir": {}},

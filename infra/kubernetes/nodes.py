@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from infra.catalogue import accelerators as catalogue
 from infra.kubernetes import pod_resources, pods
 from infra.kubernetes.context import GPU, ClusterContext, Manifest
 from infra.schema import Service, Training
@@ -55,8 +54,6 @@ def node_pool(entry: Service | Training, context: ClusterContext) -> list[Manife
     }
     if isinstance(entry, Training):
         disruption |= _disruption_of_job(entry)
-    elif entry.http is not None:
-        disruption |= _disruption_of_http(entry)
     return [
         {
             "apiVersion": "karpenter.sh/v1",
@@ -86,19 +83,6 @@ def _disruption_of_job(job: Training) -> Manifest:
     if returns and job.nodes.max > 1:
         budgets.append({"nodes": str(job.nodes.max - job.nodes.min), "reasons": ["Underutilized"]})
     return {"consolidationPolicy": "WhenEmptyOrUnderutilized" if returns else "WhenEmpty", "budgets": budgets}
-
-
-def _disruption_of_http(service: Service) -> Manifest:
-    """Return when Karpenter may take the nodes of an HTTP service.
-
-    Not because they drifted: it then drains without regard to the disruption budget of the pods, and takes
-    the next node while the worker of the last one loads its model (karpenter, ``NewCandidate``,
-    ``EventualDisruptionClass``). Cheaper nodes replace others one at a time, and only nodes of one worker:
-    ten seconds after the first eviction on a node Karpenter deletes its other pods.
-    """
-    has_one = all(catalogue.lookup(name).accelerators == 1 for name in service.capacity.types)
-    budgets = [{"nodes": "0", "reasons": ["Drifted"]} if has_one else _NEVER, {"nodes": "1"}]
-    return {"budgets": budgets}
 
 
 def queues(jobs: Sequence[Training], context: ClusterContext) -> list[Manifest]:

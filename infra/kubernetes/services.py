@@ -7,13 +7,13 @@ from typing import Final
 from contracts import names
 from contracts.agent import config as agent
 from contracts.agent.names import RUN_DIR
-from infra.kubernetes import deletion_cost, http_workers, nodes, pod_resources, pods
+from infra.kubernetes import deletion_cost, nodes, pod_resources, pods
 from infra.kubernetes.context import ClusterContext, Manifest
 from infra.schema import Service
 from infra.schema.services.scaling import DAYS, Scaling, ScalingFloor
 from userdata.agent.work import worker_report_file
-from userdata.agent.work.service import http_checks, workers
 from userdata.agent.work.service import queue as agent_queue
+from userdata.agent.work.service import workers
 
 _URL_VARIABLE: Final = "SPOT_WORK_URL"
 _URL_PLACEHOLDER: Final = "amqps://broker"
@@ -36,22 +36,20 @@ def service_manifests(service: Service, context: ClusterContext) -> list[Manifes
         "automountServiceAccountToken": False,
     }
     manifests = [account, _deployment(service, queue, context), _budget(service, context)]
-    if service.http is not None:
-        manifests += http_workers.permissions(service, context)
     if queue is not None and queue.secret is not None:
         manifests.append(_secret(service, queue.secret, context))
-    if deletion_cost.is_set(service):
-        manifests += deletion_cost.permissions(service, context)
     if service.is_scaled:
-        manifests += [_authentication(service, context), _scaled_object(service, context)]
+        manifests += [
+            *deletion_cost.permissions(service, context),
+            _authentication(service, context),
+            _scaled_object(service, context),
+        ]
     return manifests
 
 
 def environment(service: Service, queue: agent.Queue | None) -> dict[str, str]:
     """Return the variables of a worker except secret ones."""
     variables = {**workers.environment(workers.Slot(0, 0), RUN_DIR), **service.environment}
-    if service.http is not None:
-        variables |= http_checks.environment(service.http.port)
     if queue is None:
         return variables
     queue_variables = agent_queue.environment(queue, _URL_PLACEHOLDER)
@@ -67,8 +65,6 @@ def _deployment(service: Service, queue: agent.Queue | None, context: ClusterCon
         "strategy": {"type": "RollingUpdate", "rollingUpdate": _rolling_update(service)},
         "template": _pod(service, queue, context),
     }
-    if service.http is not None:
-        spec["minReadySeconds"] = http_workers.SEEN_SECONDS
     if not service.is_scaled:
         spec["replicas"] = service.capacity.target * service.workers_per_slot
     return {
@@ -83,14 +79,13 @@ def _rolling_update(service: Service) -> Manifest:
     """Return how a roll-out replaces workers: a new one first where a GPU for it is sure, else in place.
 
     A new worker may need a node within the pool's limit, and a Spot-only pool may have none: a roll-out that
-    may take no worker away would wait for ever. That of an HTTP service waits for Spot rather than take the
-    worker of callers.
+    may take no worker away would wait for ever.
     """
     capacity = service.capacity
     slots = capacity.max_target if service.is_scaled else capacity.target
     room = nodes.max_gpus(service) - slots * service.workers_per_slot
     has_room = room >= pod_resources.job_requests(capacity.types).gpus
-    is_sure = has_room and (service.http is not None or "on-demand" in nodes.capacity_types(service))
+    is_sure = has_room and "on-demand" in nodes.capacity_types(service)
     return {"maxSurge": 1, "maxUnavailable": 0 if is_sure else 1}
 
 
@@ -118,7 +113,7 @@ def _pod(service: Service, queue: agent.Queue | None, context: ClusterContext) -
         "securityContext": {**pods.CONTAINER_SECURITY_CONTEXT, "readOnlyRootFilesystem": True},
         "volumeMounts": mounts,
     }
-    if deletion_cost.is_set(service):
+    if service.is_scaled:
         volumes.append(deletion_cost.token_volume())
         mounts.append(deletion_cost.TOKEN_MOUNT)
         variables.append(deletion_cost.pod_variable())
@@ -127,8 +122,6 @@ def _pod(service: Service, queue: agent.Queue | None, context: ClusterContext) -
     if service.reports_readiness:
         ready = str(workers.ready_file(workers.Slot(0, 0), RUN_DIR))
         container["readinessProbe"] = {"exec": {"command": ["test", "-e", ready]}, "periodSeconds": 5}
-    if service.http is not None:
-        container |= http_workers.container(service, service.http)
     spec: Manifest = {
         "terminationGracePeriodSeconds": pods.DRAIN_SECONDS,
         "serviceAccountName": service.name,
@@ -228,7 +221,7 @@ def _scaled_object(service: Service, context: ClusterContext) -> Manifest:
 
 
 def _workers_trigger(service: Service, context: ClusterContext) -> Manifest:
-    """Return the trigger on the number of workers that the queue watcher counts (ADR 0078, 0088).
+    """Return the trigger on the number of workers that the queue watcher counts (ADR 0078).
 
     KEDA fails without a value, and the autoscaler leaves the number as it is. Cached metrics: it would read
     CloudWatch every 15 s. Source: keda.sh, "AWS CloudWatch", "ScaledObject specification".

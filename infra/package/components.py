@@ -36,8 +36,6 @@ class StackComponent(pulumi.ComponentResource):
     """A command that follows the controller's decisions and their reasons."""
     outputs: pulumi.Output[dict[str, Any]]
     """All outputs of a gpu-spot stack, under the same names."""
-    told: pulumi.Output[dict[str, Any]]  # codespell:ignore told
-    """Deprecated: use ``outputs``. Removed in the next major version."""
 
     def __init__(
         self, name: str, args: Mapping[str, Any], opts: pulumi.ResourceOptions | None, entries: str = ""
@@ -66,9 +64,9 @@ class StackComponent(pulumi.ComponentResource):
         self.dashboard = outputs["dashboard"]
         self.controller_function = outputs["controllerFunction"]
         self.follow_decisions = outputs["followDecisions"]
-        self.outputs = self.told = pulumi.Output.from_input(outputs)  # codespell:ignore told
+        self.outputs = pulumi.Output.from_input(outputs)
         self._group = outputs["groups"].get(name, {})
-        named = {"outputs": self.outputs, "told": self.told}  # codespell:ignore told
+        named = {"outputs": self.outputs}
         self.register_outputs({"stackName": self.stack_name, **named})
 
 

@@ -17,7 +17,6 @@ from pydantic import BaseModel, BeforeValidator
 from pydantic.fields import FieldInfo
 
 from infra.schema import Settings
-from infra.schema.base import Model
 from infra.settings import PROJECT, SettingsError, load_settings
 
 STACK_NAME: Final = "stackName"
@@ -29,9 +28,8 @@ SHARED: Final = (
 """Keys of a stack file that a component of one entry takes in addition to the entry's own keys."""
 _EXCLUDED_KEYS: Final = ("name", "runsOn", "nodes")
 """Keys of an entry that components do not take: the name is the component's, Kubernetes needs ``GpuSpot``."""
-_TYPE_NAMES: Final = {"Service": "ServiceEntry", "Training": "TrainingEntry", "CreatedCluster": "OwnCluster"}
-"""Published type names that differ from the name of the model: a type must not have a component's name, and a
-published name does not change."""
+_TYPE_NAMES: Final = {"Service": "ServiceEntry", "Training": "TrainingEntry"}
+"""Type names that differ from the name of the model: a type must not have a component's name."""
 
 
 def stack_file_type() -> type:
@@ -49,8 +47,6 @@ def entry_type(name: str, model: type[BaseModel], only: Collection[str] = ()) ->
 
 def description(models: tuple[type[BaseModel], ...], key: str) -> str:
     """Return the description of a key in one line: its meaning, choices and default."""
-    if (current := deprecated_keys(models).get(key)) is not None:
-        return f"Deprecated: use {current}."
     fields = _fields(models)[key]
     text = " ".join((fields[0].description or "").split())
     if choices := [choice for field in fields for choice in _choices(field.annotation)]:
@@ -73,18 +69,8 @@ def models() -> dict[str, tuple[type[BaseModel], ...]]:
     return by_name
 
 
-def deprecated_keys(models: tuple[type[BaseModel], ...]) -> dict[str, str]:
-    """Return the deprecated keys of any of the models: old key to current key."""
-    return {
-        old: current
-        for model in models
-        if issubclass(model, Model)
-        for old, current in model.deprecated_keys.items()
-    }
-
-
 def load_component_settings(region: str, values: Mapping[str, Any], entries: str = "") -> Settings:
-    """Return the settings of a component and warn of deprecated keys; raise ``SettingsError``.
+    """Return the settings of a component; raise ``SettingsError``.
 
     Args:
         region: AWS Region of the component.
@@ -97,14 +83,14 @@ def load_component_settings(region: str, values: Mapping[str, Any], entries: str
     if entries:
         raw[f"{PROJECT}:{entries}"] = [entry]
     try:
-        return load_settings(raw, lambda line: pulumi.log.warn(_in_component(line, entries)))
+        return load_settings(raw)
     except SettingsError as error:
         lines = [_in_component(line, entries) for line in str(error).splitlines()]
         raise SettingsError("\n".join(lines)) from None
 
 
 def _in_component(line: str, entries: str) -> str:
-    """Return an error or warning with the path of its key in the component."""
+    """Return an error with the path of its key in the component."""
     return line.removeprefix(f"{PROJECT}:").removeprefix(f"{entries}[0].")
 
 
@@ -145,18 +131,15 @@ def _fields(choice: tuple[type[BaseModel], ...]) -> dict[str, list[FieldInfo]]:
 def _keys(*choice: type[BaseModel], without: Collection[str] = ()) -> dict[str, Any]:
     """Return the types of all keys of a model, or of several models that ``kind`` chooses from.
 
-    The SDK does not support a choice of types: the type has the keys of all models, which check ``kind``. A
-    deprecated key has the type of its current key, and neither of the two is required.
+    The SDK does not support a choice of types: the type has the keys of all models, which check ``kind``.
     """
     keys: dict[str, Any] = {}
-    deprecated = deprecated_keys(choice)
     for key, fields in _fields(choice).items():
         if key not in without:
             kind = _translated(Union[tuple(map(_accepted, fields))])  # noqa: UP007
             required = len(fields) == len(choice) and all(field.is_required() for field in fields)
-            is_required = required and key not in deprecated.values()
-            keys[key] = kind if is_required else Optional[kind]  # noqa: UP045 - `|` takes no Any
-    return keys | {old: keys[key] for old, key in deprecated.items() if key in keys}
+            keys[key] = kind if required else Optional[kind]  # noqa: UP045 - `|` takes no Any
+    return keys
 
 
 def _accepted(field: FieldInfo) -> Any:

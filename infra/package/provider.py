@@ -91,17 +91,13 @@ def _add_descriptions(package: dict[str, Any]) -> dict[str, Any]:
         _describe(resource["inputProperties"], _MODELS[token.rpartition(":")[2]])
         for key, output in resource["properties"].items():
             output["description"] = _OUTPUTS[key]
-        resource["properties"]["told"]["deprecationMessage"] = "use outputs"
     return package
 
 
 def _describe(properties: dict[str, Any], models: tuple[type[BaseModel], ...]) -> None:
-    deprecated = inputs.deprecated_keys(models)
     for key, schema_property in properties.items():
         is_stack_name = key == inputs.STACK_NAME
         schema_property["description"] = _STACK_NAME if is_stack_name else inputs.description(models, key)
-        if key in deprecated:
-            schema_property["deprecationMessage"] = f"use {deprecated[key]}"
 
 
 def _outputs() -> dict[str, str]:

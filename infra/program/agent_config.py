@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from contracts.agent import config as agent
 from contracts.agent.names import DATASET_DEVICES
-from infra.schema.base import Model
 from infra.schema.work import GroupEntry
 
 
@@ -36,16 +34,10 @@ def build(
         registry_table=registry_table,
         hooks=context.hooks,
         datasets=tuple(
-            agent.Dataset(**shared_settings(agent.Dataset, dataset), device=device)
+            agent.Dataset(snapshot=dataset.snapshot, device=device, path=dataset.path)
             for dataset, device in zip(entry.datasets, DATASET_DEVICES, strict=False)
         ),
         metrics=agent.Metrics(log_group=context.log_group),
         nvidia=entry.capacity.is_nvidia,
         **work,
     )
-
-
-def shared_settings(part: type[Any], model: Model) -> dict[str, Any]:
-    """Return the settings of ``model`` that the dataclass ``part`` has under the same field name."""
-    shared = {field.name for field in dataclasses.fields(part)} & type(model).model_fields.keys()
-    return {name: getattr(model, name) for name in shared}

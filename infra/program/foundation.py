@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from infra.components.capacity.agent_store import AgentStore, AgentStoreArgs
-from infra.components.control.sdk_layer import SdkLayer, SdkLayerArgs
-from infra.components.control.state import State, StateArgs
-from infra.components.http.declared_http import DeclaredHttp
+from infra.components.capacity.agent_store import AgentStore
+from infra.components.control.scheduled_function import FunctionContext
+from infra.components.control.sdk_layer import SdkLayer
+from infra.components.control.state import State
 from infra.components.network.network import Network, NetworkArgs
 from infra.components.queues import kinds as queue_kinds
 from infra.components.queues.declared_queue import DeclaredQueue
@@ -32,8 +32,11 @@ class Foundation:
     layer: SdkLayer
     queues: Mapping[str, DeclaredQueue]
     """Queues by service, whether its workers run on instances, as pods or on premises."""
-    addresses: dict[str, DeclaredHttp] = field(default_factory=dict)
-    """Addresses by service; the kinds of entries add theirs."""
+
+    @property
+    def functions(self) -> FunctionContext:
+        """What all functions of the stack share."""
+        return FunctionContext(self.scope, self.state, self.layer.arn, self.log_retention_days)
 
     def access(self, needs: frozenset[Need]) -> InstanceAccess:
         """Return the access of instances with these needs; the group adds its log group."""
@@ -59,7 +62,7 @@ def declare(settings: Settings, scope: Scope, needs: Set[Need]) -> Foundation:
         scope,
         settings.log_retention_days,
         network,
-        State(scope.name("state"), StateArgs(scope), scope.child_options),
+        State(scope.name("state"), scope, scope.child_options),
         Storage(
             scope.name("storage"),
             StorageArgs(
@@ -72,7 +75,7 @@ def declare(settings: Settings, scope: Scope, needs: Set[Need]) -> Foundation:
             ),
             scope.child_options,
         ),
-        AgentStore(scope.name("agent"), AgentStoreArgs(scope), scope.child_options),
-        SdkLayer(scope.name("sdk"), SdkLayerArgs(scope), scope.child_options),
+        AgentStore(scope.name("agent"), scope, scope.child_options),
+        SdkLayer(scope.name("sdk"), scope, scope.child_options),
         queue_kinds.declare(settings, scope, network),
     )

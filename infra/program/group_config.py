@@ -1,43 +1,53 @@
-"""The controller's configuration of a group, derived from an entry of the stack file.
-
-Settings with the same field name in both are copied.
-"""
+"""The controller's configuration of a group, derived from an entry of the stack file."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, cast
+from collections.abc import Mapping
 
 from contracts.group.config import GroupConfig, PolicyChoice
-from infra.program.agent_config import shared_settings
-from infra.schema.base import Model
-from infra.schema.work import GroupEntry
+from infra.schema import Capacity
 
 
-def build(entry: GroupEntry, **derived: Any) -> GroupConfig:
+def build(
+    capacity: Capacity,
+    *,
+    slots: Mapping[str, int],
+    drain_seconds: int = 0,
+    break_before_make: bool = False,
+    run: str = "",
+    block: str = "",
+    dataset: str = "",
+    prepared_by: str = "",
+    deadline: float = 0.0,
+    budget: float = 0.0,
+    on_premises: int = 0,
+    on_premises_hosts: Mapping[str, int] | None = None,
+    http_concurrency: int = 0,
+) -> GroupConfig:
     """Return a group's configuration without the names that AWS assigns.
 
-    Args:
-        entry: the service, job or shared host. The settings of the entry, its capacity and its fallback are
-            copied if `GroupConfig` has a field of that name.
-        derived: fields of `GroupConfig` that depend on several settings.
+    ``capacity`` is the capacity of the entry; the other arguments are fields of `GroupConfig` that depend on
+    the kind of entry.
     """
-    capacity, fallback = entry.capacity, entry.capacity.fallback
-    copied = {
-        name: value
-        for part in cast(Sequence[Model], (fallback, capacity, entry))
-        for name, value in shared_settings(GroupConfig, part).items()
-        # Sections (`fallback`, `onPremises`), dates and locations have the same names, but other types.
-        if type(value) in (bool, int, float) or name == "kind"
-    }
+    fallback = capacity.fallback
     return GroupConfig(
-        **{
-            **copied,
-            "primary": "",
-            "base": capacity.on_demand_base,
-            "maximum": capacity.maximum,
-            "policy": PolicyChoice(fallback.policy, fallback.policy_parameters),
-            "reserved": fallback.reservation.count if fallback.reservation else 0,
-            **derived,
-        }
+        kind=capacity.kind,
+        primary="",
+        base=capacity.on_demand_base,
+        spot_percentage=capacity.spot_percentage,
+        maximum=capacity.maximum,
+        slots=slots,
+        drain_seconds=drain_seconds,
+        break_before_make=break_before_make,
+        policy=PolicyChoice(fallback.policy, fallback.policy_parameters),
+        run=run,
+        reserved=fallback.reservation.count if fallback.reservation else 0,
+        block=block,
+        dataset=dataset,
+        prepared_by=prepared_by,
+        deadline=deadline,
+        on_premises=on_premises,
+        on_premises_hosts=on_premises_hosts or {},
+        budget=budget,
+        http_concurrency=http_concurrency,
     )

@@ -52,10 +52,7 @@ def _controller(
 ) -> Controller:
     scope = foundation.scope
     args = ControllerArgs(
-        scope,
-        foundation.state,
-        foundation.layer.arn,
-        foundation.log_retention_days,
+        foundation.functions,
         has_fleets=any(workload.capacity.is_fleet for workload in controlled),
         has_capacity_blocks=any(workload.has_block for workload in workloads),
         launches_by_zone=any(workload.group.by_zone for workload in workloads),
@@ -69,9 +66,7 @@ def _broker_users(foundation: Foundation) -> Iterator[AlarmSpec]:
     scope = foundation.scope
     queues = [queue.managed for queue in foundation.queues.values() if queue.managed is not None]
     if queues:
-        args = BrokerUsersArgs(
-            scope, queues, foundation.network, foundation.layer.arn, foundation.log_retention_days
-        )
+        args = BrokerUsersArgs(foundation.functions, queues, foundation.network)
         function = BrokerUsers(scope.name(SHORT), args, scope.child_options).function_name
         consequence = "no user of a broker is created, and no password rotated."
         yield from function_alarms(SHORT, function, title="broker users function", consequence=consequence)
@@ -97,38 +92,23 @@ def _monitoring(
         settings.monitoring,
         [workload.monitored for workload in controlled],
         controller,
-        [
-            foundation.addresses[service.name].row
-            for service in settings.on_kubernetes.services
-            if service.http
-        ],
-        [
-            *(alarm for queue in foundation.queues.values() for alarm in queue.alarms(scope.stack)),
-            *(alarm for address in foundation.addresses.values() for alarm in address.alarms),
-            *alarms,
-        ],
+        [*(alarm for queue in foundation.queues.values() for alarm in queue.alarms(scope.stack)), *alarms],
     )
     return Monitoring(scope.name("monitoring"), args, scope.child_options)
 
 
 def _queue_watcher(settings: Settings, foundation: Foundation) -> None:
     scope, queues = foundation.scope, [*foundation.queues.values()]
-    queued_per_worker, http_services = dict[str, int](), dict.fromkeys(foundation.addresses, 0)
-    for service in settings.on_kubernetes.services:
-        if service.is_scaled and service.http is not None:
-            http_services[service.name] = service.http.concurrency
-        elif service.is_scaled and settings.kubernetes is not None:
-            queued_per_worker[service.name] = settings.kubernetes.queued_per_worker
-    if queues or http_services:
+    with_http = [service.name for service in settings.services if service.http is not None]
+    kubernetes, on_kubernetes = settings.kubernetes, settings.on_kubernetes.services
+    scaled = [service.name for service in on_kubernetes if service.is_scaled]
+    if queues or with_http:
         args = QueueWatcherArgs(
-            scope,
+            foundation.functions,
             queues,
             foundation.network,
-            foundation.state,
-            foundation.layer.arn,
-            foundation.log_retention_days,
-            queued_per_worker,
-            http_services,
+            dict.fromkeys(scaled, kubernetes.queued_per_worker) if kubernetes is not None else {},
+            with_http,
         )
         QueueWatcher(scope.name("queues"), args, scope.child_options)
 
@@ -146,15 +126,8 @@ def _service_functions(
     scope = foundation.scope
 
     def args(services: Sequence[Service]) -> ServiceFunctionArgs:
-        return ServiceFunctionArgs(
-            scope,
-            services,
-            foundation.state,
-            foundation.layer.arn,
-            monitoring.topic_arn,
-            foundation.log_retention_days,
-            [workload.group for workload in workloads],
-        )
+        groups = [workload.group for workload in workloads]
+        return ServiceFunctionArgs(foundation.functions, services, monitoring.topic_arn, groups)
 
     services = settings.on_instances.services
     if checked := [service for service in services if service.capacity.is_managed]:

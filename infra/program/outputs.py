@@ -35,9 +35,6 @@ def export(foundation: Foundation, workloads: Sequence[Workload], operations: Op
         ),
     )
     scope.export("groups", {workload.name: _group(scope.stack, workload) for workload in workloads})
-    if foundation.addresses:
-        addresses = {name: declared.address for name, declared in foundation.addresses.items()}
-        scope.export("addresses", addresses)
     _export_storage(foundation)
     if queues := {name: queue.outputs for name, queue in foundation.queues.items() if queue.outputs}:
         scope.export("queues", queues)

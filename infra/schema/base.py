@@ -6,8 +6,8 @@ Types of values that the node agent reads as well are in ``contracts.limits``.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping, Sequence
-from typing import Annotated, ClassVar, Final, Literal, TypeAlias
+from collections.abc import Sequence
+from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
@@ -64,9 +64,6 @@ class Model(BaseModel):
     The docstring of a field is the published reference of its key. The order of fields matters if a validator
     reads an earlier one.
     """
-
-    deprecated_keys: ClassVar[Mapping[str, str]] = {}
-    """Old names of keys that are still accepted: old key to current key (`infra.schema.deprecated_keys`)."""
 
     model_config = ConfigDict(
         frozen=True,

@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from math import ceil
-from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import Field, ValidationInfo, field_validator
 
 from contracts.group import policies, warm_pool
 from contracts.group.config import GroupKind
-from contracts.group.hourly_budget import HourlyBudget
-from contracts.group.on_demand_share import on_demand_share
 from infra.catalogue import accelerators as catalogue
-from infra.catalogue.on_demand_prices import highest_slot_price
 from infra.schema.base import Count, Image, Model, Number
-from infra.schema.money.budget import BudgetLimits
 from infra.schema.requirements import InstanceRequirements, is_nvidia
 from infra.schema.reservation import Reservation
 
@@ -37,8 +33,6 @@ Source: default of the FIS quota "Target SpotInstances for aws:ec2:send-spot-ins
 class Fallback(Model):
     """The On-Demand Auto Scaling group behind the primary group."""
 
-    deprecated_keys: ClassVar[Mapping[str, str]] = {"knobs": "policyParameters"}
-
     enabled: bool = True
     """Whether there is an On-Demand group."""
     reservation: Reservation | None = None
@@ -48,8 +42,8 @@ class Fallback(Model):
     """Size of the warm pool of stopped instances. Instances of the fallback that are in service count as part
     of it. Default: as many as a Spot interruption can take, if ``shortageCost`` justifies the cost."""
     policy: str = policies.DEFAULT
-    """The capacity policy, which computes how much On-Demand capacity to run. `gpu-spot replay --policy all`
-    compares the policies."""
+    """The capacity policy, which computes how much On-Demand capacity to run. `python -m research.replay
+    --policy all` compares the policies."""
     policy_parameters: dict[str, Number] = Field(default_factory=dict)
     """Parameters of the policy, such as ``shortageCost``: the price of one worker-minute of shortage, in
     On-Demand minutes."""
@@ -138,8 +132,6 @@ class Capacity(Model):
     drill: Annotated[int, Field(ge=0, le=MAX_DRILLED_INSTANCES)] = 0
     """Number of Spot Instances that `gpu-spot drill` interrupts at once through AWS FIS. 0 disables drills
     for the group."""
-    budget: BudgetLimits | None = None
-    """Maximum hourly cost of the group. It must allow the target and, with a fallback, one more instance."""
 
     @property
     def maximum(self) -> int:
@@ -150,20 +142,6 @@ class Capacity(Model):
     def max_target(self) -> int:
         """Maximum target. With a fallback, one more instance runs while Spot and On-Demand are exchanged."""
         return self.maximum - (max(self.weights.values()) if self.fallback.enabled else 0)
-
-    def hourly_budget(self, region: str, budget: BudgetLimits | None = None) -> HourlyBudget | None:
-        """Return the controller's form of ``budget``, by default the group's own; ``None`` without one."""
-        budget = budget or self.budget
-        if budget is None:
-            return None
-        slot_price, assumed = highest_slot_price(self.types, region, self.weights)
-        return HourlyBudget(
-            slot_price=max(slot_price, float(self.max_price or 0) / min(self.weights.values())),
-            dollars=budget.dollars_an_hour or 0.0,
-            on_demand_dollars=budget.on_demand_dollars_an_hour or 0.0,
-            largest=max(self.weights.values()),
-            assumed=assumed,
-        )
 
     @property
     def is_managed(self) -> bool:
@@ -336,36 +314,3 @@ class Capacity(Model):
         if value == "capacity-optimized-prioritized" and info.data.get("instance_requirements"):
             raise ValueError(f"{value!r} with instanceRequirements, allowed: a strategy that needs no order")
         return value
-
-    @field_validator("budget")
-    @classmethod
-    def _budget_allows_the_target(
-        cls, budget: BudgetLimits | None, info: ValidationInfo
-    ) -> BudgetLimits | None:
-        needed = {name for name in cls.model_fields if name != "budget"}
-        region = str((info.context or {}).get("region", ""))
-        if budget is None or not needed <= info.data.keys():
-            return budget
-        capacity = cls.model_construct(**info.data)
-        if not capacity.is_managed:
-            raise ValueError(
-                "with fleetType 'request', allowed: 'maintain' (the controller holds the budget)"
-            )
-        hourly = capacity.hourly_budget(region, budget)
-        assert hourly is not None, "it has a budget"
-        exchange = hourly.largest if capacity.fallback.enabled else 0
-        share = on_demand_share(capacity.target, capacity.on_demand_base, capacity.spot_percentage)
-        reservation = capacity.fallback.reservation
-        share += reservation.count if reservation is not None else 0
-        for key, dollars, slots, min_slots in (
-            ("dollarsAnHour", hourly.dollars, hourly.slots, max(1, capacity.target) + exchange),
-            ("onDemandDollarsAnHour", hourly.on_demand_dollars, hourly.on_demand_slots, max(1, share)),
-        ):
-            if slots is not None and slots < min_slots:
-                note = ", an assumed price" if hourly.assumed else ""
-                lowest = ceil(100 * min_slots * hourly.slot_price - 1e-6) / 100
-                raise ValueError(
-                    f"{key} is {dollars:g}, allowed: at least {lowest:g} ({min_slots} {capacity.unit} at "
-                    f"{hourly.slot_price:g} dollars{note})"
-                )
-        return budget

@@ -6,11 +6,9 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
-from pydantic.alias_generators import to_camel
-
 from infra.schema.cluster.kubernetes import Kubernetes
 from infra.schema.jobs.file_system_data import SLOW, data_on_file_system
-from infra.schema.jobs.training import ON_THE_VOLUME, Training
+from infra.schema.jobs.training import Training
 from infra.schema.network import Network
 from infra.schema.services.service import Service
 from infra.schema.shared_host import SharedHost
@@ -24,8 +22,6 @@ _OF_CAPACITY: Final = (
     ("on_demand_ceiling", "onDemandCeiling", "the alarm covers instances only"),
 )
 """Field, key and reason."""
-_OF_PROBES: Final = ("grace_seconds", "stall_timeout_seconds")
-"""Fields of ``health`` that are probes of HTTP workers on Kubernetes."""
 _DRAIN_SECONDS: Final = 10
 """Time in which an HTTP worker of an instance that ends serves what it has."""
 
@@ -45,7 +41,7 @@ def image_warnings(training: Sequence[Training]) -> Iterator[str]:
     """Yield a warning for each job whose image may not be able to mount the file system."""
     for index, job in enumerate(training):
         is_public = any(path.startswith("/aws/") for path in job.capacity.images)
-        if job.checkpoints != ON_THE_VOLUME and is_public and job.runs_on == "instances":
+        if job.access_point is not None and is_public and job.runs_on == "instances":
             yield (
                 f"gpu-spot:training[{index}].checkpoints: the file system needs amazon-efs-utils in the "
                 "machine "
@@ -107,29 +103,11 @@ def deadline_warnings(training: Sequence[Training], now: datetime) -> Iterator[s
 def drain_warnings(services: Sequence[Service]) -> Iterator[str]:
     """Yield a warning for each HTTP service whose requests have no time to end at a notice."""
     for index, service in enumerate(services):
-        is_short = service.drain_seconds < _DRAIN_SECONDS
-        if is_short and service.http is not None:
-            lost = (
-                "requests that arrive in the last seconds of an instance are lost with it"
-                if service.runs_on == "instances"
-                else "a deleted pod gets SIGTERM after a few seconds, also with requests at it"
-            )
+        if service.http is not None and service.drain_seconds < _DRAIN_SECONDS:
             yield (
-                f"gpu-spot:services[{index}].drainSeconds: {service.drain_seconds} s with http: {lost}; "
-                f"set it to the time that a request needs, at least {_DRAIN_SECONDS} s"
-            )
-
-
-def rollout_warnings(services: Sequence[Service]) -> Iterator[str]:
-    """Yield a warning for each HTTP service on Kubernetes whose roll-outs take workers from callers."""
-    for index, service in enumerate(services):
-        capacity = service.capacity
-        highest = capacity.max_target if service.is_scaled else capacity.target
-        has_room = capacity.maximum > highest
-        if service.http is not None and service.runs_on == "kubernetes" and not has_room:
-            yield (
-                f"gpu-spot:services[{index}].capacity.max: {capacity.maximum} has no room for one more: a "
-                "roll-out ends a worker before its successor is ready"
+                f"gpu-spot:services[{index}].drainSeconds: {service.drain_seconds} s with http: requests "
+                "that arrive in the last seconds of an instance are lost with it; set it to the time that a "
+                f"request needs, at least {_DRAIN_SECONDS} s"
             )
 
 
@@ -164,8 +142,7 @@ def _ignored_keys_of_a_service(service: Service) -> Iterator[tuple[str, str]]:
     for field, path in (("policy", "policy"), ("policy_parameters", "policyParameters")):
         if field in capacity.fallback.model_fields_set:
             yield f"capacity.fallback.{path}", "Karpenter prefers Spot, and On-Demand is next"
-    if service.drain_seconds and service.http is None:
+    if service.drain_seconds:
         yield "drainSeconds", "SIGTERM comes at the notice"
-    for field in sorted(service.health.model_fields_set):
-        if service.http is None or field not in _OF_PROBES:
-            yield f"health.{to_camel(field)}", "the health checker covers instances only"
+    if "health" in service.model_fields_set:
+        yield "health", "the health checker covers instances only"

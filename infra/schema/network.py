@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Collection, Mapping
-from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
+from collections.abc import Collection
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import Field, ValidationInfo, field_validator
 
@@ -24,8 +24,6 @@ EndpointService: TypeAlias = Annotated[str, Field(pattern=r"^[a-z][a-z0-9.-]{1,2
 
 class Network(Model):
     """The VPC of the stack: created by it, or existing. An existing VPC keeps its routes."""
-
-    deprecated_keys: ClassVar[Mapping[str, str]] = {"apartFrom": "nonOverlappingCidrs"}
 
     vpc_id: VpcId | None = None
     """ID of an existing VPC. Default: the stack creates one."""

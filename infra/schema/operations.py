@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from decimal import Decimal
-from typing import Annotated, ClassVar, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, ValidationInfo, field_validator
 
@@ -92,8 +91,6 @@ class Storage(Model):
 
 class Monitoring(Model):
     """Alarms and the budget. Alarms are always created; ``email`` subscribes an address to them."""
-
-    deprecated_keys: ClassVar[Mapping[str, str]] = {"standstillMinutes": "stallMinutes"}
 
     email: Email | None = None
     """Address that receives alarms, after it has confirmed the subscription."""

@@ -29,8 +29,6 @@ from infra.schema.cross_entry_checks import (
 from infra.schema.jobs.builder import Builder, builders
 from infra.schema.jobs.experiments import experiments
 from infra.schema.jobs.training import Training
-from infra.schema.money.budget import BudgetLimits
-from infra.schema.money.stack_budget import budget_warnings, check_stack_budget
 from infra.schema.network import Network
 from infra.schema.operations import Identity, Monitoring, Storage
 from infra.schema.services.bursts import wait_warnings
@@ -43,7 +41,6 @@ _STACK_TAGS: Final = (
     names.TAG_STACK,
     names.TAG_GROUP,
     names.TAG_GROUP_ROLE,
-    names.TAG_REGISTRY,
     TAG_JOB,
     "Name",
 )
@@ -86,9 +83,6 @@ class Settings(Model):
     """Additional tags of all resources, instances and volumes."""
     log_retention_days: Retention = 30
     """Days that the log groups of the Lambda functions retain their events."""
-    budget: BudgetLimits | None = None
-    """Maximum hourly cost of all groups together. The most that each may cost, by its own ``capacity.budget``
-    and ``max``, must fit into it."""
 
     @field_validator("kms_key_arn", mode="before")
     @classmethod
@@ -146,7 +140,7 @@ class Settings(Model):
         check_names_of_hosts(hosts, _jobs(info.data.get("training", ())), info.data.get("services", ()))
         return hosts
 
-    @field_validator("tensorboard", "kubernetes", "budget", mode="before")
+    @field_validator("tensorboard", "kubernetes", mode="before")
     @classmethod
     def _none_is_an_empty_mapping(cls, value: object) -> object:
         return None if value == {} else value  # as with kms_key_arn
@@ -179,15 +173,6 @@ class Settings(Model):
                 "(of storage.fileSystem)"
             )
         return board
-
-    @field_validator("budget")
-    @classmethod
-    def _groups_fit(cls, budget: BudgetLimits | None, info: ValidationInfo) -> BudgetLimits | None:
-        lists = ("region", "services", "training", "shared_hosts")
-        if budget is not None and info.data.keys() >= set(lists):
-            capacities = cls.model_construct(**info.data).on_instances.capacities
-            check_stack_budget(budget, capacities, info.data["region"])
-        return budget
 
     @property
     def on_instances(self) -> Settings:
@@ -268,9 +253,7 @@ class Settings(Model):
         yield from entry_warnings.egress_warnings(self.network, self.tensorboard, self.training)
         yield from entry_warnings.cluster_warnings(self.network, self.kubernetes)
         yield from entry_warnings.drain_warnings(self.services)
-        yield from entry_warnings.rollout_warnings(self.services)
         yield from wait_warnings(self.services, self.region)
-        yield from budget_warnings(self.on_instances.capacities, self.region, self.budget)
 
 
 def _jobs(training: Iterable[Training]) -> tuple[Training, ...]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Annotated, ClassVar, Final, TypeAlias, get_args
+from collections.abc import Iterator
+from typing import Annotated, Final, TypeAlias, get_args
 
 from pydantic import (
     Field,
@@ -207,8 +207,6 @@ class SharedHost(Model):
 
     The list of tenants may change while the instance runs.
     """
-
-    deprecated_keys: ClassVar[Mapping[str, str]] = {"callers": "allowedSources"}
 
     name: limits.Name
     """Name of the host and its group; unique in the stack."""

@@ -13,7 +13,7 @@ from contracts.registry.http_state import HttpState
 from contracts.registry.item import EXPIRES_AFTER_SECONDS, Worker
 from contracts.registry.queue_state import QueueState
 from lambdas.aws.budget import Budget
-from lambdas.aws.registry import RegisteredWorkers, RegistryReader, deadline, is_previous_version
+from lambdas.aws.registry import RegisteredWorkers, RegistryReader, deadline
 from lambdas.aws.settings import SPOT_FLEET, GroupSettings
 from lambdas.core.capacity.memory import Memory
 from lambdas.core.health.model import WorkerHost
@@ -108,20 +108,20 @@ class HostReader:
         A malformed item is returned as ``queue_error`` or ``http_error``. Workers that are HTTP servers have
         the requests that the proxies counted.
         """
-        group, by_id = settings.group.name, {instance["InstanceId"]: instance for instance in instances}
+        group, config = settings.group.name, settings.group.config
+        by_id = {instance["InstanceId"]: instance for instance in instances}
         queue, queue_error = self._parsed(queue_state.key(group), queue_state.parse)
         snapshot = RegistrySnapshot(
             self.registry.read(
                 group,
-                {i: settings.config.slots.get(instance["InstanceType"], 1) for i, instance in by_id.items()},
+                {i: config.slots.get(instance["InstanceType"], 1) for i, instance in by_id.items()},
                 budget,
-                {i for i, instance in by_id.items() if is_previous_version(instance)},
             ),
-            self.registry.read_on_premises(group, settings.config.on_premises_hosts, budget),
+            self.registry.read_on_premises(group, config.on_premises_hosts, budget),
             queue,
             queue_error,
         )
-        concurrency = settings.config.http_concurrency
+        concurrency = config.http_concurrency
         if not concurrency:
             return snapshot
         http, http_error = self._parsed(http_state.key(group), http_state.parse)
@@ -219,7 +219,7 @@ def _instance(
     return WorkerHost(
         name,
         workers,
-        settings.config.slots.get(instance["InstanceType"], 1),
+        settings.group.config.slots.get(instance["InstanceType"], 1),
         instance["LaunchTime"].timestamp(),
         exemption_reason=exemptions.get(name, "")
         or _marked_reason(name, memory)

@@ -6,20 +6,19 @@ names the only writer that IAM allows, so an item is about its own host, and no 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from contracts import names
+from contracts.limits import NOTICE_SECONDS
 from contracts.registry import item as registry_item
 from contracts.registry.item import MAX_CLOCK_SKEW_SECONDS, STALE_SECONDS, Progress, Worker
 from lambdas.aws.budget import Budget, BudgetError
 from lambdas.core.capacity.memory import MARK_RETENTION_SECONDS
-from lambdas.core.events import NOTICE_SECONDS
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
-    from mypy_boto3_ec2.type_defs import InstanceTypeDef
 
 _MAX_NOTICE_SECONDS: Final = NOTICE_SECONDS + STALE_SECONDS
 _BATCH: Final = 100
@@ -45,17 +44,13 @@ class RegistryReader:
     table: str
     instance_arns: str
 
-    def read(
-        self, group: str, slots: Mapping[str, int], budget: Budget, previous: Collection[str] = ()
-    ) -> RegisteredWorkers:
+    def read(self, group: str, slots: Mapping[str, int], budget: Budget) -> RegisteredWorkers:
         """Return the registered workers of a group's instances.
 
         Args:
             group: the group.
             slots: number of slots by instance id; other items are not read.
             budget: the group's share of the pass.
-            previous: the instances with an agent of the previous version, see `is_previous_version`. It
-                writes to the group's partition.
 
         Malformed items are skipped and counted.
 
@@ -63,10 +58,7 @@ class RegistryReader:
             BudgetError: the group's share of the pass is used up, or DynamoDB does not return all items.
         """
         partitions = {
-            instance: group
-            if instance in previous
-            else registry_item.partition(group, self.instance_arns + instance)
-            for instance in slots
+            instance: registry_item.partition(group, self.instance_arns + instance) for instance in slots
         }
         return self._read(partitions, slots, budget)
 
@@ -113,12 +105,6 @@ class RegistryReader:
                 return items
             keys = unprocessed[self.table]["Keys"]
         raise BudgetError(f"{len(keys)} items of the worker registry not read in {_MAX_ATTEMPTS} attempts")
-
-
-def is_previous_version(instance: InstanceTypeDef) -> bool:
-    """Return whether an instance's agent is of the previous version, from the tags of its launch template."""
-    tag = {"Key": names.TAG_REGISTRY, "Value": names.REGISTRY_BY_WRITER}
-    return tag not in instance.get("Tags", ())
 
 
 def ready_since(workers: list[Worker], expected: int, now: float) -> float | None:

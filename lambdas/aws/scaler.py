@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from contracts import names
 from contracts.group import scaling_settings as settings
-from contracts.group.on_demand_share import on_demand_share
 from contracts.group.scaling_settings import ScalingSettings
+from contracts.group.warm_pool import on_demand_share
 from lambdas.aws import settings as parameters
 from lambdas.aws.budget import Budget
 from lambdas.aws.hosts import HostReader, hosts
@@ -19,7 +19,6 @@ from lambdas.aws.memory import MemoryStore
 from lambdas.aws.registry import RegistryReader
 from lambdas.aws.settings import ParameterError
 from lambdas.core.capacity.memory import DEFAULT_BOOT_SECONDS
-from lambdas.core.money import hourly
 from lambdas.core.scaling import memory as memory_text
 from lambdas.core.scaling.decide import ScalingDecision, decide
 from lambdas.core.scaling.memory import ScalingMemory
@@ -105,8 +104,7 @@ class Scaler:
         target_before = _target(group, texts, scaling)
         # Parsing refuses a target above a maximum that was lowered since.
         group_settings = parameters.parse(group, {**texts, names.PARAMETER_TARGET: str(target_before)})
-        limit = max(1, hourly.limit_group(replace(group_settings.group, target=scaling.maximum), now).target)
-        scaling = replace(scaling, minimum=min(scaling.minimum, limit), maximum=min(scaling.maximum, limit))
+        config = group_settings.group.config
         registry = self.reader.read_registry(group_settings, instances, budget, now)
         controller_memory = self.controller_memory.load(group).memory
         memory, version = self._load_memory(group)
@@ -119,8 +117,7 @@ class Scaler:
             {instance["InstanceId"]: instance["InstanceType"] for instance in instances},
             controller_memory.slowest_boot(DEFAULT_BOOT_SECONDS),
             memory.throughput,
-            scaling.per_slot
-            * on_demand_share(target_before, group_settings.group.base, group_settings.group.spot_percentage),
+            scaling.per_slot * on_demand_share(target_before, config.base, config.spot_percentage),
         )
         decision = decide(observation, scaling.bounds, memory)
         # Save first: of two executions with the same observation only one writes the target.

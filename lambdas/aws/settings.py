@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -44,7 +43,7 @@ class CapacityResource:
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """The settings of a capacity group, its resources in AWS and its configuration as read.
+    """The settings of a capacity group and its resources in AWS.
 
     ``resources`` has no fallback if the group has none. ``replacement_requests`` and ``rollout_request`` are
     written by the health checker. ``read_errors``: invalid parameters without which the group can be managed.
@@ -53,7 +52,6 @@ class GroupSettings:
     group: Group
     policy: Policy
     resources: Mapping[GroupRole, CapacityResource]
-    config: GroupConfig
     replacement_requests: tuple[ReplacementRequest, ...] = ()
     rollout_request: RolloutRequest | None = None
     read_errors: tuple[str, ...] = ()
@@ -101,28 +99,13 @@ def parse(
     requests, request_errors = _replacement_requests(name, parameters)
     rollout, rollout_errors = _rollout_request(name, parameters)
     return GroupSettings(
-        group=_group(name, parameters, config, target),
+        group=Group.of(name, config, target, _control(name, parameters), budget(name, parameters, config)),
         policy=policy,
         resources=_resources(config),
-        config=config,
         replacement_requests=requests,
         rollout_request=rollout,
         read_errors=(*request_errors, *rollout_errors),
     )
-
-
-def _group(name: str, parameters: Mapping[str, str], config: GroupConfig, target: int) -> Group:
-    """Return the group that decisions use: settings of equal name in both classes, and derived ones."""
-    shared = {f.name for f in dataclasses.fields(Group)} & {f.name for f in dataclasses.fields(GroupConfig)}
-    derived = {
-        "fallback": config.fallback is not None,
-        # A finished or scaled-in group keeps no more than its target.
-        "reserved": min(config.reserved, target),
-        "deadline": config.deadline or None,
-        "budget": budget(name, parameters, config),
-    }
-    settings = {setting: getattr(config, setting) for setting in shared} | derived
-    return Group(name=name, target=target, control=_control(name, parameters), **settings)
 
 
 def _resources(config: GroupConfig) -> dict[GroupRole, CapacityResource]:

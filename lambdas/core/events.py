@@ -11,11 +11,7 @@ from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Final, TypeAlias
 
-NOTICE_SECONDS: Final = 120.0
-"""Time from an interruption notice to termination.
-
-Source: EC2 user guide, "Spot Instance interruption notices".
-"""
+from contracts.limits import NOTICE_SECONDS
 
 
 class MalformedEventError(ValueError):

@@ -12,8 +12,8 @@ from enum import StrEnum
 from operator import attrgetter
 from typing import Any, Final, TypeAlias
 
+from contracts.group.config import GroupConfig
 from contracts.group.control import Control
-from contracts.group.hourly_budget import HourlyBudget
 from contracts.group.replacement_requests import ReplacementRequest
 from contracts.group.rollout_request import RolloutRequest
 from contracts.registry.item import Progress
@@ -141,39 +141,45 @@ class RunBudget:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Settings of a capacity group that affect decisions.
+    """A capacity group: its configuration, and the values that take precedence over it.
 
     Attributes:
         target: Slots that must be ready.
         maximum: Maximum slots of primary and fallback together.
-        base: On-Demand base capacity of the primary group.
-        spot_percentage: Percentage of Spot in the primary group above ``base``.
-        drain_seconds: Time that an instance needs before its deadline to complete its requests.
         fallback: Whether the primary group has an On-Demand fallback group.
         reserved: Slots of the fallback that are already paid for by a reservation.
-        break_before_make: Whether a successor can work only after its predecessor has stopped.
-        by_zone: Whether the fallback accepts capacity changes for one zone.
-        deadline: Deadline of its job; ``None`` without one.
-        run: Revision that its job runs.
-        budget: Budget of that run; ``None``: unlimited.
-        hourly_budget: Maximum hourly cost of the group; ``None``: unlimited.
+        budget: Budget of its job's run; ``None``: unlimited.
     """
 
     name: str
+    config: GroupConfig
     target: int
     maximum: int
-    base: int = 0
-    spot_percentage: int = 100
-    drain_seconds: float = 0.0
-    fallback: bool = True
-    reserved: int = 0
-    break_before_make: bool = False
-    by_zone: bool = False
-    control: Control = field(default_factory=Control)
-    deadline: float | None = None
-    run: str = ""
+    fallback: bool
+    reserved: int
+    control: Control
     budget: RunBudget | None = None
-    hourly_budget: HourlyBudget | None = None
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        config: GroupConfig,
+        target: int,
+        control: Control | None = None,
+        budget: RunBudget | None = None,
+    ) -> Group:
+        """Return a group as it is configured, with ``target`` slots."""
+        return cls(
+            name,
+            config,
+            target,
+            maximum=config.maximum,
+            fallback=config.fallback is not None,
+            reserved=min(config.reserved, target),  # a finished or scaled-in group keeps only its target
+            control=control or Control(),
+            budget=budget,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,3 +306,15 @@ def slots_by_option(instances: Iterable[Instance]) -> dict[PurchaseOption, int]:
     for instance in instances:
         counts[instance.purchase_option] += instance.slots
     return counts
+
+
+# The dashboard, `gpu-spot status` and the rehearsal read these names from the log.
+_LOGGED_ACTIONS: Final = {"TerminateInstances": "Release"}
+_LOGGED_FIELDS: Final = {"group_role": "side", "skip_warm_pool": "for_good"}
+
+
+def describe(action: Action) -> dict[str, Any]:
+    """Return an action as a flat record for the log."""
+    fields = {_LOGGED_FIELDS.get(name, name): getattr(action, name) for name in action.__slots__}
+    name = type(action).__name__
+    return {"action": _LOGGED_ACTIONS.get(name, name), **fields}

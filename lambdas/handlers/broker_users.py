@@ -15,8 +15,7 @@ from aws_lambda_powertools import Logger
 
 from contracts import broker_users, names
 from lambdas.aws.queues.broker_users import BrokerUserManager
-from lambdas.handlers.clients import client
-from lambdas.handlers.context import LambdaContext
+from lambdas.handlers.runtime import LambdaContext, client
 
 _SPARE_SECONDS: Final = 8.0
 """Part of the function's timeout that is reserved for AWS calls that hang at the end."""

@@ -16,15 +16,13 @@ from botocore.exceptions import BotoCoreError, ClientError
 from contracts import names
 from lambdas.aws.capacity.controller import Controller, ControllerConfig, GroupOutcome, build
 from lambdas.aws.capacity.wake_up_messages import RETRY_SECONDS
-from lambdas.core.action_log import describe
 from lambdas.core.capacity.alarms import ON_DEMAND_ONLY
 from lambdas.core.capacity.policies import by_deadline
 from lambdas.core.events import Event, WakeUp, parse
-from lambdas.core.model import Alarm, GroupRole, PurchaseOption, SetDesired
-from lambdas.core.money import bill, hourly
-from lambdas.handlers.clients import DEFAULT_CONFIG, client
-from lambdas.handlers.context import LambdaContext
+from lambdas.core.model import Alarm, GroupRole, PurchaseOption, SetDesired, describe
+from lambdas.core.money import bill
 from lambdas.handlers.metrics import emit
+from lambdas.handlers.runtime import DEFAULT_CONFIG, LambdaContext, client
 
 _SQS_CONFIG = Config(retries={"mode": "standard", "total_max_attempts": 2}, connect_timeout=1, read_timeout=2)
 """Wake-ups are scheduled before capacity changes: a slow call must not delay these."""
@@ -171,7 +169,7 @@ def gauges(outcome: GroupOutcome, facts: Mapping[str, int]) -> dict[str, float]:
 def _is_waiting_for_spot(outcome: GroupOutcome) -> bool:
     """Return whether a job with time until its deadline waits for Spot, without requesting On-Demand."""
     decision = outcome.decision
-    if decision is None or decision.state.group.deadline is None:
+    if decision is None or not decision.state.group.config.deadline:
         return False
     state = decision.state
     has_fallback_change = any(
@@ -185,7 +183,7 @@ def _is_waiting_for_spot(outcome: GroupOutcome) -> bool:
 def _deadline_metrics(outcome: GroupOutcome) -> dict[str, int]:
     """Return 1 if a job's deadline is at risk, else 0; empty without a deadline."""
     decision = outcome.decision
-    if decision is None or decision.state.group.deadline is None:
+    if decision is None or not decision.state.group.config.deadline:
         return {}
     return {
         names.METRIC_DEADLINE_AT_RISK: len(decision.memory.active_alarms.intersection(by_deadline.ALARMS))
@@ -211,10 +209,7 @@ def _budget_metrics(outcome: GroupOutcome) -> dict[str, int]:
 
 
 def _alarm_metrics(outcome: GroupOutcome) -> dict[str, int]:
-    """Return 1 if the group runs On-Demand alone for too long; with an hourly budget, if that is reached."""
+    """Return 1 if the group runs On-Demand alone for too long."""
     decision = outcome.decision
     causes = frozenset() if decision is None else decision.memory.active_alarms
-    metrics = {names.METRIC_ON_DEMAND_ONLY: int(ON_DEMAND_ONLY in causes)}
-    if decision is not None and decision.state.group.hourly_budget is not None:
-        metrics[names.METRIC_HOURLY_BUDGET_REACHED] = int(hourly.REACHED in causes)
-    return metrics
+    return {names.METRIC_ON_DEMAND_ONLY: int(ON_DEMAND_ONLY in causes)}

@@ -14,9 +14,8 @@ from contracts import names
 from lambdas.aws.health.checker import HealthChecker, HealthCheckerConfig, HealthOutcome, build
 from lambdas.core.health.decision import HealthDecision
 from lambdas.core.health.model import ORIGINS, HealthSummary
-from lambdas.handlers.clients import client
-from lambdas.handlers.context import LambdaContext
 from lambdas.handlers.metrics import emit
+from lambdas.handlers.runtime import LambdaContext, client
 
 _SPARE_SECONDS: Final = 10.0
 """Part of the function's timeout that is reserved for the work after the reads."""

@@ -13,10 +13,9 @@ from botocore.config import Config
 from contracts import names, watched_queue
 from contracts.registry.queue_state import QueueState
 from lambdas.aws.queues.watcher import QueueOutcome, QueueWatcher, build
-from lambdas.core.scaling.by_queue import workers_for_queue, workers_for_requests
-from lambdas.handlers.clients import client
-from lambdas.handlers.context import LambdaContext
+from lambdas.core.scaling.queue_source import workers_for_queue
 from lambdas.handlers.metrics import emit
+from lambdas.handlers.runtime import LambdaContext, client
 
 _CLIENT = Config(retries={"mode": "standard", "total_max_attempts": 2}, connect_timeout=2, read_timeout=3)
 _SPARE_SECONDS: Final = 8.0
@@ -56,14 +55,11 @@ def _report(outcome: QueueOutcome) -> None:
 
 
 def _report_proxies(outcome: QueueOutcome) -> None:
-    group, state, per_worker = outcome.queue.group, outcome.http, outcome.queue.requests_per_worker
+    group, state = outcome.queue.group, outcome.http
     if outcome.error:
         logger.error("requests at proxies unknown", extra={"group": group, "reason": outcome.error})
     unknown = int(bool(outcome.error)) if state is None else state.unreadable
-    workers: dict[str, float] = {}
-    if state is not None and per_worker:
-        workers = {names.METRIC_QUEUE_WORKERS: workers_for_requests(state, per_worker)}
-    emit(group, {names.METRIC_PROXIES_UNREADABLE: unknown, **workers})
+    emit(group, {names.METRIC_PROXIES_UNREADABLE: unknown})
 
 
 def gauges_of(state: QueueState, queued_per_worker: int = 0) -> dict[str, float]:

@@ -12,9 +12,8 @@ from aws_lambda_powertools import Logger
 from contracts import names
 from lambdas.aws.scaler import Scaler, ScalerConfig, ScalerOutcome, build
 from lambdas.core.scaling.model import Reason
-from lambdas.handlers.clients import client
-from lambdas.handlers.context import LambdaContext
 from lambdas.handlers.metrics import emit
+from lambdas.handlers.runtime import LambdaContext, client
 
 _SPARE_SECONDS: Final = 10.0
 """Part of the function's timeout that is reserved for the work after the reads."""

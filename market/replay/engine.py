@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from lambdas.core.capacity.memory import PRICE_SECONDS
 from lambdas.core.model import GroupRole, Pool, PurchaseOption
@@ -61,7 +61,6 @@ class Replay:
         self._primary = PrimaryGroup(shape, market, rules)
         self._warm = WarmPool(rules)
         self._poll_failed = False
-        self._interrupted_ids: set[str] = set()
         self._tick = 0
         self.played = 0
         # Evaluated once: `isinstance` with a protocol is slow.
@@ -98,15 +97,6 @@ class Replay:
             self.played += 1
             tick = following
             yield span
-
-    def visit(self, moments: Iterable[int]) -> None:
-        """Simulate these ticks even without a market event."""
-        for tick in moments:
-            heapq.heappush(self._agenda, tick)
-
-    def interrupt(self, instance_ids: Iterable[str]) -> None:
-        """Interrupt chosen Spot instances: rebalance recommendation and notice at the next tick."""
-        self._interrupted_ids.update(instance_ids)
 
     def _play(self, tick: int) -> bool:
         self._tick, now = tick, self.start + tick * TICK_SECONDS
@@ -181,12 +171,6 @@ class Replay:
                     instance.deadline = self.start + drop.tick * TICK_SECONDS
                 self._warn(tick, (drop.tick - tick) * TICK_SECONDS)
                 interrupted.extend(chosen)
-        for instance in [h for h in self.instances if h.id in self._interrupted_ids and h.deadline is None]:
-            instance.deadline = now + NOTICE_SECONDS
-            self._warn(tick, NOTICE_SECONDS)
-            self.fleet.recommended([instance.id])
-            interrupted.append(instance)
-        self._interrupted_ids.clear()
         if not interrupted:
             return False
         self._note(tick, "notice", len(interrupted), "")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
+from contracts.group.config import GroupConfig, PolicyChoice
 from contracts.group.replacement_requests import ReplacementRequest
 from contracts.group.rollout_request import RolloutRequest
 from lambdas.core.capacity.availability import Decision, decide
@@ -118,6 +119,30 @@ class SelfReporting(Protocol):
     def working(self) -> Collection[str]:
         """Return the instances whose workers sent a recent heartbeat."""
         ...
+
+
+def simulated_group(
+    target: int,
+    maximum: int,
+    *,
+    drain_seconds: float = 0.0,
+    break_before_make: bool = False,
+    fallback: bool = True,
+) -> Group:
+    """Return a group of a replay; the arguments are those of `GroupConfig`."""
+    config = GroupConfig(
+        kind="mixed-asg",
+        primary="primary",
+        fallback="fallback" if fallback else None,
+        base=0,
+        spot_percentage=100,
+        maximum=maximum,
+        slots={},
+        drain_seconds=round(drain_seconds),
+        break_before_make=break_before_make,
+        policy=PolicyChoice(""),  # the fleet has it
+    )
+    return Group.of("replay", config, target)
 
 
 @dataclass(slots=True)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from market.rules import TICK_SECONDS
-
 
 @dataclass(frozen=True, slots=True)
 class Span:
@@ -103,11 +101,6 @@ class Ledger:
     def standby_cost(self) -> float:
         """The additional cost of the warm pool, in the same unit."""
         return self._standby / self._target_slots if self._target_slots else 0.0
-
-    @property
-    def standby_hours(self) -> float:
-        """The cost of the warm pool, in On-Demand slot-hours."""
-        return self._standby * TICK_SECONDS / 3600
 
     @property
     def cost_with_everything(self) -> float:

@@ -5,7 +5,7 @@ the down-run, both in steps; pools differ by a lasting factor, part of which the
 regional "weather" (an Ornstein-Uhlenbeck process in the log rates) makes the zones of a region fail together.
 
 The parameters are derived from the 0/1 traces of the public ``skypilot-org/spot-traces`` by
-``bench/fit/market.py``; no sample of them is kept here.
+``research/fit/market.py``; no sample of them is kept here.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from contracts import names
 from contracts.group import config
-from contracts.group.on_demand_share import on_demand_share
+from contracts.group.warm_pool import on_demand_share
 from policy.rules.model import UNKNOWN, ExternalFacts, PolicyRule, RuleSettings, Subject, as_list
 
 _AMI: Final = re.compile(r"ami-[0-9a-f]{8,17}")
@@ -89,7 +89,7 @@ def _ceiling(
             yield (
                 subject.urn,
                 f"{', '.join(unpriced)} in {region or 'an unknown region'}: On-Demand price unknown, so the "
-                "cost per hour cannot be checked (gpu-spot prices --update)",
+                "cost per hour cannot be checked (make prices)",
             )
         total += units * max(prices, default=0.0)
     if total > maximum:

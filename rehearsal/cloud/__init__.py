@@ -1,1 +1,1 @@
-"""The local cloud of a rehearsal: instances, heartbeats and injected faults."""
+"""The local cloud of a rehearsal: instances and heartbeats."""

@@ -29,10 +29,9 @@ _SHORTAGE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class SpotFleetHolder(Holder):
-    """See ``Holder``; without ``says_shortage`` it reports no error if there is no Spot capacity."""
+    """See ``Holder``."""
 
     fleet: FleetRequest
-    says_shortage: bool = False
 
     @property
     def name(self) -> str:
@@ -75,11 +74,10 @@ class SpotFleetHolder(Holder):
         self.fleet.leave(instance)
         return True
 
-    def refuse(self, message: str, status: str) -> None:
+    def refuse(self, message: str) -> None:
         """See ``Holder``: a fleet has no activities."""
         error = self._error(message)
-        if error is not None:
-            self.fleet.record("error", error["sub-type"], error["description"])
+        self.fleet.record("error", error["sub-type"], error["description"])
 
     def launched(self, bus: EventBus, instance: Any, now: float) -> BusEvent:
         """See ``Holder``."""
@@ -89,22 +87,19 @@ class SpotFleetHolder(Holder):
         """See ``Holder``."""
         return self._change(bus, "terminated", instance, now)
 
-    def refused(self, bus: EventBus, message: str, now: float) -> BusEvent | None:
+    def refused(self, bus: EventBus, message: str, now: float) -> BusEvent:
         """See ``Holder``."""
-        error = self._error(message)
-        return None if error is None else bus.fleet("Error", self.name, error, now)
+        return bus.fleet("Error", self.name, self._error(message), now)
 
     def _change(self, bus: EventBus, subtype: str, instance: Any, now: float) -> BusEvent:
         description = moto_fleets.describe(instance)
         detail = {"instance-id": instance.id, "description": description, "sub-type": subtype}
         return bus.fleet("Instance Change", self.fleet.id, detail, now)
 
-    def _error(self, message: str) -> dict[str, str] | None:
-        """Return the detail of the error event for a launch failure, None if the fleet reports none."""
+    def _error(self, message: str) -> dict[str, str]:
+        """Return the detail of the error event for a launch failure."""
         kind = classify(message)
         if kind is not LaunchFailureKind.CAPACITY:
             return {"description": message, "sub-type": _ERRORS[kind]}
-        if not self.says_shortage:
-            return None
         subtype, text = _SHORTAGE
         return {"description": f"{self.options[0].instance_type}, Linux/UNIX: {text}", "sub-type": subtype}

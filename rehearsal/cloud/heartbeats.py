@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from contracts import names
 from contracts.registry import item as registry_item
 from contracts.registry.item import Worker, WorkerState
 from contracts.registry.worker_report import WorkerReport
@@ -56,11 +55,6 @@ class Heartbeats:
             {"PutRequest": {"Item": item}} for heartbeat in heartbeats for item in self._items(heartbeat, now)
         ]
         self._send(puts)
-
-    def on_premises(self, group: str, hosts: Iterable[str], now: float) -> None:
-        """Write the heartbeat of one worker on each of these on-premises hosts."""
-        name = names.on_premises_partition(group)
-        self.write((InstanceHeartbeat(registry_item.partition(name, host), host, 1) for host in hosts), now)
 
     def forget(self, instance_ids: Iterable[str]) -> None:
         """Delete the items of terminated instances, as DynamoDB TTL does later."""

@@ -77,8 +77,8 @@ class Holder(Protocol):
         """Suspend its launch process, as AWS does."""
         return
 
-    def refuse(self, message: str, status: str) -> None:
-        """Record a failed launch with AWS's message and the status of its activity."""
+    def refuse(self, message: str) -> None:
+        """Record a failed launch with AWS's message."""
         ...
 
     def launched(self, bus: EventBus, instance: Any, now: float) -> BusEvent:
@@ -105,8 +105,8 @@ class Holder(Protocol):
         """Return the event of the termination that has just happened."""
         ...
 
-    def refused(self, bus: EventBus, message: str, now: float) -> BusEvent | None:
-        """Return the event of the launch failure that has just happened, None if AWS sends none."""
+    def refused(self, bus: EventBus, message: str, now: float) -> BusEvent:
+        """Return the event of the launch failure that has just happened."""
         ...
 
     def worked(self, bus: EventBus, instance: Any, now: float) -> BusEvent | None:
@@ -169,9 +169,9 @@ class ScalingGroupHolder(Holder):
         """See ``Holder``."""
         moto_groups.suspend_launches(self.group)
 
-    def refuse(self, message: str, status: str) -> None:
+    def refuse(self, message: str) -> None:
         """See ``Holder``."""
-        moto_groups.refuse(self.group, message, status)
+        moto_groups.refuse(self.group, message)
 
     def launched(self, bus: EventBus, instance: Any, now: float) -> BusEvent:
         """See ``Holder``."""
@@ -222,7 +222,7 @@ class ScalingGroupHolder(Holder):
         """See ``Holder``."""
         return bus.scaling("Terminate Successful", self.group.arn, self._newest(), instance.id, now)
 
-    def refused(self, bus: EventBus, message: str, now: float) -> BusEvent | None:
+    def refused(self, bus: EventBus, message: str, now: float) -> BusEvent:
         """See ``Holder``."""
         return bus.scaling("Launch Unsuccessful", self.group.arn, self._newest(), "", now)
 

@@ -20,7 +20,6 @@ from pulumi_on_moto.fixes.groups import members as moto_groups
 from pulumi_on_moto.fixes.speedups.cached_responses import changed
 from pulumi_on_moto.program.lookups import Lookups
 from pulumi_on_moto.sandbox import ACCOUNT, AwsClients
-from rehearsal.cloud.fault_injection import FaultInjection
 from rehearsal.cloud.fleet_holder import SpotFleetHolder
 from rehearsal.cloud.holders import Holder, LaunchOption, ScalingGroupHolder
 
@@ -41,9 +40,8 @@ _TEMPLATE_ARGUMENTS: Final = (
 class Instances:
     """The moto instances of the groups and fleets of one sandbox."""
 
-    def __init__(self, clients: AwsClients, faults: FaultInjection) -> None:
+    def __init__(self, clients: AwsClients) -> None:
         self._clients = clients
-        self._faults = faults
         self._lookups = Lookups(clients)
         self.ec2: Any = ec2_backends[ACCOUNT][clients.region]
         self.autoscaling = autoscaling_backends[ACCOUNT][clients.region]
@@ -69,7 +67,7 @@ class Instances:
         fleet = self.ec2.spot_fleet_requests.get(name)
         if not isinstance(fleet, FleetRequest):
             raise LocalCloudError(f"Spot Fleet {name!r} is not deployed")
-        return SpotFleetHolder(fleet, self._faults.fleet_says_shortage)
+        return SpotFleetHolder(fleet)
 
     def holder_of(self, instance: Any) -> Holder:
         """Return the group or fleet of an instance."""

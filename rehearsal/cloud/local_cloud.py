@@ -20,37 +20,36 @@ from pulumi_on_moto.fixes.ec2.spot_requests import ENDED_BY_USER, NO_CAPACITY, r
 from pulumi_on_moto.fixes.fleets.changing import modifying_takes
 from pulumi_on_moto.fixes.groups import launches, leaving
 from pulumi_on_moto.fixes.groups import members as moto_groups
-from pulumi_on_moto.fixes.speedups.cached_responses import lagging
 from pulumi_on_moto.program.record import Deployment
 from pulumi_on_moto.running.clock import SimulatedTime
 from pulumi_on_moto.running.functions import Call, Invocation
-from pulumi_on_moto.running.throttling import Throttle
 from pulumi_on_moto.sandbox import AwsClients
-from rehearsal.cloud.fault_injection import FaultInjection
 from rehearsal.cloud.heartbeats import Heartbeats, InstanceHeartbeat
 from rehearsal.cloud.holders import Holder
 from rehearsal.cloud.instances import Instances
 from rehearsal.cloud.views import GroupView, read_groups, registry_reader
 
-_MINUTE: Final = 60.0
+_MODIFYING_SECONDS: Final = 3.0
+"""How long a Spot Fleet shows the old target and rejects another modification after one.
+
+Sources: EC2 user guide, "Spot Fleet request states"; kubernetes-retired/kube-aws#843.
+"""
+_SUSPENDS_AFTER_SECONDS: Final = 86_400.0
+"""A group whose launches all failed for this time launches no more until its processes are resumed.
+
+Source: Auto Scaling user guide, "Suspend and resume processes".
+"""
 _ENDING: Final = ("shutting-down", "terminated")
 
 
 class LocalCloud:
     """A running deployment with all its groups. Times are epoch seconds of ``clock``."""
 
-    def __init__(
-        self,
-        clients: AwsClients,
-        deployment: Deployment,
-        clock: SimulatedTime,
-        faults: FaultInjection | None = None,
-    ) -> None:
+    def __init__(self, clients: AwsClients, deployment: Deployment, clock: SimulatedTime) -> None:
         self.clients = clients
         self.deployment = deployment
         self.clock = clock
-        self.faults = faults or FaultInjection()
-        self._instances = Instances(clients, self.faults)
+        self._instances = Instances(clients)
         self._bus = deployment.bus
         self._groups = read_groups(deployment, self._instances)
         self._group_of = {name: group for group in self._groups for name in group.holders}
@@ -59,11 +58,11 @@ class LocalCloud:
         self._deadlines: dict[str, float] = {}
         self._waiting_since: dict[str, float] = {}
         self._refused_since: dict[str, float] = {}
-        self._throttle = Throttle()
         self._listener: Callable[[Call], None] | None = None
         self._buyers: dict[str, Callable[[str], str | None]] = {}
         self._selling = False
-        self._inject_faults()
+        modifying_takes(self._instances.ec2, _MODIFYING_SECONDS)
+        deployment.functions.listener = self._on_call
         moto_groups.listen(self._instances.autoscaling, self)
         launches.offer(self._instances.autoscaling, self)
         terminations.listen(self._instances.ec2, self._terminated_by_client)
@@ -73,11 +72,9 @@ class LocalCloud:
         self.clock.set(now)
         leaving.time_out(self._instances.autoscaling)
         for name, since in list(self._refused_since.items()):
-            if now - since >= self.faults.suspends_after_seconds:
+            if now - since >= _SUSPENDS_AFTER_SECONDS:
                 del self._refused_since[name]  # after a resume the time counts from zero
                 self._instances.holder(name).suspend()
-        if self.faults.happens(self.faults.throttled, "throttled", now):
-            self._throttle.occupy(now + _MINUTE)
         purged = self._instances.purge(now)
         if purged:
             self._heartbeats.forget(purged)
@@ -152,12 +149,9 @@ class LocalCloud:
     def refuse(self, group: str, side: GroupRole, message: str) -> None:
         """Fail a launch; ``message`` is the StatusMessage of AWS."""
         holder = self._instances.holder(self.group(group).side(side))
-        cancelled = self.faults.happens(self.faults.cancelled, "cancelled", self.clock.now)
-        holder.refuse(message, "Cancelled" if cancelled else "Failed")
+        holder.refuse(message)
         self._refused_since.setdefault(holder.name, self.clock.now)
-        event = holder.refused(self._bus, message, self.clock.now)
-        if event is not None:
-            self._bus.publish(event)
+        self._bus.publish(holder.refused(self._bus, message, self.clock.now))
 
     def quote(self, group: str, prices: Mapping[Pool, float]) -> None:
         """Set the Spot prices of a group's pools, as fractions of the On-Demand price."""
@@ -221,8 +215,7 @@ class LocalCloud:
         self._deadlines[instance_id] = deadline
         zone = instance.placement.zone
         self._bus.publish(self._bus.interruption_warning(instance_id, zone, self.clock.now))
-        if self.faults.hook_at_notice:
-            self._instances.holder_of(instance).noticed(instance)
+        self._instances.holder_of(instance).noticed(instance)
 
     def kill(self, instance_ids: Iterable[str]) -> None:
         """Terminate instances by interruption; they leave their groups, whose desired capacity stays.
@@ -282,10 +275,6 @@ class LocalCloud:
         """Restart the workers of an instance, as its agent does on request."""
         self._heartbeats.restart(instance_id, self.clock.now)
 
-    def heartbeat_on_premises(self, group: str, hosts: Iterable[str]) -> None:
-        """Write the heartbeats of a group's on-premises workers, one on each host."""
-        self._heartbeats.on_premises(group, hosts, self.clock.now)
-
     def workers(self, group: str) -> list[Worker]:
         """Return the registered workers of a group's instances, as the functions read them."""
         slots = self.group(group).slots
@@ -307,21 +296,9 @@ class LocalCloud:
         """Run the deployed functions until no message is visible; return the invocations."""
         return self.deployment.functions.run()
 
-    def _inject_faults(self) -> None:
-        faults, functions = self.faults, self.deployment.functions
-        modifying_takes(self._instances.ec2, faults.fleet_modifying_seconds)
-        lags = (faults.instances_lag_seconds, faults.groups_lag_seconds)
-        actions = ("DescribeInstances", "DescribeAutoScalingGroups")
-        lagging({action: lag for action, lag in zip(actions, lags, strict=True) if lag})
-        functions.overlap = faults.overlap
-        functions.listener = self._on_call
-
     def _on_call(self, call: Call) -> None:
-        if self._selling:
-            return
-        if self._listener is not None:
+        if self._listener is not None and not self._selling:
             self._listener(call)
-        self._throttle.take(call, self.clock.now)
 
     def completed(self, instance: Any) -> None:
         """See ``MembershipListener``."""

@@ -1,1 +1,1 @@
-"""Implementation of the commands that rehearse; their options are in `gpu_spot.commands`."""
+"""The commands ``demo`` and ``deploy``, which entry points of `gpu_spot.commands` add to ``gpu-spot``."""

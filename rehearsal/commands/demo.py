@@ -7,122 +7,77 @@ import contextlib
 import json
 import signal
 import sys
-import time
-from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from gpu_spot.commands import files, project
-from gpu_spot.commands.market import traces
-from gpu_spot.commands.rehearsed.defaults import (
-    HOURS,
-    LOAD_HOURS,
-    NOTICE_SHARE,
-    SERVICE_HOURS,
-    SERVICE_NOTICE_SHARE,
-    SHARED_HOURS,
-)
+from gpu_spot.commands import files, traces
+from gpu_spot.declared.stackfile import StackConfig, UserError, find_project, load
 from gpu_spot.jobs import report
 from gpu_spot.jobs.report import JobReport
 from gpu_spot.jobs.text import job_card
-from pulumi_declared.errors import UserError
-from pulumi_declared.stackfile import StackConfig, load
+from market.replay.ledger import Span
 from pulumi_on_moto import outline, sandbox
 from pulumi_on_moto.running import server
 from pulumi_on_moto.running.clock import simulated
 from rehearsal.cloud.local_cloud import LocalCloud
-from rehearsal.commands import stacks
 from rehearsal.commands.deployed import START, deployed
-from rehearsal.commands.progress import TerminalProgress
-from rehearsal.loaded_fleet import QUEUE_KIND
-from rehearsal.machines.real import broker
-from rehearsal.real_job import Script
-from rehearsal.rehearse import RehearsalOptions, is_shared, rehearse
+from rehearsal.commands.parsers import HOURS, SHARED_HOURS
+from rehearsal.rehearse import (
+    ProgressListener,
+    RehearsalOptions,
+    RehearsalSetup,
+    is_shared,
+    rehearse,
+)
 from rehearsal.report.page import render
-from rehearsal.report.picture import write_plot
 from rehearsal.report.summary import render_summary
 from rehearsal.results.run import Run
 from rehearsal.results.summary import summarise
-from rehearsal.services.rehearse import rehearse_services
 
 
 def run(args: argparse.Namespace) -> int:
-    """Deploy, rehearse and report; return 1 if real workers lost a request or repeated one unmarked.
+    """Deploy, rehearse and report.
 
     Raises ``UserError``, ``TraceError`` or ``ValueError``, one line each.
     """
     console = Console(stderr=args.json)
     files.check_directory_writable("--out", args.out)
-    config = _config(args)
-    options = _options(args)
-    if options.workers is not None:
-        broker.installed()
+    config = load(find_project(), args.stack)
+    if args.target is not None:
+        config = load(find_project(), args.stack, _overrides(config, args))
+    market = traces.load(args.trace) if args.trace else None
     with simulated(START) as clock, sandbox(config.region, args.seed) as clients:
-        started = time.perf_counter()
         deployment = deployed(clients, config)
         console.print(outline(deployment))
         console.print(
             f"all resources and outputs: gpu-spot deploy --local --stack {config.stack}", style="dim"
         )
         cloud = LocalCloud(clients, deployment, clock)
-        if args.hours is None and is_shared(cloud, options.group):
-            options = replace(options, hours=SHARED_HOURS)
-            console.print(f"shared host: {SHARED_HOURS:g} hours by default, change with --hours", style="dim")
+        hours = args.hours or HOURS
+        if args.hours is None and is_shared(cloud, args.group):
+            hours = SHARED_HOURS
+            console.print(f"shared host: {hours:g} hours by default, change with --hours", style="dim")
+        options = RehearsalOptions(
+            group=args.group,
+            hours=hours,
+            files=tuple(args.trace or ()),
+            traces=market,
+            pool_size=args.pool_size,
+            notice=args.notice_share,
+            seed=args.seed,
+        )
         with contextlib.closing(TerminalProgress(console)) as progress:
-            play = rehearse if options.workers is None else rehearse_services
-            finished = play(options, cloud, progress, started)
+            finished = rehearse(options, cloud, progress)
         summary = _report(args.out, finished, console)
         if args.json:
             sys.stdout.write(summary)
             sys.stdout.flush()
         if args.keep:
             _keep(console, config.region, config.stack, finished.job)
-    return 0 if finished.served is None or finished.served.is_whole else 1
-
-
-def _config(args: argparse.Namespace) -> StackConfig:
-    """Return the stack's configuration; ``--job`` and ``--service`` also set the group."""
-    if args.python is not None and args.job is None:
-        raise UserError(f"--python is {args.python}, allowed only with --job")
-    if args.job is not None:
-        _alone("--job", args, {"--service": args.service, "--target": args.target})
-        config, args.group = stacks.of_job(args.job, args.stack)
-        return config
-    if args.service is not None:
-        _alone("--service", args, {})
-        config, args.workers = stacks.of_service(args.service, args.stack)
-        args.group = args.service
-        return config if args.target is None else load(project.find(), config.stack, _overrides(config, args))
-    config = load(project.find(), args.stack or "dev")
-    overrides = {} if args.target is None else _overrides(config, args)
-    if args.load:
-        overrides |= _scaled(config, args)
-    return load(project.find(), config.stack, overrides) if overrides else config
-
-
-def _alone(option: str, args: argparse.Namespace, more: Mapping[str, object]) -> None:
-    conflicting = {"--group": args.group, "--trace": args.trace, "--load": args.load or None, **more}
-    if names := [name for name, value in conflicting.items() if value is not None]:
-        raise UserError(f"{option} with {names[0]}, allowed: {option} without it (its market is scripted)")
-
-
-def _options(args: argparse.Namespace) -> RehearsalOptions:
-    hours, notice = (HOURS, NOTICE_SHARE) if args.service is None else (SERVICE_HOURS, SERVICE_NOTICE_SHARE)
-    return RehearsalOptions(
-        group=args.group,
-        hours=args.hours or (LOAD_HOURS if args.load else hours),
-        files=tuple(args.trace or ()),
-        traces=traces.load(args.trace) if args.trace else None,
-        pool_size=args.pool_size,
-        notice=notice if args.notice_share is None else args.notice_share,
-        seed=args.seed,
-        script=Script(project.find(), args.python) if args.job else None,
-        workers=args.workers,
-        load=args.load,
-    )
+    return 0
 
 
 def _overrides(config: StackConfig, args: argparse.Namespace) -> dict[str, Any]:
@@ -142,24 +97,6 @@ def _overrides(config: StackConfig, args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _scaled(config: StackConfig, args: argparse.Namespace) -> dict[str, Any]:
-    """Return the override that lets the scaler set the target under a load (no dry run)."""
-    services = config.values.get(f"{config.project}:services") or ()
-    for index, service in enumerate(services):
-        if service.get("name") != args.group and args.group is not None:
-            continue
-        args.group, kind = service.get("name"), (service.get("queue") or {}).get("kind")
-        if "scaling" not in service:
-            break
-        if kind != QUEUE_KIND:
-            raise UserError(f"queue of {args.group} is {kind}, allowed with --load: {QUEUE_KIND}")
-        return {f"services[{index}].scaling.dryRun": False}
-    group = args.group or "the first group"
-    raise UserError(
-        f"{group} of stack {config.stack} has no scaling, allowed with --load: a service with scaling"
-    )
-
-
 def _report(out: Path, finished: Run, console: Console) -> str:
     """Write and print the report; return the summary as JSON text."""
     summary = summarise(finished)
@@ -169,9 +106,6 @@ def _report(out: Path, finished: Run, console: Console) -> str:
     (out / "report.html").write_text(render(finished), encoding="utf-8")
     console.print(render_summary(summary))
     written = ["summary.json", "report.html"]
-    if finished.load is None and finished.served is None:  # the picture shows a fixed target
-        write_plot(finished, out / "plot.svg")
-        written.append("plot.svg")
     if finished.job is not None:
         text = json.dumps(report.to_json(finished.job), indent=2)
         (out / "job.json").write_text(text + "\n", encoding="utf-8")
@@ -203,3 +137,47 @@ def _keep(console: Console, region: str, stack: str, job: JobReport | None) -> N
                 signal.pause()
         except KeyboardInterrupt:
             console.print("stopped")
+
+
+class TerminalProgress(ProgressListener):
+    """See ``ProgressListener``; call ``close`` at the end of the rehearsal."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._progress = Progress(
+            TextColumn("{task.fields[day]}"),
+            BarColumn(),
+            TextColumn("{task.percentage:>3.0f} %"),
+            TextColumn("[green]{task.fields[ready]}[/]/{task.fields[target]} ready"),
+            TimeElapsedColumn(),
+            console=console,
+        )
+
+    def begin(self, setup: RehearsalSetup) -> None:
+        """See ``ProgressListener``."""
+        self._console.print(f"\n[bold]Market[/]: {_market_text(setup)}; rehearsing {setup.ticks / 60:g} h\n")
+        self._progress.start()
+        self._task = self._progress.add_task(
+            "", total=setup.ticks, day="day 1 00:00", ready=0, target=setup.target
+        )
+
+    def on_tick(self, tick: int, span: Span) -> None:
+        """See ``ProgressListener``."""
+        minutes = tick % 1440
+        self._progress.update(
+            self._task,
+            completed=tick + span.ticks,
+            day=f"day {tick // 1440 + 1} {minutes // 60:02}:{minutes % 60:02}",
+            ready=span.ready,
+        )
+
+    def close(self) -> None:
+        """Stop the progress bar."""
+        self._progress.stop()
+
+
+def _market_text(setup: RehearsalSetup) -> str:
+    market = setup.market
+    pools = ", ".join(f"{n} → {p}" for n, p in zip(market.names, setup.shape.pools, strict=True))
+    kind = "drawn from the fitted model (no trace given)" if setup.source == "model" else "real traces"
+    return f"{kind}: {pools}; {market.pool_size} instances per sample"

@@ -12,11 +12,10 @@ from datetime import UTC, datetime
 from rich.console import Console
 from rich.markup import escape
 
-from gpu_spot.commands import project
+from gpu_spot.declared.stackfile import find_project, load
 from infra.catalogue import on_demand_prices
 from policy.evaluation import Violation, settings_of, violations
 from policy.rules.model import ExternalFacts, Subject
-from pulumi_declared.stackfile import load
 from pulumi_on_moto import Deployment, sandbox, tree
 from rehearsal.commands.deployed import deployed
 
@@ -28,7 +27,7 @@ def run(args: argparse.Namespace) -> int:
     """
     console = Console()
     started = time.perf_counter()
-    config = load(project.find(), args.stack)
+    config = load(find_project(), args.stack)
     with sandbox(config.region) as clients:
         deployment = deployed(clients, config)
         if args.json:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 from typing import Final
 
+from gpu_spot.declared.stackfile import StackConfig
 from gpu_spot.preflight.stack import settings_of
 from infra.schema import Settings
-from pulumi_declared.stackfile import StackConfig
 from pulumi_on_moto import (
     AwsClients,
     Deployment,

@@ -16,12 +16,11 @@ from rehearsal.machines.job_migrations import collect_migrations
 from rehearsal.machines.journal import Journal
 from rehearsal.machines.node import NodeContext, SimulatedNode
 from rehearsal.machines.process import TrainingProfile
-from rehearsal.machines.real.commands import RealWork
 from rehearsal.machines.scheduler import Scheduler
 from rehearsal.machines.shared import Shared
-from rehearsal.machines.shipping import Shipper
 from rehearsal.machines.tenants.node import HostNode
 from rehearsal.machines.times import Times
+from rehearsal.machines.trainee import RealCommands
 from rehearsal.results.moves import JobMigrations
 from userdata.agent.machine import log
 
@@ -35,7 +34,7 @@ class Nodes:
         clock: SimulatedTime,
         folder: Path,
         profile: TrainingProfile,
-        work: RealWork | None,
+        work: RealCommands | None,
         *,
         is_shared: bool = False,
     ) -> None:
@@ -47,15 +46,13 @@ class Nodes:
         self._clock = clock
         self._folder = folder
         self._scheduler = Scheduler(clock.now, self._move)
-        self.shipper = Shipper(lambda: clients("logs"), self._speaker, lambda: clock.now)
         self._context = NodeContext(
-            clients, self._scheduler, self.disks, self.shared, self.journal, self.shipper, profile, work
+            clients, self._scheduler, self.disks, self.shared, self.journal, profile, work
         )
         self.is_shared = is_shared
         self._kind = HostNode if is_shared else SimulatedNode
         self._nodes: dict[str, SimulatedNode] = {}
         self._released: dict[str, float] = {}
-        self._first_entry = 0
         self.disks.settle(clock.now)
 
     def launch(self, instance_id: str, boots: float) -> None:
@@ -85,7 +82,6 @@ class Nodes:
                 self._scheduler.advance(at)
                 self.end(instance_id)
         self._scheduler.advance(now)
-        self.shipper.ship()
 
     @property
     def wake_at(self) -> float | None:
@@ -101,17 +97,11 @@ class Nodes:
         """Whether there is an instance without a notice."""
         return any(not node.ends for node in self._nodes.values())
 
-    def begin(self) -> None:
-        """Start the record of migrations here; earlier entries belong to another job."""
-        self._first_entry = len(self.journal.entries)
-
     def migrations(self) -> JobMigrations:
         """Return the migrations of the job so far."""
         # The checkpoint interval of a real command is unknown.
         profile = replace(self.profile, checkpoint_steps=0) if self._context.work else self.profile
-        migrations_ = collect_migrations(
-            self.journal.entries[self._first_entry :], profile, self._scheduler.now
-        )
+        migrations_ = collect_migrations(self.journal.entries, profile)
         return replace(
             migrations_, read_gib=self.shared.read_mib / 1024, written_gib=self.shared.written_mib / 1024
         )
@@ -120,10 +110,6 @@ class Nodes:
         """Terminate all nodes."""
         for instance_id in list(self._nodes):
             self.end(instance_id)
-
-    def _speaker(self) -> str | None:
-        task = self._scheduler.running
-        return None if task is None else task.rpartition(" ")[2]
 
     def _move(self, now: float) -> None:
         self._clock.set(now)
@@ -135,7 +121,7 @@ def playing(
     clients: AwsClients,
     clock: SimulatedTime,
     profile: TrainingProfile | None = None,
-    work: RealWork | None = None,
+    work: RealCommands | None = None,
     *,
     is_shared: bool = False,
 ) -> Iterator[Nodes]:
@@ -149,22 +135,20 @@ def playing(
         contextlib.closing(
             Nodes(clients, clock, Path(folder), profile or TrainingProfile(), work, is_shared=is_shared)
         ) as nodes,
-        _shipping(nodes.shipper),
+        _silenced(),
         nodes.disks.applied(),
     ):
         yield nodes
 
 
 @contextlib.contextmanager
-def _shipping(shipper: Shipper) -> Iterator[None]:
-    """Ship the agents' log lines to CloudWatch Logs and keep them out of the terminal."""
-    propagate, level = log.LOGGER.propagate, log.LOGGER.level
-    log.LOGGER.addHandler(shipper)
+def _silenced() -> Iterator[None]:
+    """Keep the agents' log lines out of the terminal."""
+    propagate = log.LOGGER.propagate
     log.LOGGER.propagate = False
-    log.LOGGER.setLevel(logging.INFO)
+    log.LOGGER.addHandler(quiet := logging.NullHandler())
     try:
         yield
     finally:
-        log.LOGGER.removeHandler(shipper)
+        log.LOGGER.removeHandler(quiet)
         log.LOGGER.propagate = propagate
-        log.LOGGER.setLevel(level)

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Final
 
 from rehearsal.machines.journal import Entry, Kind
 from rehearsal.machines.process import TrainingProfile
-from rehearsal.results.moves import Cause, Contents, JobMigrations, Move, Stay
+from rehearsal.results.moves import Cause, Contents, JobMigrations, Move
 
 _NOTHING = Contents(0, "")
 _CAUSES: Final[dict[Kind, Cause]] = {"notice": "notice", "gone": "loss", "released": "hand-over"}
 
 
-def collect_migrations(entries: Sequence[Entry], profile: TrainingProfile, end: float) -> JobMigrations:
-    """Return the migrations of the job whose nodes wrote ``entries``, as of ``end`` (epoch seconds)."""
+def collect_migrations(entries: Sequence[Entry], profile: TrainingProfile) -> JobMigrations:
+    """Return the migrations of the job whose nodes wrote ``entries``."""
     starts = _first_starts(entries)
     lost = {entry.instance for entry in entries if entry.kind in ("notice", "released", "gone")}
     return JobMigrations(
         moves=tuple(_move(entries, old, new) for old, new in pairwise(starts)),
-        stays=tuple(sorted(_stays(entries, end), key=lambda stay: (stay.begin, stay.volume))),
         underway=bool(starts) and starts[-1].instance in lost,
         step_seconds=profile.step_seconds,
         checkpoint_steps=profile.checkpoint_steps,
@@ -88,21 +87,3 @@ def _last(entries: Iterable[Entry], kind: Kind, **fields: str) -> Entry:
     if not matches:
         raise ValueError(f"journal without {kind!r} of {', '.join(fields.values())}")
     return matches[-1]
-
-
-def _stays(entries: Iterable[Entry], end: float) -> Iterator[Stay]:
-    """Yield the stays of each volume, split at each mount and unmount."""
-    since: dict[str, tuple[str, float, bool]] = {}
-    for entry in entries:
-        volume = entry.volume
-        if entry.kind == "created":
-            since[volume] = (entry.zone, entry.at, False)
-        elif entry.kind in ("mounted", "unmounted", "deleted"):
-            zone, begin, in_use = since.pop(volume, (entry.zone, entry.at, False))
-            if begin < entry.at:
-                yield Stay(volume, zone, begin, entry.at, in_use)
-            # A file system (its entries have a zone) has no stays while unmounted.
-            if entry.kind == "mounted" or (entry.kind == "unmounted" and not entry.zone):
-                since[volume] = (entry.zone or zone, entry.at, entry.kind == "mounted")
-    for volume, (zone, begin, in_use) in since.items():
-        yield Stay(volume, zone, begin, end, in_use)

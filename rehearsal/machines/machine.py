@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import json
 import signal
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
@@ -18,10 +17,9 @@ from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.sandbox import ACCOUNT, AwsClients
 from rehearsal.machines.disks.ebs import Disks
 from rehearsal.machines.journal import Entry, Journal, Kind
-from rehearsal.machines.real.commands import PLAYED, RealWork
 from rehearsal.machines.scheduler import Scheduler, SimulatedClock
 from rehearsal.machines.shared import Shared
-from rehearsal.machines.trainee import Trainee
+from rehearsal.machines.trainee import RealCommands, Trainee
 from rehearsal.results.moves import Contents
 from userdata.agent.aws.imds import (
     GROUP_TAG,
@@ -33,7 +31,6 @@ from userdata.agent.aws.imds import (
     Metadata,
     MetadataDocument,
 )
-from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import ProcessInfo
 
 RUN_PID: Final = 1000
@@ -118,8 +115,8 @@ class SimulatedHost:
         self.zone = ""
         self.launched: frozenset[str] = frozenset()
         """Volumes of the launch template."""
-        self.work: RealWork | None = None
-        """Runner of the job's real code; None: process and git are simulated."""
+        self.work: RealCommands | None = None
+        """Runs the job's code; None: process and git are simulated."""
         self.fresh_mib = 0.0
         """Data copied to a new volume, counted when its file system is created."""
         self.restart_volume: Callable[[], object] = lambda: None
@@ -216,8 +213,8 @@ class SimulatedHost:
     def run(self, argv: Sequence[str], stdin: str = "", environment: Mapping[str, str] | None = None) -> str:
         """See ``Host``: creates folders on the volume; simulated git returns the fetched revision."""
         match list(argv):
-            case [command, *_] if self.work is not None and command in PLAYED:
-                return self._really(argv, environment or {})
+            case _ if self.work is not None and self.work.runs(argv):
+                return self.work.run(argv, environment or {}, self._data.parent)
             case ["install", "--directory", *_, path]:
                 if Path(path).is_relative_to(self._data):
                     Path(path).mkdir(parents=True, exist_ok=True)
@@ -248,14 +245,6 @@ class SimulatedHost:
     def polling(self, on_poll: Callable[[], None]) -> AbstractContextManager[None]:
         """See ``Host``: commands take no simulated time."""
         return nullcontext()
-
-    def _really(self, argv: Sequence[str], environment: Mapping[str, str]) -> str:
-        assert self.work is not None
-        try:
-            return self.work.run(argv, environment, self._data.parent)
-        except subprocess.CalledProcessError as error:
-            last_line = (error.stderr.strip() or "no output").splitlines()[-1]
-            raise AgentError(f"{argv[0]}: exit {error.returncode}: {last_line}") from None
 
     def main_pid(self, unit: str) -> int | None:
         """See ``Host``."""

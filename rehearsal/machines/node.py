@@ -18,13 +18,10 @@ from rehearsal.machines.boot import boot
 from rehearsal.machines.disks.ebs import Disks
 from rehearsal.machines.journal import Entry, Journal
 from rehearsal.machines.machine import RUN_PID, InstanceMetadata, SimulatedHost
-from rehearsal.machines.preparing import PreparingProcess
 from rehearsal.machines.process import TrainingProcess, TrainingProfile
-from rehearsal.machines.real.commands import RealProcess, RealWork, with_python
 from rehearsal.machines.scheduler import Scheduler, SimulatedClock, SimulatedTask
 from rehearsal.machines.shared import Shared
-from rehearsal.machines.shipping import Shipper
-from rehearsal.machines.trainee import Trainee
+from rehearsal.machines.trainee import RealCommands, Trainee
 from userdata.agent import tasks
 from userdata.agent.aws.imds import DEFAULT_URL
 from userdata.agent.machine.errors import AgentError, ConfigError, RefusedError
@@ -56,10 +53,9 @@ class NodeContext:
     disks: Disks
     shared: Shared
     journal: Journal
-    shipper: Shipper
     profile: TrainingProfile
-    work: RealWork | None = None
-    """Runner of the job's real command; None: its process is simulated."""
+    work: RealCommands | None = None
+    """Runs the job's command; None: its process is simulated."""
 
 
 class SimulatedNode:
@@ -77,7 +73,6 @@ class SimulatedNode:
         self._clients = context.clients
         self._scheduler = context.scheduler
         self._journal = context.journal
-        self._shipper = context.shipper
         self._profile = context.profile
         self._pids: Iterator[int] = itertools.count(RUN_PID + 1)
         self._host = self.host_type(
@@ -117,7 +112,7 @@ class SimulatedNode:
         self._journal.note(Entry(self._scheduler.now, "gone", self.id))
 
     def _start(self, unit: str, body: Callable[[], object], delay: float = 0.0) -> SimulatedTask:
-        name = f"{unit} of {self.id}"  # the shipper finds the instance by this id
+        name = f"{unit} of {self.id}"
         at = self._scheduler.now + delay
         return self._scheduler.start(name, body, at, self._quiet_until, self._unnoticed_until)
 
@@ -139,7 +134,6 @@ class SimulatedNode:
     def _boot(self) -> None:
         self._metadata = InstanceMetadata(self._clock, self._clients, self.id)
         config = self._simulated_config(boot(self._clients, self.id))
-        self._shipper.know(self.id, config.stack, config.group)
         self._metadata.deadline = self._deadline
         self._run_directory.mkdir(parents=True)
         agent = tasks.Node(config, self._run_directory, DEFAULT_URL)
@@ -147,7 +141,7 @@ class SimulatedNode:
         agent.clock, agent.host, agent.metadata = self._clock, self._host, self._metadata
         agent.clients = SandboxClients(self._clients)
         agent.on_sigterm = self._listen
-        agent.spawn = partial(self._spawn, config.dataset_to_prepare is not None)
+        agent.spawn = self._spawn
         agent.run_in_background = lambda work: work()
         agent.fenced = lambda dead_at: nullcontext()  # nothing hangs in a simulation
         self._host.restart_volume = partial(tasks.volume, agent, "up")
@@ -211,23 +205,19 @@ class SimulatedNode:
     def _listen(self, act: Callable[[], None]) -> None:
         self._host.on_sigterm = act
 
-    def _spawn(self, prepares: bool, argv: list[str], environment: dict[str, str], cwd: Path) -> Trainee:
-        process = self._started(prepares, argv, environment, cwd)
+    def _spawn(self, argv: list[str], environment: dict[str, str], cwd: Path) -> Trainee:
+        process = self._started(argv, environment, cwd)
         self._host.process = process
         self._journal.note(
             Entry(self._clock.wall(), "running", self.id, step=process.first_step, loads=process.loads)
         )
         return process
 
-    def _started(self, prepares: bool, argv: list[str], environment: dict[str, str], cwd: Path) -> Trainee:
-        now, pid = self._clock.wall, next(self._pids)
-        if prepares:
-            return PreparingProcess(environment, now, pid)
+    def _started(self, argv: list[str], environment: dict[str, str], cwd: Path) -> Trainee:
+        now = self._clock.wall
         if self._real is None:
-            return TrainingProcess(self._profile, environment, now, pid, self._host)
-        work = self._real
-        environment = with_python(environment, work.programs, work.library)
-        return RealProcess(argv, environment, self._disk, cwd, now, work.pace)
+            return TrainingProcess(self._profile, environment, now, next(self._pids), self._host)
+        return self._real.start(argv, environment, self._disk, cwd, now)
 
     def _note_stop(self) -> None:
         process, self._host.process = self._host.process, None

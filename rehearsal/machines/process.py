@@ -7,21 +7,18 @@ import json
 import math
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from signal import SIGKILL, SIGTERM
 from typing import Any, Final
 
 from pulumi_on_moto.errors import LocalCloudError
 from rehearsal.machines.machine import SimulatedHost
-from rehearsal.machines.pace import Speeds
 from userdata.agent.storage.volume.fill import MARKER
 
 MAX_CHECKPOINTS: Final = 3
 """Number of retained checkpoints."""
 _NAME: Final = "step-{:08d}.json"
-_POLL_SECONDS: Final = 60.0
-"""Poll interval of a stalled process, which may have to be restarted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +27,7 @@ class TrainingProfile:
 
     A step takes ``step_seconds``; a checkpoint is written every ``checkpoint_steps``. Loading until the first
     step takes ``load_seconds``, saving after SIGTERM ``save_seconds``. It is done after ``steps`` (None:
-    never). ``pace`` has its slowdowns.
+    never).
 
     An EBS snapshot copies: a dataset of ``dataset_gib`` once, ``checkpoint_mib`` for every
     checkpoint (170 million parameters with the two moments of Adam, 12 bytes each), ``log_mib`` for every
@@ -47,7 +44,6 @@ class TrainingProfile:
     checkpoint_mib: float = 2048.0
     log_mib: float = 0.5
     first_batches_mib: float = 1024.0
-    pace: Speeds = field(default_factory=Speeds)
 
 
 class TrainingProcess:
@@ -86,7 +82,7 @@ class TrainingProcess:
     @property
     def step(self) -> int:
         """Number of completed steps."""
-        running = self._profile.pace.work(self._begin, max(self._begin, self._clock()))
+        running = max(0.0, self._clock() - self._begin)
         step = self.first_step + math.floor(running / self._profile.step_seconds + 1e-9)
         if self._profile.steps is not None:
             step = min(step, self._profile.steps)
@@ -102,17 +98,10 @@ class TrainingProcess:
 
     @property
     def quiet_until(self) -> float:
-        """Time until which it needs no poll: its last step; 0 while it stops.
-
-        A stalled process is polled every minute, to detect the stall.
-        """
+        """Time until which it needs no poll: its last step; 0 while it stops."""
         if self._stop_at is not None or self._code is not None:
             return 0.0
-        now, pace = self._clock(), self._profile.pace
-        if pace.still_until(now) > now:
-            return (now // _POLL_SECONDS + 1) * _POLL_SECONDS
-        last = math.inf if self._profile.steps is None else self._when(self._profile.steps)
-        return min(last, pace.next_stop(now))
+        return math.inf if self._profile.steps is None else self._when(self._profile.steps)
 
     @property
     def has_ended(self) -> bool:
@@ -145,8 +134,7 @@ class TrainingProcess:
 
     def _when(self, step: int) -> float:
         """Return when a step is completed."""
-        work = (step - self.first_step) * self._profile.step_seconds
-        return self._profile.pace.when(self._begin, work)
+        return self._begin + (step - self.first_step) * self._profile.step_seconds
 
     def _catch_up(self) -> None:
         every = self._profile.checkpoint_steps

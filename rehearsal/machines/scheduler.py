@@ -149,11 +149,6 @@ class Scheduler:
         wake_at = min((task.next for task in self._tasks), default=math.inf)
         return None if wake_at == math.inf else wake_at
 
-    @property
-    def running(self) -> str | None:
-        """Name of the running task, None if none runs."""
-        return None if self._current is None else self._current.name
-
     def _to(self, now: float) -> None:
         if now > self.now:
             self.now = now

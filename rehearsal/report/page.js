@@ -2,7 +2,7 @@
 (() => {
   const figures = JSON.parse(document.getElementById("data").textContent);
   const plot = (id) => document.querySelector(`#${id} .plot`);
-  const timelines = figures.filter((figure) => figure.timeline).map((figure) => plot(figure.id));
+  const timelines = figures.map((figure) => plot(figure.id));
   const touch = matchMedia("(pointer: coarse)").matches;
 
   // Colours and fonts are CSS variables, so that style sheet and pictures agree in either colour scheme.
@@ -50,7 +50,7 @@
   // The keyboard's way back from a zoom; Escape in the search empties the search.
   addEventListener("keydown", ({ key, target }) => {
     if (key !== "Escape" || target.id === "search") return;
-    zoom(figures.find((figure) => figure.timeline).layout.xaxis.range);
+    zoom(figures[0].layout.xaxis.range);
   });
 
   const HOUR = 3600 * 1000;
@@ -59,8 +59,7 @@
     if (!target.matches("button.time")) return;
     const at = Number(target.value);
     zoom([at - HOUR, at + HOUR]);
-    const shows = target.closest("#moves, #job") ? "volume" : "capacity";
-    document.getElementById(shows).scrollIntoView({ behavior: "smooth" });
+    document.getElementById("capacity").scrollIntoView({ behavior: "smooth" });
   });
   document.getElementById("search").addEventListener("input", ({ target }) => {
     const wanted = target.value.trim().toLowerCase();

@@ -14,24 +14,16 @@ from typing import Any, Final
 from gpu_spot.status.decisions import DecisionLine
 from gpu_spot.text import clock, counted, duration, number, percent
 from market.rules import NOTICE_SECONDS, TICK_SECONDS
-from rehearsal.report import series, serving
+from rehearsal.report import series, tenant_texts
 from rehearsal.report.figures import figures
-from rehearsal.report.jobs.moves_table import moves_table
-from rehearsal.report.jobs.timeline import job_timeline
-from rehearsal.report.load import words as load_words
+from rehearsal.report.job import moves_table
 from rehearsal.report.plotting import Figure
-from rehearsal.report.serving_tables import tables as serving_tables
 from rehearsal.report.summary import headline, source
-from rehearsal.report.tenants import words as tenant_words
-from rehearsal.report.tenants.table import tables
-from rehearsal.results.moves import PARTS
 from rehearsal.results.run import Run
 from rehearsal.results.summary import summarise
 
 DECISIONS: Final = 200
 """Maximum number of decisions in the table."""
-
-_HALF_WIDTH: Final = frozenset({"interruptions", "interruptions-by-pool", "money", "share"})
 
 
 def render(run: Run) -> str:
@@ -49,11 +41,9 @@ def render(run: Run) -> str:
         headline=escape(headline(summary)),
         lead=escape(_lead(run, summary)),
         tiles="\n".join(_tile(*tile) for tile in _tiles(summary)),
-        served="" if run.served is None else serving_tables(run.served),
         figures="\n".join(map(_figure, drawn)),
-        job="" if run.job is None else f"\n{job_timeline(run.job)}",
         moves="" if run.migrations is None else f"\n{moves_table(run.migrations)}",
-        tenants="" if run.tenancy is None else f"\n{tables(run.tenancy)}",
+        tenants="" if run.tenancy is None else f"\n{tenant_texts.tables(run.tenancy)}",
         decisions_caption=escape(
             f"{counted(len(run.decisions), 'decision')}, {number(acting)} of them with actions{limit}. "
             "Click a time to zoom the timelines."
@@ -66,7 +56,6 @@ def render(run: Run) -> str:
         resources="\n".join(
             f"<tr><td>{escape(kind)}</td><td>{count}</td></tr>" for kind, count in kinds.items()
         ),
-        reading=_definitions(_reading(run)),
         summary=_embedded(summary),
         data=_embedded([_drawing(figure) for figure in drawn]),
         css=_asset("page.css"),
@@ -87,8 +76,6 @@ def noteworthy(run: Run, limit: int = DECISIONS) -> list[DecisionLine]:
 
 def _lead(run: Run, summary: Mapping[str, Any]) -> str:
     survived = counted(summary["interruptions"], "interruption")
-    if "service" in summary:
-        return serving.lead(summary["service"], summary["hours"], run.group)
     return (
         f"{duration(60 * run.hours)} of a Spot market ({source(summary)}): {survived}, "
         f"{counted(summary['launch_failures'], 'time')} without Spot capacity, and "
@@ -99,9 +86,6 @@ def _lead(run: Run, summary: Mapping[str, Any]) -> str:
 def _tiles(summary: Mapping[str, Any]) -> list[tuple[str, str, str, float, str]]:
     """Return the tiles: (key of the summary, title, shown value, value, note)."""
     cost = summary["cost_vs_on_demand"]
-    if "service" in summary:
-        return [*serving.tiles(summary["service"]), _simulated_tile(summary)]
-    under_load = load_words.tiles(summary["load"]) if "load" in summary else []
     saved = f"saves {percent(1 - cost)}" if cost < 1 else "saves nothing"
     if standby := summary["warm_pool_cost"]:
         saved += f"; the warm pool adds {percent(standby)}"
@@ -117,7 +101,6 @@ def _tiles(summary: Mapping[str, Any]) -> list[tuple[str, str, str, float, str]]
         ),
     }
     return [
-        *under_load,
         (
             "availability",
             "Availability",
@@ -127,33 +110,23 @@ def _tiles(summary: Mapping[str, Any]) -> list[tuple[str, str, str, float, str]]
         ),
         ("cost_vs_on_demand", "Cost vs On-Demand", percent(cost), cost, saved),
         *((key, title, number(summary[key]), summary[key], note) for key, (title, note) in counts.items()),
-        _simulated_tile(summary),
+        (
+            "hours",
+            "Simulated",
+            f"{number(summary['hours'])} h",
+            summary["hours"],
+            f"in {summary['wall_seconds']:.1f} s, {number(summary['ticks_played'])} of "
+            f"{number(summary['ticks'])} ticks simulated",
+        ),
     ]
-
-
-def _simulated_tile(summary: Mapping[str, Any]) -> tuple[str, str, str, float, str]:
-    hours = summary["hours"]
-    return (
-        "hours",
-        "Simulated",
-        f"{number(hours)} h",
-        hours,
-        f"in {summary['wall_seconds']:.1f} s, {number(summary['ticks_played'])} of "
-        f"{number(summary['ticks'])} ticks simulated",
-    )
 
 
 def _simulated(run: Run, summary: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     rules = run.rules
-    moves = "" if run.load is None else " at first, then set by the scaler"
-    if run.served is not None:
-        moves = ", the office's workers included"
-    yield "Stack", f"{run.stack}, group {run.group}, target {run.target}{moves}"
+    yield "Stack", f"{run.stack}, group {run.group}, target {run.target}"
     yield "Policy", run.policy
     if run.market == "model":
         yield "Market", "drawn from a model fitted to real traces; use --trace to replay a real one"
-    elif run.market == "script":
-        yield "Market", "scripted: the zones close one after the other"
     else:
         yield "Market", f"replayed from {', '.join(PurePath(path).name for path in run.market)}"
     yield "Pools", ", ".join(run.pools.values())
@@ -161,7 +134,7 @@ def _simulated(run: Run, summary: Mapping[str, Any]) -> Iterable[tuple[str, str]
     yield "Time", f"{clock(run.at(0))} to {clock(run.at(run.ticks))} UTC, ticks of {TICK_SECONDS:g} s"
     yield "Warm-up", f"the first {duration(rules.warm_up_ticks)} (shaded) are not counted"
     yield "Notice", f"{percent(rules.notice, 0)} of the interruptions have a notice of {NOTICE_SECONDS:g} s"
-    is_counted = run.migrations is None and run.served is None and run.tenancy is None
+    is_counted = run.migrations is None and run.tenancy is None
     ready = "until ready" if is_counted else "until the agent starts"
     on_demand = rules.spot_cold_start if rules.warm_instances == 0 else rules.on_demand_cold_start
     yield "Boot", f"Spot {rules.spot_cold_start:g} s, On-Demand {on_demand:g} s {ready}"
@@ -171,29 +144,9 @@ def _simulated(run: Run, summary: Mapping[str, Any]) -> Iterable[tuple[str, str]
         yield "Agent", "the node agent's own code, started from the instance's user data"
         yield "Training", "a simulated process that reads, saves and resumes, but does not compute"
         yield "EBS", "volume and snapshot times are assumed"
-    if run.served is not None:
-        yield from serving.simulated(run.served)
-    if run.load is not None:
-        yield from load_words.simulated(run.load)
     if run.tenancy is not None:
-        yield from tenant_words.simulated(run.tenancy)
+        yield from tenant_texts.simulated(run.tenancy)
     yield "Seed", str(summary["seed"])
-
-
-def _reading(run: Run) -> Iterable[tuple[str, str]]:
-    aim = str(run.target) if run.load is None and run.served is None else "target"
-    yield "Availability", f"mean over all minutes of min(ready workers, {aim}) ÷ {aim}"
-    yield "Cost", f"cost ÷ cost of {aim} On-Demand instances all the time"
-    yield "Ready", "the worker on the instance sends heartbeats; a booting instance is billed but not ready"
-    yield "Interruption", "EC2 terminates a Spot instance, with or without the two-minute notice"
-    yield "Spot unavailable", "number of times that no pool had capacity for a request"
-    if run.migrations is not None:
-        yield from ((f"Move: {part}", text) for part, text in PARTS.items())
-        return
-    if run.tenancy is not None:
-        yield from tenant_words.reading()
-    yield "On-Demand start", "an instance of the fallback group, started while Spot is missing"
-    yield "On-Demand supply", "On-Demand launches always succeed here; on AWS they can fail"
 
 
 def _tile(key: str, title: str, shown: str, value: float, note: str) -> str:
@@ -204,9 +157,8 @@ def _tile(key: str, title: str, shown: str, value: float, note: str) -> str:
 
 
 def _figure(figure: Figure) -> str:
-    width = "" if figure.id in _HALF_WIDTH else ' class="wide"'
     return (
-        f'    <figure id="{figure.id}"{width}>\n'
+        f'    <figure id="{figure.id}">\n'
         f"      <figcaption><h2>{escape(figure.title)}</h2><p>{escape(figure.caption)}</p></figcaption>\n"
         f'      <div class="plot" role="img" aria-label="{escape(figure.alt)}" '
         f'style="min-height:{figure.layout["height"]}px"></div>\n'
@@ -215,7 +167,7 @@ def _figure(figure: Figure) -> str:
 
 
 def _drawing(figure: Figure) -> dict[str, Any]:
-    chosen = {"id", "timeline", "data", "layout"}
+    chosen = {"id", "data", "layout"}
     return {key: value for key, value in asdict(figure).items() if key in chosen}
 
 

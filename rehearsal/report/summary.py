@@ -13,9 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gpu_spot.text import counted, duration, number, percent
-from rehearsal.report import serving
-from rehearsal.report.load import words as load_words
-from rehearsal.report.tenants import words as tenant_words
+from rehearsal.report import tenant_texts
 
 
 def headline(summary: Mapping[str, Any]) -> str:
@@ -26,11 +24,7 @@ def headline(summary: Mapping[str, Any]) -> str:
             f"for {percent(summary['cost_vs_on_demand'])} of the On-Demand price"
         )
     if "shared_host" in summary:
-        return tenant_words.headline(summary["shared_host"], summary)
-    if "service" in summary:
-        return serving.headline(summary["service"])
-    if "load" in summary:
-        return load_words.headline(summary["load"])
+        return tenant_texts.headline(summary["shared_host"], summary)
     return (
         f"{counted(summary['target'], 'worker')}, {percent(summary['availability'], 2)} available, "
         f"for {percent(summary['cost_vs_on_demand'])} of the On-Demand price"
@@ -40,8 +34,7 @@ def headline(summary: Mapping[str, Any]) -> str:
 def source(summary: Mapping[str, Any]) -> str:
     """Return the source of the market, in a few words."""
     market = summary["market"]
-    whence = {"model": "drawn from the model", "script": "scripted"}
-    words = whence.get(market, "real traces") if isinstance(market, str) else "real traces"
+    words = "drawn from the model" if market == "model" else "real traces"
     return f"{words}, {counted(summary['pools'], 'pool')}"
 
 
@@ -57,15 +50,6 @@ def moved(moves: Sequence[Mapping[str, Any]]) -> str:
     return f"of the volume, {away} to another zone, median {typical}; {content}, {counted(lost, 'step')} lost"
 
 
-def ended(job: Mapping[str, Any]) -> str:
-    """Return a short summary of a job whose real command ran."""
-    command = f"{' '.join(job['command'])} of {job['repository']} at {job['revision'][:12]}"
-    if job["state"] != "done":
-        return command
-    bits = "identical to those of" if job["intact"] else "DIFFERENT from those of"
-    return f"{command}; its results are {bits} an uninterrupted run"
-
-
 def render_summary(summary: Mapping[str, Any]) -> RenderableType:
     """Return the panel for the terminal at the end of a rehearsal."""
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
@@ -75,10 +59,6 @@ def render_summary(summary: Mapping[str, Any]) -> RenderableType:
     for name, value, note in _rows(summary):
         table.add_row(name, value, note)
     is_healthy = summary["availability"] >= 0.999
-    if "service" in summary:
-        is_healthy = serving.is_whole(summary["service"])
-    if "load" in summary:
-        is_healthy = load_words.is_within_limit(summary["load"])
     title = Text.assemble((headline(summary), "bold green" if is_healthy else "bold yellow"))
     return Panel(
         Group(title, Text(), table),
@@ -120,10 +100,7 @@ def _rows(summary: Mapping[str, Any]) -> list[tuple[str, str, str]]:
             f"{number(summary['spot_starts'])} Spot, {number(summary['on_demand_starts'])} On-Demand",
         ),
         *([("moves", number(len(summary["moves"])), moved(summary["moves"]))] if "moves" in summary else []),
-        *([("job", summary["job"]["state"], ended(summary["job"]))] if "job" in summary else []),
-        *(serving.rows(summary["service"]) if "service" in summary else []),
-        *(load_words.rows(summary["load"]) if "load" in summary else []),
-        *(tenant_words.rows(summary["shared_host"]) if "shared_host" in summary else []),
+        *(tenant_texts.rows(summary["shared_host"]) if "shared_host" in summary else []),
         (
             "resources",
             number(summary["resources"]),

@@ -1,4 +1,4 @@
-"""Locations of a training job and its data volume, and the moves between instances."""
+"""The moves of a training job and its data volume between instances."""
 
 from __future__ import annotations
 
@@ -14,20 +14,6 @@ class Contents:
 
     files: int
     digest: str
-
-
-@dataclass(frozen=True, slots=True)
-class Stay:
-    """A period (epoch seconds) of a volume in a zone, mounted (``in_use``) or not.
-
-    For a file system ``volume`` is the access point, and only periods of use are recorded.
-    """
-
-    volume: str
-    zone: str
-    begin: float
-    end: float
-    in_use: bool
 
 
 Cause = Literal["notice", "loss", "hand-over"]
@@ -88,7 +74,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class JobMigrations:
-    """The moves of a training job in order of time, and the locations of its volume.
+    """The moves of a training job in order of time.
 
     ``underway``: at the end of the run training had not resumed after the last loss. A training step takes
     ``step_seconds``; a checkpoint follows every ``checkpoint_steps`` (0: unknown). ``read_gib`` and
@@ -96,7 +82,6 @@ class JobMigrations:
     """
 
     moves: tuple[Move, ...]
-    stays: tuple[Stay, ...]
     underway: bool
     step_seconds: float
     checkpoint_steps: int
@@ -107,32 +92,6 @@ class JobMigrations:
     def is_on_file_system(self) -> bool:
         """Whether the job's data is on a file system that all zones can mount."""
         return self.written_gib > 0
-
-    @property
-    def zones(self) -> tuple[str, ...]:
-        """All zones of the volume."""
-        return tuple(sorted({stay.zone for stay in self.stays}))
-
-
-@dataclass(frozen=True, slots=True)
-class JobEnding:
-    """The result of a job whose real command ran.
-
-    ``state`` is that of the job table (``running``, ``done``, ``failed``), ``revision`` the cloned commit.
-    ``results`` are its artifacts with SHA-256, ``undisturbed`` those of an uninterrupted run.
-    """
-
-    state: str
-    repository: str
-    revision: str
-    command: tuple[str, ...]
-    results: Mapping[str, str]
-    undisturbed: Mapping[str, str]
-
-    @property
-    def intact(self) -> bool:
-        """Whether there are results and they are identical to those of the uninterrupted run."""
-        return bool(self.results) and self.results == self.undisturbed
 
 
 def to_json(move: Move) -> dict[str, Any]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from rehearsal.results import load, serving, tenancy
-from rehearsal.results.moves import JobEnding, to_json
+from rehearsal.results import tenancy
+from rehearsal.results.moves import to_json
 from rehearsal.results.run import Run
 
 
@@ -16,9 +16,7 @@ def summarise(run: Run) -> dict[str, Any]:
     Counts and shares exclude the warm-up. ``availability``, ``full_fraction``, ``cost_vs_on_demand``,
     ``spot_share`` (of billed instance time) and ``wasted_fraction`` are fractions of 1, and so is
     ``warm_pool_cost``, which is not part of the cost. ``launch_failures`` counts the times at which launches
-    of a group role started to fail. A training job has ``moves``, and ``job`` if its real command ran;
-    ``service`` exists for real service workers, ``shared_host`` for a shared host, ``load`` for a load
-    (shares then refer to the scaler's target, minute by minute).
+    of a group role started to fail. A training job has ``moves``, a shared host ``shared_host``.
     """
     ledger, counts = run.ledger, run.ledger.counts
     spot = sum(span.spot * span.ticks for span in ledger.since_warm_up())
@@ -55,19 +53,5 @@ def summarise(run: Run) -> dict[str, Any]:
         "ticks_played": run.ticks_played,
         "wall_seconds": round(run.wall_seconds, 3),
         **({} if run.migrations is None else {"moves": [to_json(move) for move in run.migrations.moves]}),
-        **({} if run.outcome is None else {"job": _job(run.outcome)}),
-        **({} if run.served is None else {"service": serving.to_json(run.served)}),
-        **({} if run.load is None else {"load": load.to_json(run.load, run.ledger.warm_up)}),
         **({} if run.tenancy is None else {"shared_host": tenancy.to_json(run.tenancy)}),
-    }
-
-
-def _job(outcome: JobEnding) -> dict[str, Any]:
-    return {
-        "state": outcome.state,
-        "repository": outcome.repository,
-        "revision": outcome.revision,
-        "command": list(outcome.command),
-        "results": dict(outcome.results),
-        "intact": outcome.intact,
     }

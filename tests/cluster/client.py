@@ -149,10 +149,7 @@ class ClusterApi:
         return self.request("DELETE", path, body)
 
     def apply(self, manifest: Manifest, **query: str) -> Manifest:
-        """Apply on the server's side, validated strictly, as Pulumi's provider does.
-
-        Source: pulumi-kubernetes, "Server-Side Apply".
-        """
+        """Apply on the server's side, validated strictly, as Pulumi's provider does."""
         fields = {"fieldManager": MANAGER, "force": "true", "fieldValidation": "Strict"}
         path = self.path(manifest)
         body = _encode(manifest)

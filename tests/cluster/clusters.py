@@ -62,15 +62,7 @@ def create_namespaces(api: ClusterApi, objects: Iterable[Manifest]) -> None:
 def cluster(
     folder: Path, kubeconfig: str | None = None, audit: Sequence[Manifest] = JOBS_AUDIT
 ) -> Iterator[ClusterApi]:
-    """Yield the API of a kubeconfig's empty cluster, or of a control plane that runs in ``folder``.
-
-    ``audit``: rules of the audit policy of the latter.
-
-    The custom resources of the stacks' charts are defined. A kubeconfig's cluster is empty again afterwards.
-
-    Raises:
-        LackingClusterError: it cannot be had.
-    """
+    """Yield the API of a kubeconfig's empty cluster, or of a control plane that runs in ``folder``."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "gpu-spot", "control-plane")
     with contextlib.ExitStack() as stack:
         if kubeconfig:
@@ -130,10 +122,7 @@ def _is_established(definition: Manifest) -> bool:
 
 
 def _clean_up(client: ClusterApi, definitions: list[str]) -> None:
-    """Delete what tests created, and wait until it is gone: the next run needs an empty cluster.
-
-    No kubelet reports the end of pods any more, so they are deleted without grace.
-    """
+    """Delete what tests created, and wait until it is gone: the next run needs an empty cluster."""
     names = [item["metadata"]["name"] for item in client.items(_NAMESPACES, **_PART_OF)]
     for path in _WITH_PODS:
         for name in names:

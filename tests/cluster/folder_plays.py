@@ -98,11 +98,7 @@ def two_revisions(stage: Stage, kubelet: TrainerKubelet) -> FolderPlay:
 
 
 def cut_off(stage: Stage, kubelet: TrainerKubelet) -> tuple[FolderPlay, JobState, int | None]:
-    """Cut a trainer's node from the API server, and later from the file system.
-
-    Returns:
-        The play, the Job's state, and the exit code of the trainer that was cut off, which nothing reports.
-    """
+    """Cut a trainer's node from the API server, and later from the file system."""
     folder = FolderPlay(stage, kubelet, "cut-off")
     play = folder.start()
     folder.wait_for_trainer(0)

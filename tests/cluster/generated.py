@@ -153,23 +153,7 @@ def _service(draw: random.Random) -> dict[str, Any]:
         "scaling": None if queue is None else draw.choice((None, scaling)),
         "capacity": _capacity(draw, target),
     }
-    if draw.random() < 0.3:
-        service |= _http(draw, scaling)
     return service | _some(draw, {"slotsPerGpu": 2}, 0.04)
-
-
-def _http(draw: random.Random, scaling: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "http": {
-            "port": _rarely(draw, draw.choice((1024, 8000, 32767)), 80),
-            "readiness": _rarely(draw, draw.choice(("/health", "/" + "p" * 127)), "/ready?x=1"),
-            "concurrency": draw.choice((1, 256)),
-        },
-        "health": _some(draw, {"graceSeconds": 7200, "stallTimeoutSeconds": 86_400}, 0.5),
-        "reportsReadiness": False,
-        "queue": None,
-        "scaling": draw.choice((None, {**scaling, "source": "http"})),
-    }
 
 
 def _cluster(draw: random.Random) -> dict[str, Any]:

@@ -1,9 +1,4 @@
-"""Nodes without machines: they have leases, and their pods run, stop and end as a kubelet reports it.
-
-A pod's life is in its annotation ``LIFE``. What its end means, the API server and the controllers decide.
-Sources: Kubernetes, "Pod Lifecycle" (termination: SIGTERM, the grace period, SIGKILL, exit code 137) and
-``pkg/kubelet``, ``TerminatePod`` (a pod that is deleted before its containers ran is Failed, without codes).
-"""
+"""Nodes without machines: they have leases, and their pods run, stop and end as a kubelet reports it."""
 
 from __future__ import annotations
 
@@ -31,15 +26,7 @@ _JOB: Final = "batch.kubernetes.io/job-name"
 
 @dataclass(frozen=True)
 class PodLife:
-    """Seconds and exit codes of a pod's command.
-
-    Attributes:
-        starts: From the pod's binding until it runs; its init container takes that long.
-        runs: From then until the command ends by itself; None: never.
-        code: Its exit code then.
-        stops: From SIGTERM until it ends; more than the grace period: it is killed.
-        stop_code: Its exit code then.
-    """
+    """Seconds and exit codes of a pod's command."""
 
     starts: float = 0.1
     runs: float | None = None
@@ -61,10 +48,7 @@ class PlayedNode:
 
 
 class PlayedKubelet:
-    """The kubelets of some nodes, in a thread; ``namespace`` is that of the pods.
-
-    They look at their pods each ``step_seconds``.
-    """
+    """The kubelets of some nodes, in a thread; ``namespace`` is that of the pods."""
 
     def __init__(self, api: ClusterApi, namespace: str, step_seconds: float = 0.1) -> None:
         self._api, self._namespace, self._step_seconds = api, namespace, step_seconds

@@ -1,8 +1,4 @@
-"""Random lives of jobs on a cluster's own Job controller; their pods are real processes.
-
-In a life one thing ends the trainer of a checkpoint folder, and another pod goes on. A folder's Jobs have
-names of their own, so those of two revisions overlap: the engine alone would keep them apart.
-"""
+"""Random lives of jobs on a cluster's own Job controller; their pods are real processes."""
 
 from __future__ import annotations
 
@@ -29,8 +25,7 @@ _GRACE_SECONDS: Final = 5
 _STEP_SECONDS: Final = 0.25
 _TRAINER: Final = TRAINER.replace("sleep 0.2", "sleep 0.5")
 _SILENT: Final = frozenset({"cut off", "no storage", "off"})
-"""Ends that nobody reports. The next trainer waits until the lease is over, and, where the node is gone,
-until Kubernetes gives its pods up: 40 to 60 s (``pkg/controller/podgc``, ``quarantineTime``)."""
+"""Ends that nobody reports."""
 
 
 @dataclass
@@ -86,10 +81,7 @@ def played(api: ClusterApi, folder: Path, minutes: float, folders: int, seed: in
 
 
 class _Walk:
-    """The lives of one checkpoint folder, one after another.
-
-    An action ends the trainer of a pod, and returns the monotonic time from which on the next one is awaited.
-    """
+    """The lives of one checkpoint folder, one after another."""
 
     def __init__(
         self, stage: Stage, kubelet: TrainerKubelet, entry: str, chance: random.Random, lives: Lives

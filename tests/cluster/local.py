@@ -62,11 +62,7 @@ class Components:
 
 @contextlib.contextmanager
 def control_plane(program: Path, folder: Path, audit: Sequence[Manifest] = JOBS_AUDIT) -> Iterator[Path]:
-    """Run a control plane with ``program`` (``control_plane/build``) in ``folder``; yield its kubeconfig.
-
-    ``audit``: the rules of its audit policy. All flags but addresses, keys and the test's credentials are
-    Kubernetes' defaults.
-    """
+    """Run a control plane with ``program`` (``control_plane/build``) in ``folder``; yield its kubeconfig."""
     etcd = shutil.which("etcd")
     if etcd is None:
         raise RuntimeError("tests/cluster needs etcd on PATH: sudo apt-get install etcd-server")

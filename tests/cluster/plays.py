@@ -1,7 +1,4 @@
-"""Jobs of entries on a cluster's own Job controller, while their pods end in ways that matter.
-
-Karpenter is not there: ``drain`` makes its calls of the API, in the way in which its code chooses them.
-"""
+"""Jobs of entries on a cluster's own Job controller, while their pods end in ways that matter."""
 
 from __future__ import annotations
 
@@ -34,10 +31,7 @@ _DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"
 
 @dataclass(frozen=True)
 class JobState:
-    """What a Job's status says: ``conditions`` are ``TYPE: REASON`` of those that hold.
-
-    ``counted`` are failed pods that did not fail their index, so they count for ``maxRestarts``.
-    """
+    """What a Job's status says: ``conditions`` are ``TYPE: REASON`` of those that hold."""
 
     counted: int
     succeeded: int
@@ -51,10 +45,7 @@ class JobState:
 
 
 class JobPlay:
-    """One Job of a rendered entry, under a name of its own.
-
-    Its pods run on nodes with ``nodes`` in their label, or on nodes of its own.
-    """
+    """One Job of a rendered entry, under a name of its own."""
 
     def __init__(
         self,
@@ -139,11 +130,7 @@ class JobPlay:
         wait_until(has_ended, interval_seconds=0.1)
 
     def counted(self, pod: Manifest) -> JobState:
-        """Wait until a pod has ended and the controller has judged it; return the Job's state.
-
-        The controller's finalizer holds a pod's object until then, and the status lists what it has still to
-        count. Source: Kubernetes, "Jobs", "Job tracking with finalizers".
-        """
+        """Wait until a pod has ended and the controller has judged it; return the Job's state."""
         self.wait_for_end(pod)
 
         def is_judged() -> bool:
@@ -165,12 +152,7 @@ class JobPlay:
         return self.state()
 
     def drain(self, pod: Manifest, grace: int | None = None) -> None:
-        """Take a pod's node as Karpenter 1.14 does, with ``grace`` seconds instead of the pod's own.
-
-        It evicts what it may. A pod with do-not-disrupt it deletes, as long before the end of the pool's
-        ``terminationGracePeriod`` as the pod's own grace period (here at once); without such a period it
-        waits for the pod. Source: karpenter, ``terminator.go``, ``DeleteExpiringPods`` and ``Evict``.
-        """
+        """Take a pod's node as Karpenter 1.14 does, with ``grace`` seconds instead of the pod's own."""
         if pod["metadata"].get("annotations", {}).get(_DO_NOT_DISRUPT) != "true":
             self.evict(pod, grace)
         elif "terminationGracePeriod" in self._pool["spec"]["template"]["spec"]:
@@ -275,11 +257,7 @@ def taken(stage: Stage, name: str, life: PodLife, take: Callable[[JobPlay, Manif
 
 
 def drained_thrice(stage: Stage, name: str, **entry: Any) -> tuple[list[float], JobState, int]:
-    """Drain pods that do not end in time, thrice, of a Job that may fail once.
-
-    Returns:
-        The seconds from each end to the successor's creation, the Job's state, and its pods at once.
-    """
+    """Drain pods that do not end in time, thrice, of a Job that may fail once."""
     play = stage.of_job(name, maxRestarts=1, **entry)
     play.start(DEAF)
     waits = []
@@ -311,12 +289,7 @@ def node_lost(stage: Stage, name: str, *, while_stopping: bool) -> tuple[JobStat
 
 
 def replaced(stage: Stage) -> tuple[int, float, int]:
-    """Replace a Job by that of another revision, as the engine does, while its pod stops.
-
-    Returns:
-        The last status code with which the API server refused the new Job, the seconds until it was accepted,
-        and the entry's pods at once.
-    """
+    """Replace a Job by that of another revision, as the engine does, while its pod stops."""
     play = stage.of_job("replaced")
     life = PodLife(stops=REPLACED_STOPS_SECONDS, stop_code=STOPPED_EXIT_CODE)
     play.start(life)

@@ -1,7 +1,4 @@
-"""Services of entries on a cluster's own Deployment and ReplicaSet controllers, while their workers work.
-
-KEDA and its autoscaler are not there: the play sets the number of workers that they would be given.
-"""
+"""Services of entries on a cluster's own Deployment and ReplicaSet controllers, while their workers work."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from typing import Any, Final
 
 from contracts.registry.queue_state import QueueState
 from infra.kubernetes.context import Manifest
-from lambdas.core.scaling.by_queue import workers_for_queue
+from lambdas.core.scaling.queue_source import workers_for_queue
 from spot_work.pod import DeletionCost
 from tests.cluster.client import ClusterApi
 from tests.cluster.kubelet import PlayedKubelet, PlayedNode, PodLife
@@ -33,14 +30,7 @@ _SETTLED_SECONDS: Final = 130.0
 
 @dataclass
 class ScaleDowns:
-    """What scale-downs did to workers.
-
-    Attributes:
-        events: Scale-downs.
-        deleted: Workers that they ended.
-        in_work: Of these, workers that had a request.
-        cut_short: Of these, workers whose request needs longer than the pod's grace period.
-    """
+    """What scale-downs did to workers."""
 
     events: int = 0
     deleted: int = 0
@@ -150,12 +140,7 @@ def service_objects(**service: Any) -> list[Manifest]:
 
 
 def scale_downs(play: ServicePlay, rounds: int, seed: int, *, by_length: bool = False) -> ScaleDowns:
-    """Scale a service up and down while its workers have requests of up to half an hour.
-
-    Each time some workers have had a request for a while, one begins a request that the autoscaler does not
-    know of yet, and the others have none. ``by_length``: scale by ready messages only, with workers that set
-    no cost and have the grace period of a Spot notice, as before ADR 0078.
-    """
+    """Scale a service up and down while its workers have requests of up to half an hour."""
     draw, result = random.Random(seed), ScaleDowns()
     play.apply()
     for _ in range(rounds):

@@ -14,15 +14,7 @@ NODES: Final = {"min": 2, "max": 4}
 
 @dataclass(frozen=True)
 class Survivors:
-    """What came of a play.
-
-    Attributes:
-        waits: Seconds from each reported end of an interrupted pod to its successor's creation.
-        indexes: Of the pods in the order in which they began.
-        state: The Job's once a pod has ended well.
-        survivor: Whether the pod that nothing happened to was there with the same uid until then.
-        at_once: The highest number of pods at one moment.
-    """
+    """What came of a play."""
 
     waits: list[float]
     indexes: list[int]

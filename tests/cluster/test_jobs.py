@@ -1,7 +1,4 @@
-"""What the Job controller of Kubernetes makes of the ends of a job's pods.
-
-All plays run at the same time, because the controller waits 10 s and longer before it replaces a pod.
-"""
+"""What the Job controller of Kubernetes makes of the ends of a job's pods."""
 
 from __future__ import annotations
 

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from frameworks.node_losses import LENGTH, SCRIPT, NodePlay, missing_steps, samples_of_epochs
 from infra.kubernetes.context import Manifest
+from packages.environments import environment, variables
 from tests.cluster import plays
 from tests.cluster.client import ClusterApi
 from tests.cluster.kubelet import PodLife
@@ -16,9 +18,6 @@ from tests.cluster.plays import JobPlay
 from tests.cluster.survivor_plays import NODES, index_of
 from tests.cluster.trainers import TrainerKubelet
 from tests.kubernetes.entries import of_kind
-from tests.real.environments import environment, variables
-from tests.real.node_losses import SCRIPT, NodePlay, missing_steps
-from tests.real.test_nodes import LENGTH, samples_of_epochs
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.soak

@@ -1,7 +1,4 @@
-"""Nodes whose pods are processes of this machine: a rendered Job's commands under a played kubelet.
-
-A node that is cut off, or off, is silent; on one that is cut off the processes go on.
-"""
+"""Nodes whose pods are processes of this machine: a rendered Job's commands under a played kubelet."""
 
 from __future__ import annotations
 

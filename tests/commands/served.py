@@ -14,7 +14,7 @@ from unittest import mock
 from moto.core.exceptions import ServiceException
 from moto.core.responses import ActionResult, BaseResponse
 
-from pulumi_declared.stackfile import load
+from gpu_spot.declared.stackfile import load
 from pulumi_on_moto import sandbox
 from pulumi_on_moto.running import server
 from rehearsal.commands.deployed import deployed

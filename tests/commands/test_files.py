@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
+import shutil
 from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Final
@@ -14,21 +14,12 @@ import pytest
 from gpu_spot.cli import main, parser
 from tests.infra.declared import ROOT
 
-LINE: Final = "replay-deadline --compute 1 --deadline 2 --restart-minutes 1 --starts 2"
 READ: Final = {
-    ("advise", "--head"): "advise --budget 9 --head {}",
-    ("advise", "--spot-prices"): "advise --budget 9 --head Pulumi.dev.yaml --spot-prices {}",
-    ("advise", "--spot-advisor"): "advise --budget 9 --head Pulumi.dev.yaml --spot-advisor {}",
-    ("advise", "--trace"): "advise --budget 9 --head Pulumi.dev.yaml --trace {}",
     ("demo", "--trace"): "demo --out {out} --trace {}",
-    ("demo", "--job"): "demo --out {out} --job {}",
-    ("demo", "--python"): "demo --stack research --out {out} --job examples/training --python {}",
-    ("forecast", "--base"): "forecast --head Pulumi.dev.yaml --base {}",
+    ("forecast", "--base"): "forecast --head stacks/Pulumi.dev.yaml --base {}",
     ("forecast", "--head"): "forecast --head {}",
-    ("forecast", "--trace"): "forecast --head Pulumi.dev.yaml --trace {}",
-    ("forecast", "--spot-prices"): "forecast --head Pulumi.dev.yaml --spot-prices {}",
-    ("replay", "--trace"): "replay --target 1 --json {out} --trace {good} {}",
-    ("replay-deadline", "--trace"): f"{LINE} --json {{out}} --trace {{good}} {{}}",
+    ("forecast", "--trace"): "forecast --head stacks/Pulumi.dev.yaml --trace {}",
+    ("forecast", "--spot-prices"): "forecast --head stacks/Pulumi.dev.yaml --spot-prices {}",
     ("review", "--preview"): "review --out {out} --preview {empty} {}",
     ("review", "--events"): "review --out {out} --preview {empty} --events {}",
     ("review", "--forecast"): "review --out {out} --preview {empty} --forecast {}",
@@ -36,20 +27,15 @@ READ: Final = {
 """A command line for each option from which a file is read; ``{}`` is the invalid path."""
 WRITTEN: Final = {
     ("demo", "--out"): "demo --out {}",
-    ("drill", "--out"): "drill --group inference --rehearse --out {}",
-    ("replay", "--json"): "replay --target 1 --trace {good} --plot {out}.svg --json {}",
-    ("replay", "--plot"): "replay --target 1 --trace {good} --json {out} --plot {}.svg",
-    ("replay-deadline", "--json"): f"{LINE} --trace {{good}} --json {{}}",
     ("review", "--out"): "review --preview {empty} --out {}",
-    ("study", "--curves"): "jobs study vit --stack dev --curves {}.svg",
 }
 BAD: Final = ("missing", "folder", "bytes", "garbled")
 UNWRITABLE: Final = ("folder", "garbled", "garbled/below", "garbled/far/below")
 ALLOWED: Final = {("review", "--forecast", "garbled"), ("review", "--preview", "garbled")}
 """A forecast can be any text; of a preview that is no JSON a comment says so (``tests/review``)."""
 WRITABLE: Final = {
-    *((command, "--out", "folder") for command in ("demo", "drill")),
-    *((*key, "garbled") for key in WRITTEN if key not in (("demo", "--out"), ("drill", "--out"))),
+    *((command, "--out", "folder") for command in ("demo",)),
+    *((*key, "garbled") for key in WRITTEN if key != ("demo", "--out")),
 }
 
 
@@ -67,12 +53,11 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00{")
     (tmp_path / "garbled").write_text('{"steps": [1')
     (tmp_path / "empty.json").write_text("{}")
-    (tmp_path / "good.json").write_text(json.dumps({"metadata": {"gap_seconds": 600}, "data": [1] * 200}))
     return tmp_path
 
 
 def error_of(line: str, directory: Path, name: str, capsys: pytest.CaptureFixture[str]) -> str:
-    paths = {"out": directory / "out", "good": directory / "good.json", "empty": directory / "empty.json"}
+    paths = {"out": directory / "out", "empty": directory / "empty.json"}
     before = sorted(directory.iterdir())
     words = line.replace("{}", "{named}").format(named=directory / name, **paths)
     assert main(shlex.split(words)) in (1, 2)
@@ -117,3 +102,59 @@ def _paths(parser: argparse.ArgumentParser, command: str) -> Iterator[tuple[str,
                 yield from _paths(subparser, name)
         elif action.type is Path:
             yield command, action.option_strings[0]
+
+
+LINES: Final = {
+    "demo": "demo",
+    "deploy": "deploy --local",
+    "drill": "drill --group x",
+    "jobs": "jobs list",
+    "pin-images": "pin-images",
+    "preflight": "preflight",
+    "status": "status",
+    "tensorboard": "tensorboard --stop",
+}
+
+
+@pytest.mark.parametrize("command", LINES)
+def test_a_missing_stack_is_reported_with_the_existing_ones(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(ROOT)
+    assert main([*shlex.split(LINES[command]), "--stack", "nope"]) in (1, 2)
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.startswith("gpu-spot: stack 'nope': no file Pulumi.nope.yaml; stacks here: dev, eks, ")
+    assert output.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("content", ["config: [", "- 1", "config: 3", "config: {}", "\x80"])
+@pytest.mark.parametrize("command", LINES)
+def test_a_garbled_stack_file_is_reported_in_one_line(
+    command: str,
+    content: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shutil.copy(ROOT / "Pulumi.yaml", tmp_path)
+    (tmp_path / "stacks").mkdir()
+    file = tmp_path / "stacks" / "Pulumi.mine.yaml"
+    file.write_bytes(content.encode("latin-1"))
+    monkeypatch.chdir(tmp_path)
+    assert main([*shlex.split(LINES[command]), "--stack", "mine"]) in (1, 2)
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert "Pulumi.mine.yaml" in output.err
+    assert output.err.count("\n") == 1
+    assert file.read_bytes() == content.encode("latin-1")
+
+
+def test_every_command_with_a_stack_is_tried() -> None:
+    [commands] = [one for one in parser()._actions if isinstance(one, argparse._SubParsersAction)]
+    taking = {
+        name
+        for name, each in commands.choices.items()
+        if any("--stack" in action.option_strings for action in each._actions)
+    }
+    assert taking == LINES.keys()

@@ -1,8 +1,4 @@
-"""Operators' commands run without moto and rehearsal, against a stubbed AWS.
-
-AWS is a moto server in another process. The commands' processes and their subprocesses reject the imports
-(`sitecustomize`).
-"""
+"""Operators' commands run without moto and rehearsal, against a stubbed AWS."""
 
 from __future__ import annotations
 
@@ -23,7 +19,7 @@ from tests.infra.declared import ROOT
 from tests.soak import chosen
 
 IMAGE = "ami-0fedcba9876543210"
-MISSING = ("moto", "pulumi_on_moto", "pytest_pulumi_on_moto", "rehearsal")
+MISSING = ("moto", "pulumi_on_moto", "pytest_pulumi_on_moto")
 REFUSING = f"""
 import sys
 
@@ -61,13 +57,8 @@ for name in sys.argv[1:]:
     with contextlib.suppress(SystemExit):
         cli.main([name, "--help"])
 """
-COMMANDS = [_name(module) for panel in _PANELS.values() for module in panel]
-REHEARSING = {
-    "demo": (),
-    "deploy": ("--local",),
-    "drill": ("--stack", "research", "--group", "resnet", "--rehearse"),
-    "aws-check": ("--rehearse",),
-}
+COMMANDS = [*(_name(module) for panel in _PANELS.values() for module in panel), "demo", "deploy"]
+REHEARSING = {"demo": (), "deploy": ("--local",)}
 
 
 @dataclass(frozen=True)
@@ -101,10 +92,11 @@ def operator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
     (refusing / "sitecustomize.py").write_text(REFUSING)
     (folder / "Pulumi.yaml").write_text((ROOT / "Pulumi.yaml").read_text())
     (folder / "infra").symlink_to(ROOT / "infra")
-    content = yaml.safe_load((ROOT / "Pulumi.research.yaml").read_text())
+    (folder / "stacks").mkdir()
+    content = yaml.safe_load((ROOT / "stacks" / "Pulumi.research.yaml").read_text())
     capacity = content["config"]["gpu-spot:training"][0]["capacity"]
     capacity |= {"ami": "/images/mine", "drill": 1}
-    (folder / "Pulumi.research.yaml").write_text(yaml.safe_dump(content))
+    (folder / "stacks" / "Pulumi.research.yaml").write_text(yaml.safe_dump(content))
     with subprocess.Popen(
         [sys.executable, "-m", "tests.commands.served", str(folder), "research", IMAGE],
         cwd=ROOT,
@@ -119,7 +111,9 @@ def operator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
             assert endpoint
             environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
             environment |= {
-                "PYTHONPATH": os.pathsep.join(map(str, (refusing, ROOT, ROOT / "pulumi_on_moto" / "src"))),
+                "PYTHONPATH": os.pathsep.join(
+                    map(str, (refusing, ROOT, ROOT / "packages" / "pulumi-on-moto" / "src"))
+                ),
                 "AWS_ENDPOINT_URL": endpoint,
                 "AWS_ACCESS_KEY_ID": "operator",
                 "AWS_SECRET_ACCESS_KEY": "operator",
@@ -149,10 +143,10 @@ def test_every_command_prints_its_help(operator: Operator) -> None:
     assert [name for name in COMMANDS if f"usage: gpu-spot {name} " not in done.stdout] == []
 
 
-@pytest.mark.parametrize("name", chosen(REHEARSING, "drill"))
+@pytest.mark.parametrize("name", chosen(REHEARSING, "demo"))
 def test_a_rehearsal_names_the_missing_package(operator: Operator, name: str) -> None:
-    done = operator.run(name, *REHEARSING[name], code=2 if name == "aws-check" else 1)
-    assert done.stderr.startswith("gpu-spot: rehearsal is missing")
+    done = operator.run(name, *REHEARSING[name], code=1)
+    assert done.stderr.startswith("gpu-spot: pulumi_on_moto is missing")
     assert done.stderr.count("\n") == 1
 
 
@@ -177,7 +171,7 @@ def test_preflight_checks_the_declared_resources_in_the_account(operator: Operat
         by_check.setdefault(result["check"], []).append(result)
     assert by_check["permissions"][0]["found"] == "access denied for SimulatePrincipalPolicy"
     # The stack is deployed, so its fixed names exist with its tag.
-    assert "with this stack's tag" in by_check["names"][0]["found"]
+    assert "exist with its tag" in by_check["names"][0]["found"]
     assert any(one["subject"] == "alarms" for one in by_check["monthly cost"])
 
 
@@ -196,34 +190,17 @@ def test_a_preview_is_reviewed(operator: Operator, tmp_path: Path) -> None:
 
 
 def test_a_stack_file_is_forecast(operator: Operator) -> None:
-    document = operator.json("forecast", "--head", "Pulumi.research.yaml", "--json", "--processes", "1")
+    document = operator.json(
+        "forecast", "--head", "stacks/Pulumi.research.yaml", "--json", "--processes", "1"
+    )
     assert [group["name"] for group in document["head"]["groups"]] == ["resnet"]
 
 
-@pytest.mark.soak  # `tests/forecast/test_commands.py` gives advice in each run
-def test_a_stack_file_is_advised_on(operator: Operator) -> None:
-    words = (
-        "advise",
-        "--head",
-        "Pulumi.research.yaml",
-        "--availability",
-        "0.5",
-        "--json",
-        "--processes",
-        "1",
-    )
-    assert operator.json(*words)["group"] == "resnet"
-
-
 def test_images_are_pinned(operator: Operator) -> None:
-    before = (operator.folder / "Pulumi.research.yaml").read_text()
+    before = (operator.folder / "stacks" / "Pulumi.research.yaml").read_text()
     pinned = operator.json("pin-images", "--stack", "research", "--json")
     assert [one["image"] for one in pinned["images"]] == [IMAGE]
-    (operator.folder / "Pulumi.research.yaml").write_text(before)
-
-
-def test_aws_check_cleans_up(operator: Operator) -> None:
-    assert operator.json("aws-check", "--clean-up-only", "--json")["left"] == []
+    (operator.folder / "stacks" / "Pulumi.research.yaml").write_text(before)
 
 
 def test_tensorboard_is_stopped(operator: Operator) -> None:
@@ -231,14 +208,6 @@ def test_tensorboard_is_stopped(operator: Operator) -> None:
         operator.run("tensorboard", "--stack", "research", "--stop").stdout
         == "no TensorBoard instance is running\n"
     )
-
-
-def test_a_trace_is_replayed(operator: Operator, tmp_path: Path) -> None:
-    trace = tmp_path / "us-west-2a.json"
-    trace.write_text(json.dumps({"metadata": {"gap_seconds": 600}, "data": [1] * 40 + [0] * 4 + [1] * 40}))
-    assert "expected-cost" in operator.run("replay", "--trace", str(trace), "--target", "2").stdout
-    deadline = ("--compute", "1", "--deadline", "3", "--restart-minutes", "5", "--starts", "2")
-    assert "us-west-2a" in operator.run("replay-deadline", "--trace", str(trace), *deadline).stdout
 
 
 def test_schema_and_completion_are_printed(operator: Operator) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from contracts.broker_users import BrokerQueue, BrokerRole, BrokerUser, ManagedBroker
 from contracts.group.config import GroupConfig, PolicyChoice
 from contracts.group.health_settings import HealthSettings
-from contracts.group.hourly_budget import HourlyBudget
 from contracts.group.release import WorkerRelease, WorkerReleases
 from contracts.group.release_settings import DesiredRelease
 from contracts.group.replacement_requests import ReplacementRequest
@@ -34,11 +33,8 @@ from lambdas.core.health.model import Remedy
 from lambdas.core.model import GroupRole, PurchaseOption
 from lambdas.core.money.bill import Bill
 from lambdas.core.queues.history import QueueHistory
-from lambdas.core.rollout.comparison import Comparison
-from lambdas.core.rollout.counters import WorkerCounters
+from lambdas.core.rollout.comparison import Comparison, PairedRequests, WorkerCounters
 from lambdas.core.rollout.memory import CandidateRun, RestartRequest, Rollout
-from lambdas.core.rollout.memory_use import MemoryTrend, WindowGrowth, WorkerPeak
-from lambdas.core.rollout.sequential_test import Evidence
 from lambdas.core.scaling.batches import BatchTimes, LearnedBatches
 from lambdas.core.scaling.dispersion import Dispersion
 from lambdas.core.scaling.memory import ScalingMemory
@@ -75,21 +71,17 @@ CONFIG = GroupConfig(
     on_premises_hosts={"gpu-1": 8},
     budget=120.5,
     own_prices={"g5.xlarge": 1.25},
-    hourly_budget=HourlyBudget(
-        slot_price=2.5, dollars=20.5, on_demand_dollars=5.5, largest=4, assumed=("p9.xlarge",)
-    ),
     http_concurrency=16,
 )
 CONFIG_TEXT = (
     '{"kind": "mixed-asg", "primary": "dev-ocr-primary", "fallback": "dev-ocr-fallback", "base": 1, '
     '"spotPercentage": 80, "max": 8, "slots": {"g5.xlarge": 2}, "drainSeconds": 30, "breakBeforeMake": true, '
-    '"policy": {"name": "expected-cost", "knobs": {"shortageCost": 30.5}}, "run": "r1", "reserved": 2, '
+    '"policy": {"name": "expected-cost", "parameters": {"shortageCost": 30.5}}, "run": "r1", "reserved": 2, '
     '"block": "cr-0123456789abcdef0", "zones": ["us-west-2a", "us-west-2b"], '
     '"onDemandPrices": {"g5.xlarge": 1.006}, "dataset": "imagenet@2", "preparedBy": "imagenet-data", '
     '"byZone": true, "deadline": 1803920400.0, "onPremises": 4, "onPremisesHosts": {"gpu-1": 8}, '
     '"budget": 120.5, "ownPrices": {"g5.xlarge": 1.25}, '
-    '"hourlyBudget": {"slotPrice": 2.5, "dollars": 20.5, '
-    '"onDemandDollars": 5.5, "largest": 4, "assumed": ["p9.xlarge"]}, "httpConcurrency": 16}'
+    '"httpConcurrency": 16}'
 )
 
 HEALTH = HealthSettings(600, 1200, 25, -1)
@@ -164,49 +156,31 @@ HEALTH_MEMORY = HealthMemory(
             updated_at=1800000060.0,
             counters={"new": {"i-1/0": WorkerCounters(1800000000.0, 1800000055.0, 9, 1, 2)}},
             window_began_at=1800000060.0,
-            window=(9, 1, 90, 0),
-            total=(30, 2, 300, 1),
+            window=PairedRequests(9, 1, 90, 0),
+            total=PairedRequests(30, 2, 300, 1),
+            worse_windows=2,
             starts=(1, 0),
             minutes=(2.5, 20.0),
-            failures=Evidence((0.1, 0.2, 0.3), (1.5, 2.5, 3.5)),
-            speed=Evidence((-1.5,), (2.25,)),
-            speed_at=1800000000.0,
-            slowdown=(0.25, 40.0),
-            memory=MemoryTrend(
-                {"new": {"i-1/0": WorkerPeak(1800000000.0, 0.5, 0.52)}},
-                1800000060.0,
-                (WindowGrowth(0.02, 0.0),),
-                0.52,
-                0.5,
-                1,
-            ),
-            gpu_memory=MemoryTrend(new_level=0.75),
             outage_began_at=1799990000.0,
             outage_at=1799990600.0,
-            is_accepted=True,
         ),
         written_hash="abc",
     ),
 )
 HEALTH_MEMORY_TEXT = (
-    '{"digestDay":20833,"format":1,"incidents":{"xid":[1800000000.0,1800000060.0,"many",1]},'
-    '"log":[[1800000000.0,"restart",1]],"over":{"old":[1.5,2.5,"gone",0]},'
-    '"rollout":{"asked":{"i-1":["v2",1800000000.0]},"comparison":{"accepted":true,"at":1800000060.0,'
-    '"began":1800000000.0,"counters":{"new":{"i-1/0":[1800000000.0,1800000055.0,9,1,2]}},'
-    '"failures":[[0.1,0.2,0.3],[1.5,2.5,3.5]],'
-    '"gpuMemory":{"fullWindows":0,"growth":[],"newLevel":0.75,"oldLevel":0.0,"peaks":{},"windowBegan":0.0},'
-    '"memory":{"fullWindows":1,"growth":[[0.02,0.0]],"newLevel":0.52,"oldLevel":0.5,'
-    '"peaks":{"new":{"i-1/0":[1800000000.0,0.5,0.52]}},"windowBegan":1800000060.0},'
-    '"minutes":[2.5,20.0],"outageAt":1799990600.0,'
-    '"outageBegan":1799990000.0,"slowdown":[0.25,40.0],"speed":[[-1.5],[2.25]],"speedAt":1800000000.0,'
-    '"starts":[1,0],"total":[30,2,300,1],"window":[9,1,90,0],"windowBegan":1800000060.0},'
-    '"left":["v3"],"moved":1800000000.0,'
-    '"proven":{"i-3":"v2"},"refused":"v3","runs":{"i-2":[1800000000.5,3,2]},'
-    f'"stable":{{"command":["serve","--fast"],"environment":{{"BATCH":"8"}},'
+    '{"dailyReportDay":20833,"format":1,"incidents":{"xid":[1800000000.0,1800000060.0,"many",1]},'
+    '"log":[[1800000000.0,"restart",1]],"pendingSymptoms":{"stuck i-1/0":[7.0,1800000000.5]},'
+    '"remediations":{"i-1":["replace",1800000000.0,"xid"]},"resolvedIncidents":{"old":[1.5,2.5,'
+    '"gone",0]},"rollout":{"abandonedVersions":["v3"],"candidate":{"command":["serve"],'
+    '"environment":{},"image":""},"comparison":{"beganAt":1800000000.0,'
+    '"counters":{"new":{"i-1/0":[1800000000.0,1800000055.0,9,1,2]}},"minutes":[2.5,20.0],'
+    '"outageAt":1799990600.0,"outageBeganAt":1799990000.0,"starts":[1,0],"total":[30,2,300,1],'
+    '"updatedAt":1800000060.0,"window":[9,1,90,0],"windowBeganAt":1800000060.0,"worseWindows":2},'
+    '"lastStepAt":1800000000.0,"rejected":"v3","rejectionReason":"workers fail",'
+    '"requestedRestarts":{"i-1":["v2",1800000000.0]},"runs":{"i-2":[1800000000.5,3,2]},'
+    '"stable":{"command":["serve","--fast"],"environment":{"BATCH":"8"},'
     f'"image":"registry.example/ocr@{DIGEST}"}},'
-    '"trial":{"command":["serve"],"environment":{},"image":""},"why":"workers fail","written":"abc"},'
-    '"treated":{"i-1":["replace",1800000000.0,"xid"]},"versions":{"aws v1":1800000000.0},'
-    '"watches":{"stuck i-1/0":[7.0,1800000000.5]}}'
+    '"verified":{"i-3":"v2"},"writtenHash":"abc"},"versions":{"aws v1":1800000000.0}}'
 )
 
 SCALING_MEMORY = ScalingMemory(
@@ -277,20 +251,23 @@ MEMORY = Memory(
     without_spot_since=1800000000.0,
 )
 MEMORY_TEXT = (
-    '{"alarmed":["limit"],"asked":{"fallback":[2,1800000000.0]},"at_risk":{"i-2":1800000000.0},'
-    '"bill":{"closed":12.5,"closed_at":1799990000.0,"run":"r1","running":{"i-1":[1800000000.0,0.45]}},'
-    '"booted":["i-1","i-2"],"boots":{"on-demand":[60.0],"spot":[180.0,200.5]},'
-    '"doomed":{"i-1":1800000120.0},"fallback_leads":[60.0,120.0],"fallback_requested_at":1800000000.0,'
-    '"format":1,"history":{"living":{"i-1":"g5.xlarge@us-west-2a"},"losses":2.5,'
+    '{"active_alarms":["limit"],"at_risk":{"i-2":1800000000.0},"bill":{"closed":12.5,'
+    '"closed_at":1799990000.0,"run":"r1","running":{"i-1":[1800000000.0,0.45]}},"booted":["i-1","i-2"],'
+    '"boots":{"on-demand":[60.0],"spot":[180.0,200.5]},"fallback_leads":[60.0,120.0],'
+    '"fallback_requested_at":1800000000.0,"format":1,"history":{"capacity_unavailable":true,'
+    '"correlated_losses":1.5,"correlated_seconds":600.0,"losses":2.5,'
+    '"pool_by_instance":{"i-1":"g5.xlarge@us-west-2a"},'
     '"pools":{"g5.xlarge@us-west-2a":{"expected":0.25,"losses":1.5,"lost_at":1799990000.0,'
-    '"since":1800000000.0,"start_age":6000.0}},"refused":true,"storm_losses":1.5,"storm_seconds":600.0,'
-    '"unannounced":0.5,"waiting_since":1800000000.0},"home":"us-west-2a",'
-    '"job":{"asked_at":1800000000.0,"best":0.75,"changeovers":{"count":1,"least":0.0,"most":0.0,"total":0.0},'
-    '"lost":30.5,"on_demand":"i-6","paced_at":1799990000.0,"rate":0.5,'
-    '"rates":{"count":2,"least":0.5,"most":0.75,"total":1.25},"refusals":{},"run":"r1","step":7,"steps":100,'
-    '"told_at":1800000000.0,"worker":"i-1"},"priced_at":1800000000.0,"released":{"i-4":1800000000.0},'
-    '"replaced":{"i-4":1800000000.0},"retiring":{"i-3":1800003600.0},"silent":{"i-5":1800000000.0},'
-    '"spot_prices":{"g5.xlarge@us-west-2a":0.35},"stand_ins":[2,3,1800000000.0],'
+    '"since":1800000000.0,"start_age":6000.0}},"unannounced":0.5,"waiting_since":1800000000.0},'
+    '"job":{"best_rate":0.75,"launch_delays":{},"max_lost_seconds":30.5,"on_demand_instance":"i-6",'
+    '"on_demand_requested_at":1800000000.0,"rate":0.5,"rate_sampled_at":1799990000.0,'
+    '"rates":{"count":2,"maximum":0.75,"minimum":0.5,"total":1.25},"reported_at":1800000000.0,'
+    '"restart_overheads":{"count":1,"maximum":0.0,"minimum":0.0,"total":0.0},"run":"r1","step":7,'
+    '"steps":100,"worker":"i-1"},"not_reporting":{"i-5":1800000000.0},"on_premises_offset":[2,3,'
+    '1800000000.0],"priced_at":1800000000.0,"replacement_times":{"i-4":1800000000.0},'
+    '"requested_capacity":{"fallback":[2,1800000000.0]},"retiring":{"i-3":1800003600.0},'
+    '"spot_prices":{"g5.xlarge@us-west-2a":0.35},"termination_deadlines":{"i-1":1800000120.0},'
+    '"termination_requests":{"i-4":1800000000.0},"volume_zone":"us-west-2a",'
     '"without_spot_since":1800000000.0}'
 )
 
@@ -335,7 +312,7 @@ WORKER = Worker(
     progress=Progress(7, 100, 1800000005.5, 1800000001.0, 0.5, 0.75),
     report=WorkerReport(
         *("v1", "GPU-1", 1800000004.5, 12, 1, 0.5, 0.25, 93.5, 31, 2, (BatchRow(4, 3, 9, 2.5, 1),), 16, 0.75),
-        *("low on memory", 5120, 8000, 61.5, 0.125),
+        *("low on memory", 0.125),
     ),
     restart_requested_at=1800000003.0,
     tenant_waits=(TenantWait("vision", "waits for port 8001 of 'speech'"),),
@@ -375,9 +352,6 @@ WORKER_ITEM = {
             "batchSize": {"N": "16"},
             "refused": {"N": "0.75"},
             "stopped": {"S": "low on memory"},
-            "memory": {"N": "5120"},
-            "memoryLimit": {"N": "8000"},
-            "gpuMemory": {"N": "61.5"},
             "failedRate": {"N": "0.125"},
         }
     },

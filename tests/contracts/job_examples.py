@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contracts.agent.nodes import JobNodes
-from contracts.agent.study import TrialResult
 from contracts.jobs.item import HostFaults, JobItem, Retries
 
 JOB = JobItem(
@@ -19,8 +18,6 @@ JOB = JobItem(
     retries=Retries("a" * 40, 1),
     host_faults=HostFaults("a" * 40, 2, 1799990000.0),
     experiments=("sweep-1", "sweep-2"),
-    study='{"trials": 2}',
-    trial=TrialResult("a" * 40, {"LR": "0.1"}, ("0.9", "nan"), 3, "0.5"),
     nodes=JobNodes(2, 4),
 )
 JOB_ITEM = {
@@ -39,15 +36,5 @@ JOB_ITEM = {
         "M": {"revision": {"S": "a" * 40}, "count": {"N": "2"}, "checkpoint": {"N": "1799990000"}}
     },
     "experiments": {"L": [{"S": "sweep-1"}, {"S": "sweep-2"}]},
-    "study": {"S": '{"trials": 2}'},
-    "trial": {
-        "M": {
-            "revision": {"S": "a" * 40},
-            "parameters": {"M": {"LR": {"S": "0.1"}}},
-            "rungs": {"L": [{"S": "0.9"}, {"S": "nan"}]},
-            "step": {"N": "3"},
-            "value": {"S": "0.5"},
-        }
-    },
     "nodes": {"M": {"min": {"N": "2"}, "max": {"N": "4"}}},
 }

@@ -1,6 +1,6 @@
 """What is stored or configured, word for word: a stack of the version before reads and writes it, too.
 
-A text here changes only together with an entry in CHANGELOG.md and docs/upgrading.md.
+A text here changes only together with an entry in CHANGELOG.md.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ TEXTS: list[tuple[str, Callable[[Any], str], Callable[[str], Any], Any, str]] = 
     ("rolling", rollout_request.dump, rollout_request.parse, ROLLING, ROLLING_TEXT),
     ("no rollout", rollout_request.dump, rollout_request.parse, None, "{}"),
     (
-        "wishes",
+        "replacements",
         replacement_requests.dump,
         replacement_requests.parse,
         REPLACEMENT_REQUESTS,
@@ -140,8 +140,8 @@ OLD: list[tuple[str, Callable[[str], Any], str, Any]] = [
     (
         "controller's memory",
         capacity_memory.parse,
-        '{"format":1,"doomed":{"i-1":5},"at_risk":{},"released":{},"boots":{"spot":[60]},"booted":["i-1"],'
-        '"alarmed":[]}',
+        '{"format":1,"termination_deadlines":{"i-1":5},"at_risk":{},"termination_requests":{},"boots":{"spot":[60]},"booted":["i-1"],'
+        '"active_alarms":[]}',
         lambda m: (
             m,
             Memory(
@@ -160,15 +160,16 @@ OLD: list[tuple[str, Callable[[str], Any], str, Any]] = [
     (
         "controller's history",
         capacity_memory.parse,
-        '{"format":1,"doomed":{},"at_risk":{},"released":{},"boots":{},"booted":[],"alarmed":[],'
-        '"history":{"pools":{"p":{"since":null,"start_age":0.0,"losses":1.0,"expected":0.5}},"living":{},'
-        '"refused":false,"losses":1.0,"unannounced":0.0}}',
+        '{"format":1,"termination_deadlines":{},"at_risk":{},"termination_requests":{},"boots":{},"booted":[],"active_alarms":[],'
+        '"history":{"pools":{"p":{"since":null,"start_age":0.0,"losses":1.0,"expected":0.5}},"pool_by_instance":{},'
+        '"capacity_unavailable":false,"losses":1.0,"unannounced":0.0}}',
         lambda m: (m.history, History({"p": PoolRecord(losses=1.0, expected=0.5)}, losses=1.0)),
     ),
     (
         "health checker's memory",
         health_memory.parse,
-        '{"format":1,"watches":{},"treated":{},"log":[],"versions":{},"incidents":{},"over":{},"digestDay":3}',
+        '{"format":1,"pendingSymptoms":{},"remediations":{},"log":[],"versions":{},"incidents":{},'
+        '"resolvedIncidents":{},"dailyReportDay":3}',
         lambda m: (m, HealthMemory(daily_report_day=3)),
     ),
     (

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from contracts.group.config import GroupConfig, PolicyChoice
+from contracts.group.control import Control
 from lambdas.core.capacity.availability import Decision
 from lambdas.core.launch_failures import classify
 from lambdas.core.model import (
@@ -16,6 +18,7 @@ from lambdas.core.model import (
     Observation,
     Pool,
     PurchaseOption,
+    RunBudget,
     SetDesired,
     TerminateInstances,
     slots,
@@ -25,9 +28,28 @@ NOW = 1_000_000.0
 POOL = Pool("g5.xlarge", "us-west-2a")
 
 
-def group(**changes: Any) -> Group:
-    """Return a group with target 4 and maximum 8, changed as asked."""
-    return replace(Group("inference", target=4, maximum=8), **changes)
+def group(
+    name: str = "inference",
+    target: int = 4,
+    maximum: int = 8,
+    *,
+    fallback: bool = True,
+    control: Control | None = None,
+    budget: RunBudget | None = None,
+    **settings: Any,
+) -> Group:
+    """Return a group; ``settings`` are fields of its `GroupConfig`."""
+    settings = {"base": 0, "spot_percentage": 100, **settings}
+    config = GroupConfig(
+        kind="mixed-asg",
+        primary="primary",
+        fallback="fallback" if fallback else None,
+        maximum=maximum,
+        slots={},
+        policy=PolicyChoice("ready-handover"),
+        **settings,
+    )
+    return Group.of(name, config, target, control, budget)
 
 
 def spot(name: str, *, ready: bool = True, deadline: float | None = None, age: float = 3600.0) -> Instance:

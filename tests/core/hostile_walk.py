@@ -1,12 +1,13 @@
 """A random walk of ``decide`` in which every signal lies, then tells the truth.
 
-A world is a group with an hourly budget. In its first passes the registry, the prices, the target, the
-on-premises workers and the memory are random; members are not described, calls fail, Spot comes and goes. The
-capacities of AWS are true, and so is its bill, which is checked after each pass: it exceeds the budget by at
-most one launch. Then all is true again, Spot is there and stays, and the memory is any. A group that holds no
-Spot Instance for ``SPOT_MINUTES``, once as many have passed in which false marks lapse, counts as absorbed.
-A group with an On-Demand share has ``MIXED_MINUTES``: where the budget leaves room for one instance, AWS buys
-the share first, and each try adds one.
+A world is a group with a maximum. In its first passes the registry, the prices, the target, the on-premises
+workers and the memory are random; members are not described, calls fail, Spot comes and goes. The
+capacities of AWS are true, and so is its bill, which is checked after each pass: it is at most the maximum
+at the highest price, and what each group may exceed its desired capacity by, less than its largest
+instance. Then all is true again, Spot is there and stays, and the memory is any. A group that holds no Spot
+Instance for ``SPOT_MINUTES``, once as many have passed in which false marks lapse, counts as absorbed. A
+group with an On-Demand share has ``MIXED_MINUTES``: where the maximum leaves room for one instance, AWS
+buys the share first, and each try adds one.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from contracts.group.hourly_budget import HourlyBudget
 from contracts.registry.item import Progress
 from lambdas.core.capacity.availability import decide
 from lambdas.core.capacity.history import History, PoolRecord
@@ -39,6 +39,7 @@ from lambdas.core.model import (
     TerminateInstances,
     slots,
 )
+from tests.core.build import group as make_group
 
 PASSES_OF_A_WORLD: Final = 200
 """Passes in which the signals lie."""
@@ -107,7 +108,7 @@ class World:
         self.memory = any_memory(self.draw, self.now, [box.instance.id for box in self.boxes])
         price = self.draw.uniform(0.1, 0.9)
         prices = {f"g5.xlarge@{zone}": price for zone in "ab"}
-        is_mixed = self.group.base > 0 or self.group.spot_percentage < 100
+        is_mixed = self.group.config.base > 0 or self.group.config.spot_percentage < 100
         minutes, held = MIXED_MINUTES if is_mixed else SPOT_MINUTES, False
         for minute in range(2 * minutes):
             self.now += 60.0
@@ -117,7 +118,9 @@ class World:
             held |= minute >= minutes and self._holds_spot()
         # A mixed group whose own On-Demand Instances fill its target has no room for Spot: a matter of the
         # scale-in before, not of a belief.
-        is_full = self.group.spot_percentage < 100 and self._counted(GroupRole.PRIMARY) >= self.group.target
+        is_full = (
+            self.group.config.spot_percentage < 100 and self._counted(GroupRole.PRIMARY) >= self.group.target
+        )
         return held or is_full
 
     def _holds_spot(self) -> bool:
@@ -152,8 +155,10 @@ class World:
             and not b.is_ending
             and b.instance.purchase_option is PurchaseOption.ON_DEMAND
         )
-        share = self.group.base + -(
-            -max(0, self.desired[role] - self.group.base) * (100 - self.group.spot_percentage) // 100
+        share = self.group.config.base + -(
+            -max(0, self.desired[role] - self.group.config.base)
+            * (100 - self.group.config.spot_percentage)
+            // 100
         )
         return PurchaseOption.ON_DEMAND if held < share else PurchaseOption.SPOT
 
@@ -175,7 +180,7 @@ class World:
         return self.now >= box.instance.launched_at + box.boot
 
     def _truth(self, box: Box) -> Instance:
-        is_up, is_job = self._is_up(box), self.group.break_before_make
+        is_up, is_job = self._is_up(box), self.group.config.break_before_make
         ready = [b for b in self.boxes if self._is_up(b)]
         works = is_up and (not is_job or box is ready[0])
         ready_at = box.instance.launched_at + box.boot
@@ -241,18 +246,11 @@ class World:
                         pass
 
     def _overspent(self) -> Iterator[str]:
-        """Yield a line if the bill exceeds a budget by more than one launch."""
-        budget = self.group.hourly_budget
-        assert budget is not None
-        launch = SLOT_PRICE * max(self.sizes)
-        on_demand = [b for b in self.boxes if b.instance.purchase_option is PurchaseOption.ON_DEMAND]
-        for boxes, dollars, what in (
-            (self.boxes, budget.dollars, "all"),
-            (on_demand, budget.on_demand_dollars, "On-Demand"),
-        ):
-            bill = sum(box.hourly for box in boxes)
-            if dollars and bill > dollars + launch + _EPSILON:
-                yield f"at {self.now - START:.0f} s: {what} costs ${bill:g} an hour of ${dollars:g}"
+        """Yield a line if the bill exceeds the maximum by more than AWS's overshoot of both groups."""
+        allowed = SLOT_PRICE * (self.group.maximum + 2 * (max(self.sizes) - 1))
+        bill = sum(box.hourly for box in self.boxes)
+        if bill > allowed + _EPSILON:
+            yield f"at {self.now - START:.0f} s: ${bill:g} an hour, allowed: ${allowed:g}"
 
 
 def any_time(draw: random.Random, now: float) -> float:
@@ -308,7 +306,7 @@ def any_memory(draw: random.Random, now: float, instances: list[str]) -> Memory:
         booted=frozenset(name for name in instances if draw.random() < 0.5),
         not_reporting=times(),
         requested_capacity={role: (draw.randint(0, 20), any_time(draw, now)) for role in GroupRole},
-        active_alarms=frozenset(draw.sample(("on-demand-only", "hourly-budget", "deadline-unknown"), 1)),
+        active_alarms=frozenset(draw.sample(("on-demand-only", "deadline-unknown"), 1)),
         history=history,
         job=job,
         on_premises_offset=OnPremisesOffset(draw.randint(0, 9), draw.randint(0, 9), maybe()),
@@ -336,23 +334,15 @@ def world(seed: int) -> World:
     base, percentage = min(mix[0], target - 1), mix[1]
     # At least what the schema demands: the target, and one more instance for the exchange.
     least = target + max(sizes)
-    on_demand = draw.choice((0, least, least + 2))
-    budget = HourlyBudget(
-        slot_price=SLOT_PRICE,
-        dollars=SLOT_PRICE * draw.randint(least, least + 6),
-        on_demand_dollars=SLOT_PRICE * on_demand,
-        largest=max(sizes),
-    )
-    group = Group(
+    group = make_group(
         f"g{seed}",
         target=target,
-        maximum=least + draw.randint(0, 12),
+        maximum=least + draw.randint(0, 6),
         base=base,
         spot_percentage=percentage,
         break_before_make=is_job,
         drain_seconds=draw.choice((0.0, 30.0)),
-        deadline=START + 1000 * 3600 if isinstance(policy, ByDeadline) else None,
-        hourly_budget=budget,
+        deadline=START + 1000 * 3600 if isinstance(policy, ByDeadline) else 0.0,
     )
     return World(draw, group, policy, sizes)
 

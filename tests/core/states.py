@@ -13,6 +13,7 @@ from lambdas.core.capacity.replacements import filter_requests
 from lambdas.core.deadline.record import JobRecord
 from lambdas.core.model import Group, GroupRole, Instance, Observation, Pool, PurchaseOption, slots
 from tests.core.build import NOW, refusal
+from tests.core.build import group as make_group
 
 WITHHOLDING = (
     "MaxSpotInstanceCountExceeded",
@@ -30,7 +31,7 @@ REFUSALS = (
 @st.composite
 def groups(draw: st.DrawFn) -> Group:
     target = draw(st.integers(0, 8))
-    return Group(
+    return make_group(
         "inference",
         target=target,
         maximum=target + draw(st.integers(1, 8)),
@@ -38,7 +39,7 @@ def groups(draw: st.DrawFn) -> Group:
         drain_seconds=draw(st.sampled_from([0.0, 30.0, 150.0])),
         fallback=draw(st.booleans()) or draw(st.booleans()),
         break_before_make=draw(st.booleans()),
-        deadline=draw(st.sampled_from([None, NOW - 60, NOW + 7200, NOW + 36_000])),
+        deadline=draw(st.sampled_from([0.0, NOW - 60, NOW + 7200, NOW + 36_000])),
     )
 
 
@@ -88,7 +89,7 @@ def observations(draw: st.DrawFn) -> Observation:
     beyond = draw(st.integers(0, min(staying, max(sizes) - 1)))
     return Observation(
         group,
-        primary_desired=max(staying - beyond, draw(st.integers(0, max(group.target, group.base)))),
+        primary_desired=max(staying - beyond, draw(st.integers(0, max(group.target, group.config.base)))),
         fallback_desired=fallback + min(unfilled, room - fallback),
         instances=everybody,
         replacement_requests=filter_requests(requests, group, everybody, NOW)[0],

@@ -13,7 +13,6 @@ from lambdas.core.capacity.availability import decide
 from lambdas.core.capacity.memory import Memory, apply_events, dump, parse
 from lambdas.core.events import Event, InterruptionNotice, RebalanceRecommendation, WakeUp
 from lambdas.core.model import (
-    Group,
     GroupRole,
     Instance,
     Observation,
@@ -24,6 +23,7 @@ from lambdas.core.model import (
     slots,
 )
 from tests.core.build import NOW, carried_out, desired, refusal, released
+from tests.core.build import group as make_group
 from tests.core.states import WITHHOLDING, memories, observations, policies
 
 
@@ -32,14 +32,14 @@ def test_the_base_is_always_held(state: Observation, policy, memory) -> None:
     decision = decide(state, policy, memory, NOW)
     after = carried_out(state, decision)
     asked = desired(decision.actions, GroupRole.PRIMARY)
-    assert asked is None or asked >= state.group.base
+    assert asked is None or asked >= state.group.config.base
     before = slots(
         i for i in state.instances_of(GroupRole.PRIMARY) if i.purchase_option is PurchaseOption.ON_DEMAND
     )
     left = slots(
         i for i in after.instances_of(GroupRole.PRIMARY) if i.purchase_option is PurchaseOption.ON_DEMAND
     )
-    assert left >= min(before, state.group.base)
+    assert left >= min(before, state.group.config.base)
 
 
 @given(observations(), policies, memories)
@@ -52,14 +52,14 @@ def test_nothing_is_requested_above_the_maximum(state: Observation, policy, memo
     if after.primary_desired > max(live, state.primary_desired):  # then AWS launches
         # On-demand that runs already is not sent home for the base before it may go.
         running = slots(after.instances_of(GroupRole.FALLBACK))
-        assert after.primary_desired + booked <= max(state.group.maximum, state.group.base + running)
+        assert after.primary_desired + booked <= max(state.group.maximum, state.group.config.base + running)
     for action in decision.actions:
         # Ahead of a release it may be raised to what stands already, and that launches nothing.
         if isinstance(action, SetDesired):
             held = slots(state.instances_of(action.group_role))
             before = state.desired_capacity(action.group_role)
             base = (
-                state.group.base + held - slots(after.instances_of(action.group_role))
+                state.group.config.base + held - slots(after.instances_of(action.group_role))
             )  # asked for in any case
             assert action.capacity <= max(state.group.maximum, held, before, base)
 
@@ -71,7 +71,7 @@ def test_no_serving_instance_is_terminated_before_its_successor_is_up(
     decision = decide(state, policy, memory, NOW)
     situation = decision.state
     lasting = situation.stable(state.instances)
-    if not state.group.break_before_make:
+    if not state.group.config.break_before_make:
         assert all(i.ready_since is not None for i in lasting)
     gone = released(decision.actions)
     left = tuple(i for i in lasting if i.id not in gone)
@@ -164,7 +164,7 @@ def test_one_run_covers_every_shortage_within_the_maximum(state: Observation, po
     blocked = any(
         r.group_role is GroupRole.PRIMARY and r.kind.withholds_on_demand for r in state.launch_failures
     )
-    dateless = policy.name == "deadline" and group.deadline is None  # no stack has that
+    dateless = policy.name == "deadline" and not group.config.deadline  # no stack has that
     if not group.fallback or blocked or dateless:
         return
     decision = decide(state, policy, memory, NOW)
@@ -177,7 +177,7 @@ def test_one_run_covers_every_shortage_within_the_maximum(state: Observation, po
         # Who is replaced has its room until it is gone.
         primary = slots(after.instances_of(GroupRole.PRIMARY))
         going = slots(i for i in state.instances if i.id in released(decision.actions))
-    room = max(0, group.maximum - max(group.base, primary) - going)
+    room = max(0, group.maximum - max(group.config.base, primary) - going)
     later = decision.next_run_at is not None  # a policy may start later, and says when
     booked = max(after.fallback_desired, slots(after.instances_of(GroupRole.FALLBACK)))
     assert later or serving + booked >= min(situation.group.target, serving + room)
@@ -190,7 +190,9 @@ def test_limits_and_errors_never_buy_on_demand(state: Observation, policy, memor
     group, serving = state.group, slots(i for i in staying if i.group_role is GroupRole.PRIMARY)
     refused = Observation(group, group.target, state.fallback_desired, staying, (refusal(message),))
     content = replace(
-        refused, group=replace(group, target=min(group.target, max(serving, group.base))), launch_failures=()
+        refused,
+        group=replace(group, target=min(group.target, max(serving, group.config.base))),
+        launch_failures=(),
     )
     after, stable = (carried_out(seen, decide(seen, policy, memory, NOW)) for seen in (refused, content))
     # Ahead of a release it may be raised to what stands already, and that launches nothing.
@@ -201,7 +203,7 @@ def test_limits_and_errors_never_buy_on_demand(state: Observation, policy, memor
 @given(observations(), policies, memories)
 def test_pause_means_pause(state: Observation, policy, memory) -> None:
     paused = Observation(
-        Group("g", state.group.target, state.group.maximum, control=Control(Mode.PAUSED)),
+        make_group("g", state.group.target, state.group.maximum, control=Control(Mode.PAUSED)),
         state.primary_desired,
         state.fallback_desired,
         state.instances,

@@ -1,4 +1,4 @@
-"""What a job's run has cost, and what the controller does about it."""
+"""What a group costs an hour, what a job's run has cost, and what the controller does about it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,23 @@ from lambdas.core.capacity import memory
 from lambdas.core.capacity.availability import decide
 from lambdas.core.capacity.memory import Memory
 from lambdas.core.capacity.policies import DEFAULT, build
-from lambdas.core.model import Alarm, Group, Instance, Observation, RunBudget, SetDesired, TerminateInstances
+from lambdas.core.model import (
+    Alarm,
+    Group,
+    GroupRole,
+    Instance,
+    Observation,
+    Pool,
+    PurchaseOption,
+    RunBudget,
+    SetDesired,
+    TerminateInstances,
+)
 from lambdas.core.money import bill
 from lambdas.core.money.bill import Bill
+from lambdas.core.money.costs import HourlyCost, hourly_cost
 from tests.core.build import NOW, POOL, group, observe, on_demand, spot
+from tests.core.build import group as make_group
 
 HOUR = 3600.0
 BUDGET = RunBudget(10.0, {"g5.xlarge": 1.0}, {"g5.xlarge": 1.0})
@@ -145,3 +158,44 @@ def test_a_memory_from_before_budgets_is_read() -> None:
     broken = memory.dump(Memory(bill=Bill("r1", 1.0, NOW, {}))).replace('"closed":1.0', '"closed":-1.0')
     with pytest.raises(ValueError, match="invalid stored state"):
         memory.parse(broken)
+
+
+PRICES = {"g5.xlarge": 1.0, "g5.2xlarge": 1.5}
+HERE = Pool("g5.xlarge", "us-west-2a")
+LARGE = Pool("g5.2xlarge", "us-west-2b")
+
+
+def priced(*instances: tuple[Pool, PurchaseOption], **spot_prices: float) -> Observation:
+    return Observation(
+        make_group("ocr", target=2, maximum=4),
+        2,
+        0,
+        tuple(
+            Instance(f"i-{number}", pool, market, GroupRole.PRIMARY, 0.0)
+            for number, (pool, market) in enumerate(instances)
+        ),
+        spot_prices={str(HERE): 0.25, str(LARGE): 0.4, **spot_prices},
+    )
+
+
+def test_spot_is_paid_at_its_price_and_on_demand_in_full() -> None:
+    found = hourly_cost(
+        priced((HERE, PurchaseOption.SPOT), (LARGE, PurchaseOption.SPOT), (HERE, PurchaseOption.ON_DEMAND)),
+        PRICES,
+    )
+    assert found == HourlyCost(paid=pytest.approx(0.25 + 0.6 + 1.0), on_demand=pytest.approx(3.5))
+
+
+def test_nothing_costs_nothing() -> None:
+    assert hourly_cost(priced(), {}) == HourlyCost(0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    "instance",
+    [
+        (Pool("p5.48xlarge", "us-west-2a"), PurchaseOption.ON_DEMAND),
+        (Pool("g5.xlarge", "us-west-2c"), PurchaseOption.SPOT),
+    ],
+)
+def test_one_unknown_price_makes_the_cost_unknown(instance: tuple[Pool, PurchaseOption]) -> None:
+    assert hourly_cost(priced((HERE, PurchaseOption.SPOT), instance), PRICES) is None

@@ -9,10 +9,11 @@ import pytest
 from lambdas.core.capacity.availability import Decision, decide
 from lambdas.core.capacity.memory import Memory
 from lambdas.core.capacity.policies import NAMES, build
-from lambdas.core.model import Group, GroupRole, Instance, Observation, PurchaseOption
+from lambdas.core.model import GroupRole, Instance, Observation, PurchaseOption
 from tests.core.build import NOW, carried_out, desired, observe, on_demand, refusal, released, spot
+from tests.core.build import group as make_group
 
-JOB = Group("resnet", target=1, maximum=2, break_before_make=True)
+JOB = make_group("resnet", target=1, maximum=2, break_before_make=True)
 NO_SPOT = refusal("Could not launch Spot Instances. UnfulfillableCapacity - no capacity")
 LEARNED = Memory(boots={PurchaseOption.SPOT: (180.0,), PurchaseOption.ON_DEMAND: (180.0,)})
 
@@ -22,8 +23,8 @@ def standby(instance: Instance) -> Instance:
 
 
 def decided(state: Observation, policy: str = "expected-cost", shortage_cost: float = 2.0) -> Decision:
-    knobs = {"shortageCost": shortage_cost} if policy == "expected-cost" else {}
-    return decide(state, build(policy, knobs), LEARNED, NOW)
+    parameters = {"shortageCost": shortage_cost} if policy == "expected-cost" else {}
+    return decide(state, build(policy, parameters), LEARNED, NOW)
 
 
 @pytest.mark.parametrize("policy", NAMES)
@@ -37,7 +38,7 @@ def test_on_demand_lets_go_when_its_successor_stands_by(policy: str) -> None:
 
 @pytest.mark.parametrize("policy", NAMES)
 def test_a_service_terminates_an_instance_only_after_its_successor_serves(policy: str) -> None:
-    state = observe(standby(spot("s", age=240)), on_demand("d"), group=replace(JOB, break_before_make=False))
+    state = observe(standby(spot("s", age=240)), on_demand("d"), group=make_group(target=1, maximum=2))
     assert released(decided(state, policy).actions) == ()
 
 

@@ -25,6 +25,7 @@ from lambdas.core.model import (
     SetDesired,
     TerminateInstances,
 )
+from tests.core.build import group as make_group
 
 START = 1_000_000.0
 HOUR = 3600.0
@@ -94,7 +95,7 @@ class World:
             self.live = [i for i in self.live if i.group_role is GroupRole.FALLBACK]
         self._launch()
         self._work()
-        group = Group(
+        group = make_group(
             "job", 1, 2, break_before_make=True, deadline=START + self.deadline_hours * HOUR, run=self.run
         )
         decision = decide(self._seen(group), ByDeadline(), self.memory, self.now)
@@ -309,7 +310,7 @@ def test_the_change_over_is_learned_from_the_order_to_the_first_step() -> None:
 def test_without_a_deadline_nothing_is_remembered_of_a_job() -> None:
     world = World(4, 10).play(1)
     assert world.memory.job != JobRecord()
-    seen = world._seen(Group("job", 1, 2, break_before_make=True))
+    seen = world._seen(make_group("job", 1, 2, break_before_make=True))
     assert decide(seen, ByDeadline(), world.memory, world.now).memory.job == JobRecord()
 
 
@@ -319,7 +320,7 @@ def kinds(actions: Sequence[object]) -> list[type]:
 
 def test_a_finished_job_is_terminated() -> None:
     world = World(4, 10).play(1)
-    group = Group("job", 0, 2, break_before_make=True, deadline=START + HOUR, run="r1")
+    group = make_group("job", 0, 2, break_before_make=True, deadline=START + HOUR, run="r1")
     assert TerminateInstances in kinds(
         decide(world._seen(group), ByDeadline(), world.memory, world.now).actions
     )

@@ -1,51 +1,37 @@
-"""The hourly budget and the return to Spot, in small; ``make bench-walk`` takes 200,000 passes."""
+"""The highest cost of a group and the return to Spot, in small; ``make bench-walk`` takes 200,000 passes."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from lambdas.core.capacity import availability
+from lambdas.core.capacity.availability import Decision
 from lambdas.core.capacity.policies import expected_cost
-from lambdas.core.money import hourly
+from lambdas.core.model import Observation
 from tests.core import hostile_walk
 
 PASSES = 4_000
 
 
-def test_no_lie_exceeds_the_budget_and_no_memory_keeps_a_group_from_spot() -> None:
+def test_no_lie_exceeds_the_maximum_and_no_memory_keeps_a_group_from_spot() -> None:
     outcome = hostile_walk.run(PASSES)
     assert outcome.steps == PASSES
     assert outcome.ceiling_violations == []
     assert outcome.absorbed == []
 
 
-def test_the_walk_detects_a_decision_without_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hourly, "limit_group", lambda group, now: group)
-    monkeypatch.setattr(hourly, "limit_actions", lambda actions, *_: list(actions))
+def test_the_walk_detects_a_decision_without_the_maximum(monkeypatch: pytest.MonkeyPatch) -> None:
+    decide = hostile_walk.decide
+
+    def without_maximum(observation: Observation, *rest: Any) -> Decision:
+        group = replace(observation.group, maximum=100)
+        return decide(replace(observation, group=group), *rest)
+
+    monkeypatch.setattr(hostile_walk, "decide", without_maximum)
     assert hostile_walk.run(2_000).ceiling_violations
-
-
-def test_the_last_step_holds_the_budget_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Even if the plan knows nothing of it."""
-    monkeypatch.setattr(hourly, "limit_group", lambda group, now: group)
-    monkeypatch.setattr(hourly, "on_demand_room", lambda *_: None)
-    assert hostile_walk.run(PASSES).ceiling_violations == []
-
-
-@pytest.mark.soak
-def test_the_walk_detects_a_last_step_without_ending_instances(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are billed until they are gone."""
-    monkeypatch.setattr(hourly, "limit_group", lambda group, now: group)
-    monkeypatch.setattr(hourly, "on_demand_room", lambda *_: None)
-    counted = hourly._Billed.now
-
-    def without_ending(*seen: object) -> hourly._Billed:
-        return replace(counted(*seen), ending=0, ending_on_demand=0)
-
-    monkeypatch.setattr(hourly._Billed, "now", without_ending)
-    assert hostile_walk.run(PASSES).ceiling_violations
 
 
 @pytest.mark.soak

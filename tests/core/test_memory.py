@@ -45,27 +45,11 @@ def test_a_worker_started_again_on_an_old_instance_is_no_boot() -> None:
 
 def test_marks_outlive_a_stale_answer_and_are_then_forgotten() -> None:
     memory = apply_events(Memory(), [InterruptionNotice("i-1", NOW + 120)], NOW)
-    assert (
-        "i-1"
-        in update_memory(memory, observe(), NOW + 120 + MARK_RETENTION_SECONDS - 1).termination_deadlines
-    )
-    assert (
-        "i-1"
-        not in update_memory(memory, observe(), NOW + 120 + MARK_RETENTION_SECONDS + 1).termination_deadlines
-    )
     # Whom AWS has not taken by then it does not take.
-    assert (
-        "i-1"
-        in update_memory(
-            memory, observe(spot("i-1")), NOW + 120 + MARK_RETENTION_SECONDS - 1
-        ).termination_deadlines
-    )
-    assert (
-        "i-1"
-        not in update_memory(
-            memory, observe(spot("i-1")), NOW + 120 + MARK_RETENTION_SECONDS + 1
-        ).termination_deadlines
-    )
+    for seen in (observe(), observe(spot("i-1"))):
+        for seconds, marked in ((MARK_RETENTION_SECONDS - 1, True), (MARK_RETENTION_SECONDS + 1, False)):
+            later = update_memory(memory, seen, NOW + 120 + seconds)
+            assert ("i-1" in later.termination_deadlines) is marked
 
 
 def test_a_failed_termination_is_detected() -> None:

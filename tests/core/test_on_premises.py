@@ -81,4 +81,4 @@ def test_the_offset_is_stored_and_checked() -> None:
     for offset in (OnPremisesOffset(), OnPremisesOffset(2), OnPremisesOffset(1, 3, NOW)):
         assert parse(dump(Memory(on_premises_offset=offset))).on_premises_offset == offset
     with pytest.raises(ValueError, match="invalid stored state"):
-        parse(dump(Memory()).replace('"stand_ins":[0,0,null]', '"stand_ins":[0,"x",null]'))
+        parse(dump(Memory()).replace('"on_premises_offset":[0,0,null]', '"on_premises_offset":[0,"x",null]'))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import fields, replace
 from typing import Any
 
@@ -25,7 +26,7 @@ from lambdas.core.capacity.history import (
     expected_losses,
 )
 from lambdas.core.capacity.memory import TERMINATION_SECONDS, Memory, dump, parse, update_memory
-from lambdas.core.capacity.policies import DEFAULT, NAMES, build, shortage_cost
+from lambdas.core.capacity.policies import DEFAULT, NAMES, build
 from lambdas.core.capacity.policies.expected_cost import ExpectedCost
 from lambdas.core.model import GroupRole, Observation, PurchaseOption, SetDesired
 from tests.core.build import NOW, desired, observe, on_demand, refusal, released, spot
@@ -48,7 +49,7 @@ def fleet(*deadlines: float | None) -> list:
 @given(st.lists(st.none() | st.floats(1, 120), min_size=4, max_size=4), st.sampled_from([0.0, 45.0]))
 def test_on_demand_starts_at_the_notice(ahead: list[float | None], drain: float) -> None:
     interrupted = fleet(*(None if a is None else NOW + a for a in ahead))
-    state = observe(*interrupted, group=replace(ROOMY, drain_seconds=drain))
+    state = observe(*interrupted, group=make_group(maximum=12, drain_seconds=drain))
     decision = decide(state, ExpectedCost(5.0), LEARNED, NOW)
     assert (desired(decision.actions, GroupRole.FALLBACK) or 0) == sum(a is not None for a in ahead)
 
@@ -298,7 +299,7 @@ def test_expected_losses_add_up(a: float, b: float, c: float) -> None:
     assert parts == pytest.approx(expected_losses(first, third), abs=1e-9)
 
 
-def test_knobs_are_spelled_as_in_the_config() -> None:
+def test_parameters_are_spelled_as_in_the_config() -> None:
     assert build("expected-cost", {"shortageCost": 30}) == ExpectedCost(30)
     with pytest.raises(ValueError, match="has no parameter 'shortage_cost', allowed: shortageCost"):
         build("expected-cost", {"shortage_cost": 30})
@@ -316,11 +317,14 @@ def test_the_plan_says_why() -> None:
     assert plan.reason == "target 4, 3 primary stable, 1 interrupted, 1 as cover"
 
 
-def test_the_knobs_of_the_contract_are_the_fields_of_the_policies() -> None:
-    for name, knobs in policies.PARAMETERS.items():
+def test_the_parameters_of_the_contract_are_the_fields_of_the_policies() -> None:
+    for name, parameters in policies.PARAMETERS.items():
         default: Any = build(name)
         known = {camel_case(each.name): each.name for each in fields(default)}
-        assert {knob: getattr(default, known[knob]) for knob in known} == {k: knobs[k].default for k in knobs}
-        built = build(name, dict.fromkeys(knobs, 3.5))
-        assert [getattr(built, known[knob]) for knob in knobs] == [3.5] * len(knobs)
-        assert policies.shortage_cost(name, {}) == shortage_cost(default)
+        assert {parameter: getattr(default, known[parameter]) for parameter in known} == {
+            k: parameters[k].default for k in parameters
+        }
+        built = build(name, dict.fromkeys(parameters, 3.5))
+        assert [getattr(built, known[parameter]) for parameter in parameters] == [3.5] * len(parameters)
+        cost = getattr(default, "shortage_cost", math.inf)
+        assert policies.shortage_cost(name, {}) == cost

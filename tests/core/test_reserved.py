@@ -10,7 +10,7 @@ from lambdas.core.capacity.availability import decide
 from lambdas.core.capacity.memory import Memory
 from lambdas.core.capacity.plan import Policy
 from lambdas.core.capacity.policies import NAMES, build
-from lambdas.core.model import Action, Group, GroupRole, Instance, Observation, TerminateInstances
+from lambdas.core.model import Action, GroupRole, Instance, Observation, TerminateInstances
 from market.replay.engine import Replay
 from market.replay.fleet import LightFleet
 from market.replay.groups import SPOT_REFUSAL, GroupShape
@@ -99,7 +99,7 @@ def test_reserved_capacity_is_limited_to_the_target_and_to_the_fallback(
 def test_a_day_of_the_market_is_bridged_with_it(policy: Policy) -> None:
     up, down = [4] * 120, [0] * 60
     sold, rules = market(trace(*(up + down) * 8, name="us-west-2a_g5.xlarge"))
-    fleet = LightFleet(Group("replay", 4, 8, reserved=2), policy)
+    fleet = LightFleet(group(reserved=2), policy)
     replay = Replay(sold, rules, fleet, GroupShape(placement.named(sold.names)), 4)
     spans = replay.run().spans
     late = [span for span in spans if span.tick > 60]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -21,7 +22,12 @@ from lambdas.core.model import Alarm, Group, GroupRole, Observation, PurchaseOpt
 from tests.core.build import NOW, POOL, desired, observe, on_demand, spot
 from tests.core.build import group as make_group
 
-JOB = make_group(target=1, maximum=2, break_before_make=True)
+
+def job(**changes: Any) -> Group:
+    return make_group(target=1, maximum=2, break_before_make=True, **changes)
+
+
+JOB = job()
 BELIEF = Memory(
     boots={PurchaseOption.ON_DEMAND: (236.0,)},
     booted=frozenset({"o1"}),
@@ -156,5 +162,5 @@ def test_on_demand_alone_raises_an_alarm_when_it_lasts_longer_than_expected() ->
 )
 def test_a_group_that_is_to_run_on_demand_alone_raises_no_alarm(changes: dict, price: float) -> None:
     memory = replace(BELIEF, without_spot_since=NOW - 1e6)
-    state = seen(on_demand("o1"), group=replace(JOB, **changes), price=price)
+    state = seen(on_demand("o1"), group=job(**changes), price=price)
     assert on_demand_only(at(NOW, state, memory)) == []

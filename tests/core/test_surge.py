@@ -38,6 +38,7 @@ def test_a_surge_is_launched_as_spot_and_on_demand_as_the_policy_says() -> None:
 def test_a_surge_stays_below_the_maximum() -> None:
     seen = observe(*map(spot, FOUR), group=group(maximum=5))
     assert desired(rolls(seen, 3)) == {GroupRole.FALLBACK: 1}
+    assert with_surge(rolls(seen, 3), NOW).group.target == 5
 
 
 def test_a_restarting_instance_gets_no_successor() -> None:

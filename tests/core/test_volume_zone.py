@@ -7,10 +7,11 @@ from dataclasses import replace
 from lambdas.core.capacity.availability import Decision, decide
 from lambdas.core.capacity.memory import Memory, dump, parse, update_memory
 from lambdas.core.capacity.policies import build
-from lambdas.core.model import Group, GroupRole, Instance, Pool, SetDesired
+from lambdas.core.model import GroupRole, Instance, Pool, SetDesired
 from tests.core.build import NOW, observe, refusal, spot
+from tests.core.build import group as make_group
 
-JOB = Group("resnet", target=1, maximum=2, break_before_make=True, by_zone=True)
+JOB = make_group("resnet", target=1, maximum=2, break_before_make=True, by_zone=True)
 NO_SPOT = refusal("Could not launch Spot Instances. UnfulfillableCapacity - no capacity")
 SHORT = observe(group=JOB, fallback_desired=0, refusals=(NO_SPOT,))
 AT_HOME = Memory(volume_zone="us-west-2a")
@@ -53,7 +54,8 @@ def test_on_demand_is_asked_for_at_home() -> None:
 
 def test_without_a_volume_zone_or_zonal_requests_any_zone_is_used() -> None:
     assert decided(Memory()) == [(1, "")]
-    assert decided(AT_HOME, replace(SHORT, group=replace(JOB, by_zone=False))) == [(1, "")]
+    of_any_zone = make_group(target=1, maximum=2, break_before_make=True)
+    assert decided(AT_HOME, replace(SHORT, group=of_any_zone)) == [(1, "")]
 
 
 def test_what_is_lowered_names_no_zone() -> None:

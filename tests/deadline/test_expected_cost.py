@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from lambdas.core.deadline.expected_cost import ExpectedJobCost
 from lambdas.core.deadline.model import DeadlineState, Job, JobMode
 from lambdas.core.deadline.thresholds import at, fitted, parse
-from market.deadline.policies import DEFAULT, NAMES, build
+from research.simulation.deadline.policies import DEFAULT, NAMES, build
 
 HOUR = 3600.0
 JOB = Job(24 * HOUR, 36 * HOUR, 1200)

@@ -13,10 +13,10 @@ from lambdas.core.deadline.experience import (
 )
 from lambdas.core.deadline.model import Choice, Job, JobMode
 from lambdas.core.deadline.safety import DeadlineConstraints
-from market.deadline.policies import NAMES, build
-from market.deadline.pool import PoolRuns
-from market.deadline.simulate import simulate
-from market.deadline.uncertainty import Draws, UncertaintyModel
+from research.simulation.deadline.policies import NAMES, build
+from research.simulation.deadline.pool import PoolRuns
+from research.simulation.deadline.simulate import simulate
+from research.simulation.deadline.uncertainty import Draws, UncertaintyModel
 
 JOB = Job(24 * 3600, 36 * 3600, 1200)
 

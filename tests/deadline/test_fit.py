@@ -6,27 +6,22 @@ import math
 import numpy as np
 import pytest
 
-from bench.fit.deadline import (
+from lambdas.core.deadline.thresholds import parse
+from research.fit.deadline import (
     DOWN_EDGES,
     SPOT_PRICES,
-    STEPS,
     TABLE,
     UP_EDGES,
     Hazards,
     compact,
-    difference,
-    fingerprint,
     fit_hazards,
-    main,
     read_traces,
     shipped_hazards,
     solve,
     table,
     thresholds,
 )
-from lambdas.core.deadline.thresholds import parse
-from market.deadline.pool import PoolRuns
-from market.supply.trace import PoolTrace
+from research.simulation.deadline.pool import PoolRuns
 
 
 def pool_of(*lengths: int) -> PoolRuns:
@@ -47,45 +42,6 @@ def test_hazards_are_events_by_exposure_in_each_bin_of_age():
     assert hazards.lose[1] == pytest.approx(1 / 5, rel=0.05)
     assert hazards.regain[2] == pytest.approx(1 / 10, rel=0.05)
     assert hazards.regain[0] < 0.01
-
-
-def test_every_pool_has_the_same_weight_however_long_it_was_watched():
-    quick, slow = [20, 10] * 50, [200, 100] * 50
-    alike = fit_hazards([pool_of(*quick), pool_of(*slow)])
-    longer = fit_hazards([pool_of(*quick), pool_of(*(slow * 8))])
-    assert alike.lose == pytest.approx(longer.lose, rel=0.02)
-
-
-def test_every_step_divides_its_change_over():
-    assert all(overhead % step == 0 for overhead, step in STEPS.items())
-
-
-def test_a_pool_that_never_stops_is_worth_a_move_where_what_is_left_pays_for_the_boot():
-    decisions, slack = solve(constant(1e-9, 1e-9), 20, 10, 0.3, 600, 300)
-    for compute in range(1, 61):
-        # A boot of 2 steps at 0.3 against 0.7 saved in each step of compute.
-        ample = slice(compute + 4, compute + slack)
-        assert decisions["move"][:, compute, ample].all() == (0.7 * compute > 2 * 0.3)
-
-
-def test_without_slack_for_two_boots_spot_is_never_tried():
-    decisions, _ = solve(constant(0.5, 1.0), 20, 10, 0.3, 600, 300)
-    for compute in range(1, 61):
-        assert not decisions["spot"][:, compute, : compute + 4].any()
-        assert not decisions["move"][:, compute, : compute + 4].any()
-        assert decisions["spot"][:, compute, compute + 10].any()
-
-
-def test_a_pool_that_fails_less_is_moved_to_with_less_slack():
-    def moves(lose: float) -> int:
-        return int(solve(constant(lose, 1.0), 20, 10, 0.3, 600, 300)[0]["move"].sum())
-
-    assert moves(3.0) < moves(1.0) < moves(0.1)
-
-
-def test_a_pool_that_never_comes_back_is_not_waited_for():
-    decisions, slack = solve(constant(1.0, 1e-12), 20, 10, 0.3, 600, 300)
-    assert not any(decisions["wait"][:, compute, : compute + slack].any() for compute in range(61))
 
 
 def test_the_induction_decides_as_a_plain_recursion_over_what_can_happen():
@@ -174,29 +130,3 @@ def test_the_shipped_hazards_are_those_of_the_traces(traces):
     fitted = fit_hazards(pools)
     assert fitted.lose.tolist() == shipped.lose.tolist()
     assert fitted.regain.tolist() == shipped.regain.tolist()
-
-
-def test_a_difference_is_one_line_that_names_the_place():
-    shipped = {"grid": {"up": [0, 10]}, "tables": [{"wait": [[1, None]]}]}
-    assert difference(shipped, shipped) == ""
-    other = {**shipped, "tables": [{"wait": [[1, 5]]}]}
-    assert difference(shipped, other) == "the table / tables / 0 / wait / 0 / 1 is None, the fit says 5"
-    assert (
-        difference(shipped, {"grid": {"up": [0]}, "tables": []})
-        == "the table / grid / up / 1 is shipped only"
-    )
-
-
-def test_without_traces_the_fit_says_what_it_needs(monkeypatch, capsys):
-    monkeypatch.delenv("GPU_SPOT_TRACES", raising=False)
-    with pytest.raises(SystemExit) as ended:
-        main([])
-    assert ended.value.code == 2
-    assert (
-        capsys.readouterr().err == "GPU_SPOT_TRACES is None, the folder of the traces to fit on is needed\n"
-    )
-
-
-def test_fingerprints_of_different_traces_differ():
-    a, b = PoolTrace("a", 60.0, (1, 0)), PoolTrace("b", 60.0, (1, 0))
-    assert fingerprint(a) == fingerprint(b) != fingerprint(PoolTrace("a", 60.0, (1, 1)))

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from lambdas.core.deadline.experience import JobEstimates
 from lambdas.core.deadline.model import Choice, DeadlineState, Job, JobMode
 from lambdas.core.deadline.safety import DeadlineConstraints, decide
-from market.deadline.policies import NAMES, build
-from market.deadline.pool import PoolRuns
-from market.deadline.simulate import simulate
+from research.simulation.deadline.policies import NAMES, build
+from research.simulation.deadline.pool import PoolRuns
+from research.simulation.deadline.simulate import simulate
 
 
 def as_planned(job: Job) -> DeadlineConstraints:

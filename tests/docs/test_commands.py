@@ -1,7 +1,6 @@
 """Commands in the documentation exist, accept their options, and are run or listed as not verified.
 
-They are run by test_quick_start.py, tests/forecast/test_commands.py, tests/real/test_docs_commands.py,
-test_ocr_service.py there, and CI.
+They are run by test_quick_start.py, tests/forecast/test_commands.py, tests/real/test_docs_commands.py, CI.
 """
 
 from __future__ import annotations
@@ -22,8 +21,7 @@ TYPED = list(code_block_commands())
 GPU_SPOT = re.compile(r"^(?:\.venv/bin/)?gpu-spot +(.*?)(?: *[>|].*)?$")
 # What is run; CI runs targets of make.
 RUN = (
-    *("make ", ".venv/bin/gpu-spot demo ", ".venv/bin/gpu-spot forecast ", ".venv/bin/gpu-spot advise "),
-    ".venv/bin/gpu-spot prices --region ",
+    *("make ", ".venv/bin/gpu-spot demo ", ".venv/bin/gpu-spot forecast "),
     "spot-training ",
     *("cd examples/ocr-service", "export SPOT_WORK_URL=", "OCR_MODEL=", "OCR_LINES_QUEUE="),
     "python client.py",
@@ -70,7 +68,7 @@ def test_every_documented_make_target_exists() -> None:
     targets = set(re.findall(r"^([a-z][a-z0-9-]*):", said.stdout, re.M))
     benches = {
         f"bench-{path.stem.replace('_', '-')}"
-        for path in (ROOT / "bench").glob("*/*.py")
+        for path in (ROOT / "research").glob("*/*.py")
         if path.parent.name not in ("fit", "parts")
     }
     asked = [

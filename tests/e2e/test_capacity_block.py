@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from lambdas.core.model import GroupRole, PurchaseOption
-from pulumi_on_moto.fixes.ec2.capacity_reservations import reserve
+from pulumi_on_moto.fixes.ec2.placement import reserve
 from tests.apart import apart
 from tests.e2e.world import START, World, living, load
 

@@ -15,15 +15,17 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import yaml
 
 from gpu_spot import cli
-from rehearsal.commands.stacks import of_service
 from tests.apart import apart
 from tests.docs.keys import documented
+from tests.real.job import repository
 from tests.waiting import TIMEOUT_SECONDS
 
 COMMAND = Path(sys.executable).with_name("gpu-spot")
 REPOSITORY = Path(__file__).parents[2]
+CODE_HOST = "https://git.example.org"
 SUMMARY_KEYS = {
     "resources",
     "resource_types",
@@ -74,8 +76,8 @@ def _main(arguments: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """A copy of what a user edits, around the real program."""
-    for file in REPOSITORY.glob("Pulumi*.yaml"):
-        shutil.copy(file, tmp_path)
+    shutil.copy(REPOSITORY / "Pulumi.yaml", tmp_path)
+    shutil.copytree(REPOSITORY / "stacks", tmp_path / "stacks")
     (tmp_path / "infra").symlink_to(REPOSITORY / "infra")
     return tmp_path
 
@@ -164,7 +166,7 @@ def test_a_terminated_command_ends_its_child_processes() -> None:
 
 
 def test_a_command_that_needs_neither_a_local_cloud_nor_aws_imports_none() -> None:
-    commands = ("forecast", "replay-deadline", "review", "schema")
+    commands = ("forecast", "review", "schema")
     program = (
         "import sys; from gpu_spot import cli\n"
         "for name in sys.argv[1:]:\n"
@@ -192,12 +194,6 @@ def desired_capacities(endpoint: str) -> list[int]:
     return found
 
 
-def test_a_service_is_found_in_the_stack_that_runs_it_on_instances(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(REPOSITORY)
-    config, code = of_service("ocr", None)  # the stack eks has one, too, and comes first
-    assert (config.stack, code.name) == ("ocr", "ocr-service")
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -207,12 +203,16 @@ def test_a_service_is_found_in_the_stack_that_runs_it_on_instances(monkeypatch: 
         (["demo", "--trace", "empty"], "trace folder empty holds no .json file"),
         (["demo", "--stack", "moon"], "stack 'moon': no file Pulumi.moon.yaml; stacks here: "),
         (["demo", "--notice-share", "1.5"], "'1.5' is not a number between 0 and 1"),
-        (["demo", "--hours", "0.5"], "hours is 0.5, allowed: more than the warm-up of 60 minutes"),
-        (["demo", "--service", "moon"], "--service is moon, allowed: ocr"),
-        (["demo", "--service", "ocr", "--stack", "dev"], "no service ocr on instances; stacks: dev"),
-        (["demo", "--service", "ocr", "--stack", "eks"], "no service ocr on instances; stacks: eks"),
-        (["demo", "--service", "ocr", "--trace", "empty"], "--service with --trace"),
-        (["demo", "--job", "examples/training", "--service", "ocr"], "--job with --service"),
+        pytest.param(
+            ["demo", "--hours", "0.5"],
+            "hours is 0.5, allowed: more than the warm-up of 60 minutes",
+            marks=pytest.mark.soak,  # known once the stack is deployed
+        ),
+        (["demo", "--stack", "research", "--target", "2"], "target is 2 for no group, allowed only for a"),
+        (
+            ["demo", "--stack", "research", "--group", "resnet", "--target", "2"],
+            "target is 2 for resnet, allowed only for a service",
+        ),
         (["demo", "--target", "0"], "'0' is not a whole number of at least 1"),
         (["deploy", "--local", "--stack", "key"], "gpu-spot:services[0].capacity.spotPercent"),
         (["deploy", "--local", "--stack", "range"], "gpu-spot:services[0].capacity.spotPercentage"),
@@ -224,14 +224,44 @@ def test_bad_input_gives_a_one_line_error(project: Path, arguments: list[str], m
     (project / "broken.json").write_text("{")
     (project / "negative.json").write_text('{"metadata": {"gap_seconds": 60}, "data": [1, -1]}')
     (project / "empty").mkdir()
-    (project / "examples" / "ocr-service").mkdir(parents=True)
-    dev = (project / "Pulumi.dev.yaml").read_text()
-    (project / "Pulumi.key.yaml").write_text(dev.replace("spotPercentage:", "spotPercent:"))
-    (project / "Pulumi.range.yaml").write_text(dev.replace("spotPercentage: 100", "spotPercentage: 101"))
-    (project / "Pulumi.top.yaml").write_text(f"{dev}  gpu-spot:servces: []\n")
+    dev = (project / "stacks" / "Pulumi.dev.yaml").read_text()
+    (project / "stacks" / "Pulumi.key.yaml").write_text(dev.replace("spotPercentage:", "spotPercent:"))
+    (project / "stacks" / "Pulumi.range.yaml").write_text(
+        dev.replace("spotPercentage: 100", "spotPercentage: 101")
+    )
+    (project / "stacks" / "Pulumi.top.yaml").write_text(f"{dev}  gpu-spot:servces: []\n")
     code, said = run_command(arguments, project)
     assert code in (1, 2)
     lines = said.strip().splitlines()
     assert message in lines[-1]
     assert "Traceback" not in said
     assert len(lines) == 1 or lines[0].startswith("usage:")
+
+
+def test_the_stack_files_name_the_shipped_commits() -> None:
+    named = {}
+    for path in (REPOSITORY / "stacks").glob("Pulumi.*.yaml"):
+        for job in yaml.safe_load(path.read_text())["config"].get("gpu-spot:training", ()):
+            if job["repository"].startswith(f"{CODE_HOST}/"):
+                named[job["repository"].removeprefix(f"{CODE_HOST}/")] = job["revision"]
+    assert "examples/resnet50-cifar10" in named
+    assert named == {folder: repository.commit_of(REPOSITORY / folder) for folder in named}
+
+
+@pytest.mark.soak
+def test_the_demo_shows_every_move_of_the_volume(tmp_path: Path) -> None:
+    done = forked("demo", "--stack", "research", "--group", "resnet", "--hours", "8", "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    moves = summary["moves"]
+    assert any(move["from"]["zone"] != move["to"]["zone"] for move in moves)
+    assert all(move["content"]["equal"] for move in moves)
+    assert all(move["steps_lost"] == 0 for move in moves if move["cause"] != "loss")
+    assert all(min(move["parts"].values()) >= 0 for move in moves)
+    assert 0 < summary["availability"] < 1
+    page = (tmp_path / "report.html").read_text()
+    assert "Spot 180 s, On-Demand 180 s until the agent starts" in page  # there is no warm pool
+    for move in moves:
+        assert move["to"]["volume"] in page
+    assert f"moves {len(moves)} of the volume" in " ".join(done.stdout.replace("│", " ").split())

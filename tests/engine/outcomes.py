@@ -71,7 +71,7 @@ class Row:
 
 def applied(change: Change) -> dict[str, Any]:
     """Return the changed configuration of a sample."""
-    text = (ROOT / f"Pulumi.{change.stack}.yaml").read_text("utf-8")
+    text = (ROOT / "stacks" / f"Pulumi.{change.stack}.yaml").read_text("utf-8")
     config: dict[str, Any] = yaml.safe_load(text)["config"]
     change.apply(config)
     return config
@@ -93,13 +93,15 @@ def _is_allowed(change: Change) -> bool:
 
 def is_default(change: Change) -> bool:
     """Return whether a change only writes a default out, or leaves it out."""
-    text = (ROOT / f"Pulumi.{change.stack}.yaml").read_text("utf-8")
+    text = (ROOT / "stacks" / f"Pulumi.{change.stack}.yaml").read_text("utf-8")
     return load_settings(applied(change)) == load_settings(yaml.safe_load(text)["config"])
 
 
 def how(change: Change) -> str:
     """Return the change in a word: an element of a list or a number may be on either side."""
-    place: Any = yaml.safe_load((ROOT / f"Pulumi.{change.stack}.yaml").read_text("utf-8"))["config"]
+    place: Any = yaml.safe_load((ROOT / "stacks" / f"Pulumi.{change.stack}.yaml").read_text("utf-8"))[
+        "config"
+    ]
     for part in change.path:
         if isinstance(place, dict) and part not in place:
             return "set"
@@ -142,7 +144,7 @@ def predicted(change: Change) -> str:
     """Return the effect of a change by what the program declares."""
     before = shipped(change.stack)
     with tempfile.TemporaryDirectory() as folder:
-        file = variant(Path(folder), change.apply, ROOT / f"Pulumi.{change.stack}.yaml")
+        file = variant(Path(folder), change.apply, ROOT / "stacks" / f"Pulumi.{change.stack}.yaml")
         try:
             result = apart(program.declared, "again", change.stack, file, before.declared, forcing)
         except pulumi.RunError:

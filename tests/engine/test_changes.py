@@ -58,7 +58,7 @@ def test_the_page_lists_what_the_engine_says(
 
 def after(workspace: Workspace, change: Change) -> str:
     """Return the effect of a change by the engine's preview."""
-    file = workspace.project / f"Pulumi.{change.stack}.yaml"
+    file = workspace.project / "stacks" / f"Pulumi.{change.stack}.yaml"
     file.write_text(yaml.safe_dump({"config": applied(change)}), "utf-8")
     return said(workspace.preview(code=None))
 
@@ -104,7 +104,7 @@ def test_what_a_cluster_cannot_follow_is_refused_and_a_revision_has_one_job(
     stack: str, workspace: Workspace
 ) -> None:
     workspace.up()
-    file = workspace.project / f"Pulumi.{stack}.yaml"
+    file = workspace.project / "stacks" / f"Pulumi.{stack}.yaml"
     original = file.read_text("utf-8")
     deployed_ids = {item["id"] for item in workspace.world.exists()}
     for text, edit in REFUSALS.values():
@@ -121,7 +121,9 @@ def test_what_a_cluster_cannot_follow_is_refused_and_a_revision_has_one_job(
     workspace.edit(zones("a", "b", "c"))
     wider = workspace.preview()
     changed = {
-        kind_of(step) for step in wider.document["steps"] if step["op"] not in ("same", "read", "create")
+        str(step["urn"].split("::")[2].rpartition(":")[2])
+        for step in wider.document["steps"]
+        if step["op"] not in ("same", "read", "create")
     }
     assert not {"Cluster", "NodeGroup", "PersistentVolume", "Deployment", "Job", "ScaledObject"} & changed
     assert "EC2NodeClass" in changed
@@ -134,10 +136,6 @@ def test_what_a_cluster_cannot_follow_is_refused_and_a_revision_has_one_job(
     assert [item["call"] for item in jobs] == ["delete", "create"]
     assert len({item["urn"] for item in jobs}) == 1
     workspace.preview("--expect-no-changes")
-
-
-def kind_of(step: dict[str, Any]) -> str:
-    return str(step["urn"].split("::")[2].rpartition(":")[2])
 
 
 @pytest.mark.parametrize("stack", ["eks"])

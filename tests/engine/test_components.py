@@ -35,10 +35,7 @@ pulumi.export("follow", pages.follow_decisions)
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the package in a copy of the checkout, whose environment the engine may change.
-
-    At each ``pulumi package`` it installs ``requirements.txt``, which the environment of the tests satisfies.
-    """
+    """Return the package in a copy of the checkout, whose environment the engine may change."""
     checkout = tmp_path_factory.mktemp("checkout")
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
@@ -85,7 +82,7 @@ def previews_and_goes_up(workspace: Workspace) -> None:
 def test_its_schema_is_readable_by_the_engine(package: Path, workspace: Workspace) -> None:
     schema = json.loads(_stdout(workspace, "package", "get-schema", str(package)))
     assert {token.rpartition(":")[2] for token in schema["resources"]} == {
-        *("CapacityGroup", "GpuSpot", "Service", "TrainingJob"),
+        *("CapacityGroup", "GpuSpot", "Service", "TrainingJob")
     }
 
 

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import yaml
 
+from gpu_spot.declared.stackfile import folder_of_stacks
 from tests.apart import SHARED_VARIABLE
 from tests.engine.standins import schema, world
 from tests.engine.standins.world import World
@@ -26,7 +27,7 @@ from tests.infra.test_replacements import FORCES_NEW
 from tests.waiting import TIMEOUT_SECONDS, wait_until
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-STACKS: Final = tuple(sorted(path.name.split(".")[1] for path in ROOT.glob("Pulumi.*.yaml")))
+STACKS: Final = tuple(sorted(path.name.split(".")[1] for path in (ROOT / "stacks").glob("Pulumi.*.yaml")))
 PASSPHRASE: Final = "correct horse"
 
 
@@ -64,7 +65,9 @@ class Workspace:
         """Copy what Pulumi's command writes to, and link what it only reads."""
         self.project.mkdir(parents=True)
         for path in project.iterdir():
-            if path.name.startswith("Pulumi.") or project != ROOT:
+            if path.name == "stacks":
+                shutil.copytree(path, self.project / path.name)
+            elif path.name.startswith("Pulumi.") or project != ROOT:
                 shutil.copy(path, self.project / path.name)
             elif path.name not in ("out", ".git"):
                 (self.project / path.name).symlink_to(path.resolve() if path.is_symlink() else path)
@@ -82,7 +85,7 @@ class Workspace:
     def _environment(self) -> dict[str, str]:
         schemas = Path(os.environ[SHARED_VARIABLE], "standin-schemas")
         schemas.mkdir(exist_ok=True)
-        sources = (".", "pulumi_on_moto/src", "spot_training/src", "spot_work/src")
+        sources = (".", "packages/pulumi-on-moto/src", "packages/spot-training/src", "packages/spot-work/src")
         left_out = ("AWS_", "PULUMI_")
         return {key: value for key, value in os.environ.items() if not key.startswith(left_out)} | {
             "PULUMI_HOME": str(self.folder / "home"),
@@ -160,7 +163,7 @@ class Workspace:
 
     def edit(self, change: Any) -> None:
         """Apply a function to the keys of the stack file, which may change them."""
-        path = self.project / f"Pulumi.{self.stack}.yaml"
+        path = folder_of_stacks(self.project) / f"Pulumi.{self.stack}.yaml"
         # By way of JSON, so that what a YAML alias repeats can be changed once.
         document = json.loads(json.dumps(yaml.safe_load(path.read_text("utf-8"))))
         change(document["config"])

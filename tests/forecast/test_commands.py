@@ -1,4 +1,4 @@
-"""``gpu-spot forecast`` and ``gpu-spot advise`` from the command line, with stubbed forecasts of slots."""
+"""``gpu-spot forecast`` from the command line, with stubbed forecasts of slots."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ import pytest
 import yaml
 
 from gpu_spot.cli import main
+from gpu_spot.declared.stackfile import StackConfig
 from gpu_spot.forecast import fixed_costs, running
 from gpu_spot.forecast.ranges import SlotForecast
 from gpu_spot.forecast.replayed import Question
 from gpu_spot.preflight.stack import Declared, Stack
 from infra.schema import Settings
-from pulumi_on_moto import StackConfig
 from tests.docs.commands import code_block_commands
 from tests.docs.keys import documented
 from tests.forecast.conftest import WEEK, job, pods, service, stack_file, with_cluster
@@ -126,8 +126,6 @@ def test_a_move_to_kubernetes_is_reported_with_what_is_not_counted(
     document = json.loads(capsys.readouterr().out)["head"]
     assert [group["runs_on"] for group in document["groups"]] == ["kubernetes"]
     assert [one for one in document["not_counted"] if one.startswith(not_owned)]
-    assert main(["advise", "--head", head, "--availability", "0.9"]) == 0
-    assert "with Karpenter: $" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -203,47 +201,11 @@ def test_a_threshold_on_an_unknown_cost_is_exceeded(
     first, *lines = shown.out.splitlines()
     assert first.endswith(", **without the instances of inference: not priced**")
     assert any(line.startswith("| inference | 8 | not priced; volumes $80.00 |") for line in lines)
-    assert "- at prices of us-east-1, until gpu-spot prices --update: volumes, NAT gateways" in shown.out
-
-
-def test_advice_prints_settings_and_reason_and_changes_no_file(
-    slot_questions: list[Question], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    head = written(tmp_path, "head.yaml", [service("inference")])
-    before = Path(head).read_text()
-    assert main(["advise", "--head", head, "--availability", "0.99", "--target", "4"]) == 0
-    text = capsys.readouterr().out
-    assert "instanceTypes [" in text
-    assert "shortageCost" in text
-    assert "Reason: the cheapest of" in text
-    assert "Market: modelled from public" in text
-    assert Path(head).read_text() == before
-    assert {one.slots for one in slot_questions} == {4}
-
-
-def test_advice_that_nothing_fits_is_an_exit_status(
-    slot_questions: list[Question], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    head = written(tmp_path, "head.yaml", [service("one"), service("two")])
-    assert main(["advise", "--head", head, "--group", "one", "--budget", "10"]) == 3
-    assert "No option of" in capsys.readouterr().out
-    assert main(["advise", "--head", head, "--group", "one", "--budget", "10", "--json"]) == 3
-    document = json.loads(capsys.readouterr().out)
-    assert document["advice"] is None
-    assert document.keys() == documented("advise")
-    for arguments, says in (
-        (["--budget", "10"], "--group is None, allowed: one, two"),
-        (["--group", "one"], "--budget or --availability is required"),
-        (["--group", "one", "--budget", "0"], "--budget is 0, allowed: a number above 0"),
-    ):
-        assert main(["advise", "--head", head, *arguments]) == 2
-        assert says in capsys.readouterr().err
+    assert "- at prices of us-east-1, until make prices: volumes, NAT gateways" in shown.out
 
 
 LINES = [
-    one.line
-    for one in code_block_commands()
-    if one.page == "docs/forecast.md" and "gpu-spot" in one.line and "--update" not in one.line
+    one.line for one in code_block_commands() if one.page == "docs/forecast.md" and "gpu-spot" in one.line
 ]
 
 
@@ -256,19 +218,16 @@ def test_commands_of_the_page_run(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     root = Path(__file__).parents[2]
-    (tmp_path / "main").mkdir()
-    for copy in ("Pulumi.yaml", "Pulumi.prod.yaml", "main/Pulumi.prod.yaml"):
-        shutil.copy(root / Path(copy).name, tmp_path / copy)
+    shutil.copy(root / "Pulumi.yaml", tmp_path)
+    for copy in (tmp_path / "stacks", tmp_path / "main" / "stacks"):
+        copy.mkdir(parents=True)
+        shutil.copy(root / "stacks" / "Pulumi.prod.yaml", copy)
     monkeypatch.chdir(tmp_path)
     program, *arguments = shlex.split(line)
     assert program == ".venv/bin/gpu-spot"
-    assert main(arguments) in {0, 3}  # 3: a threshold of the line is exceeded, or nothing fits
-    shown = capsys.readouterr().out
-    if arguments[0] == "prices":
-        assert "US dollars" in shown
-    else:
-        assert slot_questions
-        assert "$" in shown
+    assert main(arguments) in {0, 3}  # 3: a threshold of the line is exceeded
+    assert slot_questions
+    assert "$" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -323,66 +282,13 @@ def test_a_forecast_of_the_model_names_it_and_promises_no_weeks(
     head = written(tmp_path, "head.yaml", [service("inference")])
     trace = tmp_path / "us-west-2a_g6.xlarge.json"
     trace.write_text(json.dumps({"metadata": {"gap_seconds": 600}, "data": [1] * 1200}))
-    for command in (["forecast"], ["advise", "--availability", "0.9"]):
-        assert main([*command, "--head", head]) == 0
-        text = capsys.readouterr().out
-        assert "modelled from public Spot traces of V100 instances" in text
-        assert "no recent week of us-west-2 was seen" in text
-        assert "weeks in five" not in text
-        assert main([*command, "--head", head, "--trace", str(trace)]) == 0
-        text = capsys.readouterr().out
-        assert "Market: recorded traces." in text
-        assert "modelled" not in text
-        assert "weeks in five" in text
-
-
-def test_regions_are_compared_with_prices_and_interruption_rates(
-    slot_questions: list[Question], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    head = written(tmp_path, "head.yaml", [service("inference")])
-    rates = {"us-west-2": {"r": 1, "s": 50}, "us-east-1": {"r": 0, "s": 80}}
-    systems = {
-        name: {"Linux": dict.fromkeys(("g6.xlarge", "g5.xlarge"), rate)} for name, rate in rates.items()
-    }
-    labels = [{"index": 0, "label": "<5%"}, {"index": 1, "label": "5-10%"}]
-    file = tmp_path / "advisor.json"
-    file.write_text(json.dumps({"ranges": labels, "spot_advisor": systems}))
-    options = ["--spot-advisor", str(file), "--regions", "us-east-1"]
-    assert main(["advise", "--head", head, "--availability", "0.99", "--json", *options]) == 0
-    document = json.loads(capsys.readouterr().out)
-    assert document.keys() == documented("advise")
-    tried = {trial["option"]["region"]: trial["option"] for trial in document["tried"]}
-    assert tried.keys() == {"us-west-2", "us-east-1"}
-    assert tried["us-west-2"]["interruptions"] == "5-10%"
-    assert tried["us-east-1"]["zones"][0] == "us-east-1a"
-    assert "average savings of the Spot Instance Advisor" in document["basis"]["spot"]
-    assert {min(one.shares) for one in slot_questions} == {0.5, 0.2}
-    # Equal in cost, because the answers are stubbed: the rate decides.
-    assert document["advice"]["option"]["region"] == "us-east-1"
-    assert document["advice"]["option"]["interruptions"] == "<5%"
-    assert main(["advise", "--head", head, "--availability", "0.99", *options]) == 0
-    assert "inference: region us-east-1, instanceTypes [" in capsys.readouterr().out
-    for arguments, says in (
-        (["--regions", "mars"], "--regions is mars, allowed: AWS Regions such as us-east-1"),
-        (["--regions", "us-east-2"], "which has no us-east-2, allowed: the data file of the Spot Instance"),
-    ):
-        extra = ["--spot-advisor", str(file), *arguments]
-        assert main(["advise", "--head", head, "--availability", "0.99", *extra]) == 2
-        assert says in capsys.readouterr().err
-
-
-def test_advice_on_a_recorded_market_needs_its_zones(
-    slot_questions: list[Question], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    head = written(tmp_path, "head.yaml", [service("inference")])
-    for name in ("us-west-2b_v100_1", "us-east-1a"):
-        document = {"metadata": {"gap_seconds": 600}, "data": [1] * 1200}
-        (tmp_path / f"{name}.json").write_text(json.dumps(document))
-    traces = [str(tmp_path / "us-west-2b_v100_1.json"), str(tmp_path / "us-east-1a.json")]
-    options = ["advise", "--head", head, "--availability", "0.9", "--json", "--trace"]
-    assert main([*options, *traces, "--regions", "us-east-1"]) == 0
-    tried = json.loads(capsys.readouterr().out)["tried"]
-    assert {tuple(trial["option"]["zones"]) for trial in tried} == {("us-west-2b",), ("us-east-1a",)}
-    assert {question.drawn for question in slot_questions} == {(0,), (1,)}
-    assert main([*options, traces[1]]) == 2
-    assert "--trace has no zone of the group in us-west-2, allowed: files named" in capsys.readouterr().err
+    assert main(["forecast", "--head", head]) == 0
+    text = capsys.readouterr().out
+    assert "modelled from public Spot traces of V100 instances" in text
+    assert "no recent week of us-west-2 was seen" in text
+    assert "weeks in five" not in text
+    assert main(["forecast", "--head", head, "--trace", str(trace)]) == 0
+    text = capsys.readouterr().out
+    assert "Market: recorded traces." in text
+    assert "modelled" not in text
+    assert "weeks in five" in text

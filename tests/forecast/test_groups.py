@@ -1,9 +1,10 @@
-"""A group of a stack file as a market question, and its forecast."""
+"""A group of a stack file as a market question, its forecast, and the most that a stack may cost."""
 
 from __future__ import annotations
 
 import pytest
 
+from gpu_spot.forecast.ceiling import Ceiling, ceiling
 from gpu_spot.forecast.groups import entries, forecast, pools, question
 from gpu_spot.forecast.prices import Prices
 from gpu_spot.forecast.ranges import Range, SlotForecast
@@ -91,9 +92,7 @@ def test_an_unknown_price_makes_the_cost_unknown_with_a_note(week: SlotForecast)
     found = forecast(entry, ZONES, Prices("ap-east-2"), week)
     assert found.cost is None
     assert found.on_demand is None
-    assert found.notes == (
-        "not priced: g6.xlarge, g5.xlarge in ap-east-2; gpu-spot prices --update reads AWS's prices",
-    )
+    assert found.notes == ("not priced: g6.xlarge, g5.xlarge in ap-east-2; make prices reads AWS's prices",)
     assert found.volumes == pytest.approx(8 * 125 * 0.08)  # at the price of us-east-1
 
 
@@ -183,3 +182,46 @@ def test_fewer_types_or_zones_are_a_part_of_the_same_drawn_market() -> None:
     assert drawn(ZONES, "g6.xlarge") < whole
     assert drawn(ZONES[:2], "g6.xlarge", "g5.xlarge") < whole
     assert len(drawn(tuple("abcdef"), "g6.xlarge", "g5.xlarge")) == 6
+
+
+REGION = "us-west-2"
+
+
+def usd(kind: str) -> float:
+    found = price(kind, REGION)
+    assert found is not None
+    return found
+
+
+def test_it_is_the_sum_of_each_maximum_at_the_price_of_the_dearest_type() -> None:
+    found = ceiling(settings_of([service(max=9), service("other", target=2)], [job()]))
+    dearest = max(usd("g6.xlarge"), usd("g5.xlarge"))
+    assert found == Ceiling(pytest.approx(9 * dearest + 4 * dearest + 2 * usd("g6.xlarge")))
+    assert str(found) == f"at most ${found.usd:,.2f} an hour"
+
+
+def test_gpus_are_slots_and_a_higher_bid_counts() -> None:
+    types = {
+        "instanceTypes": ["g6.12xlarge", "g6.48xlarge"],
+        "unit": "gpus",
+        "fallback": {"warmInstances": 0},
+    }
+    per_gpu = max(usd("g6.12xlarge") / 4, usd("g6.48xlarge") / 8)
+    assert ceiling(settings_of([service(max=24, **types)])).usd == pytest.approx(24 * per_gpu)
+    assert ceiling(settings_of([service(max=24, maxPrice=100, **types)])).usd == pytest.approx(24 * 100 / 4)
+
+
+def test_nodes_on_kubernetes_count() -> None:
+    one = ceiling(settings_of([], [pods(job())])).usd
+    assert one == pytest.approx(2 * usd("g6.xlarge"))
+    assert ceiling(settings_of([], [pods(job(), nodes=3)])).usd == pytest.approx(3 * one)
+
+
+def test_an_unknown_price_is_named_and_counts_as_dearer_than_a_known_one() -> None:
+    kind = "p5e.48xlarge"
+    assert price(kind, REGION) is None
+    known = ceiling(settings_of([service()]))
+    unknown = ceiling(settings_of([service(instanceTypes=["g6.xlarge", kind])]))
+    assert unknown.assumed == (kind,)
+    assert unknown.usd > known.usd
+    assert str(unknown).endswith(f"an hour (assumed: no price of {kind})")

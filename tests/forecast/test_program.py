@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gpu_spot.declared.stackfile import StackConfig
 from gpu_spot.forecast import fixed_costs, stack
 from gpu_spot.forecast.prices import Prices
 from gpu_spot.forecast.running import declare_silently
@@ -15,7 +16,6 @@ from gpu_spot.forecast.stack import StackForecast
 from gpu_spot.preflight.prices import Line
 from gpu_spot.preflight.stack import declare
 from infra.settings import load_settings
-from pulumi_on_moto import StackConfig
 from tests.apart import apart
 from tests.forecast.conftest import WEEK, job, pods, service, stack_file, with_cluster
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from bench.functions import health as bench
 from contracts import names
 from contracts.group import health_settings as settings
 from contracts.group.health_settings import HealthSettings
@@ -19,8 +17,8 @@ from contracts.registry.queue_state import dump as queue_row
 from contracts.registry.worker_report import WorkerReport
 from lambdas.aws.health.checker import HealthOutcome
 from lambdas.core.capacity import memory as controllers
-from tests.health.fake_aws import GROUP, NOW, PLACE, REPORT, ROOT, HealthAws, with_report
-from tests.lambdas.fake_aws import partition
+from tests.fakes.aws import GROUP, NOW, PLACE, REPORT, ROOT, FakeAws, partition
+from tests.health.simulated_group import with_report
 
 
 def on_premises(host: str, group: str = GROUP, report: WorkerReport = REPORT) -> Worker:
@@ -29,14 +27,14 @@ def on_premises(host: str, group: str = GROUP, report: WorkerReport = REPORT) ->
 
 
 @pytest.fixture
-def aws() -> HealthAws:
-    fake = HealthAws()
+def aws() -> FakeAws:
+    fake = FakeAws()
     fake.add(10)
     fake.checker().run(50)
     return fake
 
 
-def passes(aws: HealthAws, minutes: int, excluded: frozenset[str] = frozenset()) -> list[HealthOutcome]:
+def passes(aws: FakeAws, minutes: int, excluded: frozenset[str] = frozenset()) -> list[HealthOutcome]:
     """Run one pass a minute without heartbeats of excluded instances; return the last outcomes."""
     outcomes: list[HealthOutcome] = []
     for _ in range(minutes):
@@ -46,7 +44,7 @@ def passes(aws: HealthAws, minutes: int, excluded: frozenset[str] = frozenset())
     return outcomes
 
 
-def add_xid_errors(aws: HealthAws, count: int = 1) -> list[str]:
+def add_xid_errors(aws: FakeAws, count: int = 1) -> list[str]:
     """Add a critical Xid error to some instances."""
     instance_ids = sorted(aws.instances)[:count]
     for instance_id in instance_ids:
@@ -54,7 +52,7 @@ def add_xid_errors(aws: HealthAws, count: int = 1) -> list[str]:
     return instance_ids
 
 
-def test_a_quiet_pass_reads_and_writes_nothing(aws: HealthAws) -> None:
+def test_a_quiet_pass_reads_and_writes_nothing(aws: FakeAws) -> None:
     passes(aws, 1)
     aws.calls.clear()
     [outcome] = passes(aws, 1)
@@ -68,7 +66,7 @@ def test_a_quiet_pass_reads_and_writes_nothing(aws: HealthAws) -> None:
 
 
 def test_replacement_of_an_instance_that_does_not_report_is_requested_until_it_terminates(
-    aws: HealthAws,
+    aws: FakeAws,
 ) -> None:
     instance_id = sorted(aws.instances)[0]
     passes(aws, 10, excluded=frozenset({instance_id}))
@@ -85,7 +83,7 @@ def test_replacement_of_an_instance_that_does_not_report_is_requested_until_it_t
 
 
 @pytest.mark.parametrize("state", ["Terminating:Wait", "Pending:Wait", "Warmed:Running", "Standby"])
-def test_an_instance_that_is_not_in_service_is_exempt(aws: HealthAws, state: str) -> None:
+def test_an_instance_that_is_not_in_service_is_exempt(aws: FakeAws, state: str) -> None:
     [instance_id] = add_xid_errors(aws)
     aws.states[instance_id] = state
     passes(aws, 3)
@@ -95,17 +93,17 @@ def test_an_instance_that_is_not_in_service_is_exempt(aws: HealthAws, state: str
     assert list(aws.replacement_requests()) == [other]
 
 
-def test_an_instance_that_the_controller_has_marked_is_exempt(aws: HealthAws) -> None:
+def test_an_instance_that_the_controller_has_marked_is_exempt(aws: FakeAws) -> None:
     for mark in ("termination_deadlines", "termination_requests", "retiring"):
         [instance_id] = add_xid_errors(aws)
         memory = replace(controllers.Memory(), **{mark: {instance_id: aws.now}})
         text = controllers.dump(memory)
-        aws.memory[GROUP] = {"group": {"S": GROUP}, "version": {"N": "1"}, "memory": {"S": text}}
+        aws.remember(text)
         passes(aws, 2)
         assert aws.replacement_requests() == {}, mark
 
 
-def test_a_restart_of_a_stuck_worker_is_requested(aws: HealthAws) -> None:
+def test_a_restart_of_a_stuck_worker_is_requested(aws: FakeAws) -> None:
     instance_id = sorted(aws.instances)[0]
     for _ in range(17):
         aws.now += 60
@@ -120,7 +118,7 @@ def test_a_restart_of_a_stuck_worker_is_requested(aws: HealthAws) -> None:
     assert aws.replacement_requests() == {}
 
 
-def test_a_malformed_queue_item_is_reported_and_no_worker_counts_as_stuck(aws: HealthAws) -> None:
+def test_a_malformed_queue_item_is_reported_and_no_worker_counts_as_stuck(aws: FakeAws) -> None:
     aws.rows[names.queue_partition(GROUP)] = {"queue": {"ready": {"S": "many"}}}
     [outcome] = passes(aws, 1)
     assert "malformed item of a queue" in outcome.read_errors[0]
@@ -128,7 +126,7 @@ def test_a_malformed_queue_item_is_reported_and_no_worker_counts_as_stuck(aws: H
     assert outcome.decision.findings == ()
 
 
-def test_malformed_worker_items_are_reported_and_no_instance_is_replaced(aws: HealthAws) -> None:
+def test_malformed_worker_items_are_reported_and_no_instance_is_replaced(aws: FakeAws) -> None:
     instance_id = sorted(aws.instances)[0]
     key = registry_item.key(partition(instance_id), instance_id, 0)
     aws.rows[partition(instance_id)][f"{instance_id}/0"] = {**key, "since": {"S": "?"}}
@@ -137,7 +135,7 @@ def test_malformed_worker_items_are_reported_and_no_instance_is_replaced(aws: He
     assert aws.replacement_requests() == {}
 
 
-def test_an_on_premises_host_with_an_instance_id_is_ignored(aws: HealthAws) -> None:
+def test_an_on_premises_host_with_an_instance_id_is_ignored(aws: FakeAws) -> None:
     instance_id = sorted(aws.instances)[0]
     aws.add_hosts(GROUP, {instance_id: 1, "gpu-1": 1})
     aws.row(on_premises(instance_id, report=replace(REPORT, xid=79)))
@@ -149,7 +147,7 @@ def test_an_on_premises_host_with_an_instance_id_is_ignored(aws: HealthAws) -> N
     assert outcome.decision.summary.ready == {"aws": 10, "on-premises": 1}
 
 
-def test_an_incident_is_notified_once_when_it_opens_and_once_when_it_is_resolved(aws: HealthAws) -> None:
+def test_an_incident_is_notified_once_when_it_opens_and_once_when_it_is_resolved(aws: FakeAws) -> None:
     add_xid_errors(aws, 10)
     passes(aws, 30)
     assert aws.replacement_requests() == {}
@@ -166,7 +164,7 @@ def test_an_incident_is_notified_once_when_it_opens_and_once_when_it_is_resolved
     ]
 
 
-def test_a_failed_notification_is_sent_in_a_later_pass(aws: HealthAws) -> None:
+def test_a_failed_notification_is_sent_in_a_later_pass(aws: FakeAws) -> None:
     add_xid_errors(aws, 10)
     aws.refused.add(PLACE.topic)
     [outcome] = passes(aws, 3)
@@ -177,7 +175,7 @@ def test_a_failed_notification_is_sent_in_a_later_pass(aws: HealthAws) -> None:
     assert len(aws.messages) == 1
 
 
-def test_a_failed_write_of_replacement_requests_is_repeated_in_the_next_pass(aws: HealthAws) -> None:
+def test_a_failed_write_of_replacement_requests_is_repeated_in_the_next_pass(aws: FakeAws) -> None:
     [instance_id] = add_xid_errors(aws)
     aws.throttled["put_parameter"] = 1
     [outcome] = passes(aws, 1)
@@ -187,12 +185,12 @@ def test_a_failed_write_of_replacement_requests_is_repeated_in_the_next_pass(aws
     assert list(aws.replacement_requests()) == [instance_id]
 
 
-def test_a_failed_restart_request_is_repeated(aws: HealthAws) -> None:
+def test_a_failed_restart_request_is_repeated(aws: FakeAws) -> None:
     aws.throttled["update_item"] = 1
     test_a_restart_of_a_stuck_worker_is_requested(aws)
 
 
-def test_of_two_concurrent_copies_only_the_first_acts(aws: HealthAws) -> None:
+def test_of_two_concurrent_copies_only_the_first_acts(aws: FakeAws) -> None:
     add_xid_errors(aws, 10)
     aws.now += 60
     aws.send_heartbeats()
@@ -216,7 +214,7 @@ def test_of_two_concurrent_copies_only_the_first_acts(aws: HealthAws) -> None:
 
 
 def test_if_no_worker_reports_no_instance_is_replaced() -> None:
-    aws = HealthAws()
+    aws = FakeAws()
     for name in ("one", "two"):
         aws.add(1, name)
     everybody = frozenset(aws.instances)
@@ -231,7 +229,7 @@ def test_if_no_worker_reports_no_instance_is_replaced() -> None:
     assert (aws.replacement_requests("one"), aws.replacement_requests("two")) == ({}, {})
 
 
-def test_an_error_in_one_service_does_not_affect_the_other(aws: HealthAws) -> None:
+def test_an_error_in_one_service_does_not_affect_the_other(aws: FakeAws) -> None:
     aws.add(2, "broken")
     aws.set("broken", health="{")
     [instance_id] = add_xid_errors(aws)
@@ -240,12 +238,12 @@ def test_an_error_in_one_service_does_not_affect_the_other(aws: HealthAws) -> No
     assert list(aws.replacement_requests()) == [instance_id]
 
 
-def test_a_group_without_health_settings_is_ignored(aws: HealthAws) -> None:
+def test_a_group_without_health_settings_is_ignored(aws: FakeAws) -> None:
     aws.parameters = {k: v for k, v in aws.parameters.items() if not k.endswith("/health")}
     assert passes(aws, 1) == []
 
 
-def test_a_read_that_fails_changes_nothing(aws: HealthAws) -> None:
+def test_a_read_that_fails_changes_nothing(aws: FakeAws) -> None:
     add_xid_errors(aws)
     before = dict(aws.memory)
     for call in ("batch_get_item", "get_item"):
@@ -255,7 +253,7 @@ def test_a_read_that_fails_changes_nothing(aws: HealthAws) -> None:
         assert (aws.memory, aws.replacement_requests()) == (before, {})
 
 
-def test_malformed_state_is_reported_and_overwritten(aws: HealthAws) -> None:
+def test_malformed_state_is_reported_and_overwritten(aws: FakeAws) -> None:
     key = names.health_memory(GROUP)
     for damaged in ({"memory": {"S": "{"}}, {"version": {"S": "x"}}):
         aws.memory[key] = {**aws.memory[key], **damaged}
@@ -266,7 +264,7 @@ def test_malformed_state_is_reported_and_overwritten(aws: HealthAws) -> None:
 
 
 @pytest.mark.parametrize("mode", ["paused", "dry-run"])
-def test_in_paused_and_dry_run_mode_no_replacement_is_requested(aws: HealthAws, mode: str) -> None:
+def test_in_paused_and_dry_run_mode_no_replacement_is_requested(aws: FakeAws, mode: str) -> None:
     add_xid_errors(aws)
     aws.set(GROUP, control=json.dumps({"mode": mode}))
     passes(aws, 5)
@@ -274,7 +272,7 @@ def test_in_paused_and_dry_run_mode_no_replacement_is_requested(aws: HealthAws, 
 
 
 def test_the_daily_report_covers_all_services_in_one_message() -> None:
-    aws = HealthAws()
+    aws = FakeAws()
     for name in ("ocr", "inference"):
         aws.add(4, name)
         aws.set(name, health=settings.dumps(HealthSettings(daily_report_hour=9)))
@@ -296,28 +294,7 @@ def test_the_daily_report_covers_all_services_in_one_message() -> None:
     assert "quiet" not in text
 
 
-def test_calls_grow_with_pages_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = tmp_path / "health.json"
-    assert bench.main(["--out", str(out), "--sizes", "10", "1000", "1500"]) == 0
-    results = json.loads(out.read_text())["scenes"]
-    quiet = results["quiet"]
-    batches = {size: at["calls"]["batch_get_item"] for size, at in quiet.items()}
-    assert batches == {"10": 1, "1000": 10, "1500": 15}
-    other_calls = {size: at["calls_total"] - batches[size] for size, at in quiet.items()}
-    assert other_calls["10"] == other_calls["1000"] == other_calls["1500"] - 1
-    assert results["a tenth unhealthy"]["1500"]["wishes"] == 40
-    assert "1500" in capsys.readouterr().out
-
-
-def test_a_bench_that_grows_says_so() -> None:
-    found = bench.figures([10])
-    found["quiet"]["20"] = found["quiet"]["10"] | {"calls_beyond_further_pages": 9}
-    found["a tenth unhealthy"]["10"]["memory_bytes"] = 500_000
-    assert len(bench.broken(found)) == 2
-
-
-def test_parameters_are_where_the_program_declares_them(aws: HealthAws) -> None:
-    assert (
-        names.group_parameter("dev", GROUP, names.PARAMETER_REPLACEMENT_REQUESTS) == f"{ROOT}/{GROUP}/wishes"
-    )
-    assert f"{ROOT}/{GROUP}/wishes" in aws.parameters
+def test_parameters_are_where_the_program_declares_them(aws: FakeAws) -> None:
+    name = names.group_parameter("dev", GROUP, names.PARAMETER_REPLACEMENT_REQUESTS)
+    assert name == f"{ROOT}/{GROUP}/replacements"
+    assert name in aws.parameters

@@ -9,22 +9,17 @@ from typing import Any
 import pytest
 
 from contracts import names
-from contracts.registry.item import Worker
 from lambdas.aws.health.checker import HealthOutcome
 from lambdas.core.health import stopped_workers
 from lambdas.core.health.decision import decide
 from lambdas.handlers import health
 from lambdas.handlers.health import workers_of
-from tests.health.simulated_group import SimulatedGroup
+from tests.health.simulated_group import SimulatedGroup, with_report
 
 
 def refusing(rate: float) -> SimulatedGroup:
-    def refuse(worker: Worker) -> Worker:
-        assert worker.report is not None
-        return replace(worker, report=replace(worker.report, refused=rate))
-
     group = SimulatedGroup().add("i-1", "i-2").add("host", on_premises=True)
-    group.faults = {"i-1": refuse, "host": refuse}
+    group.faults = dict.fromkeys(("i-1", "host"), lambda worker: with_report(worker, refused=rate))
     return group
 
 
@@ -50,6 +45,12 @@ def test_workers_that_do_not_report_any_more_refuse_nothing() -> None:
     assert not any(decide(stale, group.settings, group.memory).summary.refused.values())
 
 
+@pytest.fixture
+def deployed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(names.ENV_STACK, "dev")
+    monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", names.SERVICE_HEALTH)
+
+
 def emitted(group: SimulatedGroup, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
     decision = decide(group.snapshot(), group.settings, group.memory)
     health._report(HealthOutcome("ocr", decision))
@@ -58,17 +59,10 @@ def emitted(group: SimulatedGroup, capsys: pytest.CaptureFixture[str]) -> list[d
 
 @pytest.mark.parametrize(("refused", "percent"), [(0.0, 0.0), (1.0, 25.0), (9.0, 75.0)])
 def test_the_share_of_refused_requests_is_of_all_that_arrived(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], refused: float, percent: float
+    deployed: None, capsys: pytest.CaptureFixture[str], refused: float, percent: float
 ) -> None:
-    monkeypatch.setenv(names.ENV_STACK, "dev")
-    monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", names.SERVICE_HEALTH)
-
-    def report(worker: Worker) -> Worker:
-        assert worker.report is not None
-        return replace(worker, report=replace(worker.report, refused=refused, rate=3.0))
-
     group = SimulatedGroup().add("i-1", "i-2")
-    group.faults = {"i-1": report, "i-2": report}
+    group.faults = dict.fromkeys(group.hosts, lambda worker: with_report(worker, refused=refused, rate=3.0))
     [line] = [entry for entry in emitted(group, capsys) if names.METRIC_REQUESTS_REFUSED_SHARE in entry]
     assert line[names.METRIC_REQUESTS_REFUSED_SHARE] == [percent]
     assert (line["group"], line["stack"], line["service"]) == ("ocr", "dev", names.SERVICE_HEALTH)
@@ -76,12 +70,7 @@ def test_the_share_of_refused_requests_is_of_all_that_arrived(
 
 def test_without_requests_the_share_is_unknown() -> None:
     group = SimulatedGroup().add("i-1")
-
-    def idle(worker: Worker) -> Worker:
-        assert worker.report is not None
-        return replace(worker, report=replace(worker.report, refused=0.0, rate=0.0))
-
-    group.faults = {"i-1": idle}
+    group.faults = {"i-1": lambda worker: with_report(worker, refused=0.0, rate=0.0)}
     assert decide(group.snapshot(), group.settings, group.memory).summary.refused_percent is None
 
 
@@ -101,17 +90,10 @@ BOUND = "1000 replies (5000 bytes) wait for the broker: "
     ],
 )
 def test_workers_that_take_no_requests_are_counted_by_reason(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], text: str, reason: str
+    deployed: None, capsys: pytest.CaptureFixture[str], text: str, reason: str
 ) -> None:
-    monkeypatch.setenv(names.ENV_STACK, "dev")
-    monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", names.SERVICE_HEALTH)
-
-    def stop(worker: Worker) -> Worker:
-        assert worker.report is not None
-        return replace(worker, report=replace(worker.report, stopped=text))
-
     group = SimulatedGroup().add("i-1", "i-2", "i-3")
-    group.faults = {"i-1": stop, "i-2": stop}
+    group.faults = dict.fromkeys(("i-1", "i-2"), lambda worker: with_report(worker, stopped=text))
     assert reason in names.STOP_REASONS
     [line] = [entry for entry in emitted(group, capsys) if names.METRIC_WORKERS_STOPPED in entry]
     assert (line[names.METRIC_WORKERS_STOPPED], line[names.STOP_REASON]) == ([2], reason)

@@ -1,4 +1,4 @@
-"""Each verdict, its remediation, and conditions that only look like it."""
+"""Each verdict, its remediation, conditions that only look like it, and common causes of many faults."""
 
 from __future__ import annotations
 
@@ -223,3 +223,141 @@ def test_of_many_unhealthy_instances_only_the_allowed_share_is_replaced_at_once(
     for host_id in TEN[:2]:  # the controller has replaced them
         del group.hosts[host_id]
     assert list(requested_replacements(group.run(1))) == ["i-02"]  # 20 % of eight, at least one
+
+
+def test_starts_before_the_first_report_count_on_a_new_instance_only() -> None:
+    group = SimulatedGroup().add("i-00", "i-01", "i-02", "i-03").add("i-new", age=600.0)
+    group.faults = dict.fromkeys(("i-00", "i-new"), lambda worker: with_report(worker, starts=9))
+    assert requested_replacements(group.run(5)) == {"i-new": "crashing"}
+
+
+def test_a_crash_loop_is_found_if_the_worker_has_no_item_between_two_starts() -> None:
+    group = SimulatedGroup().add("i-00", "i-01", "i-02", "i-03")
+
+    def fault(worker: Worker) -> Worker | None:
+        minute = int((worker.heartbeat + 10 - START) // 60)
+        return with_report(worker, starts=1 + minute // 2, done=0, rate=0.0) if minute % 2 else None
+
+    group.faults = {"i-03": fault}
+    assert requested_replacements(group.run(20)) == {"i-03": "crashing"}
+
+
+def everywhere(fault: Fault, count: int = 10) -> SimulatedGroup:
+    group = SimulatedGroup().add(*TEN[:count])
+    group.faults = dict.fromkeys(TEN, fault)
+    return group
+
+
+@pytest.mark.parametrize(
+    ("fault", "family"),
+    [
+        (crashing(), "crashing"),
+        (not_reporting(), "unheard"),
+        (missing, "unheard"),
+        (stuck, "unfinished"),
+        (idle, "unfinished"),
+        (xid, "xid"),
+    ],
+)
+@pytest.mark.parametrize("count", [2, 10])
+def test_a_fault_of_all_hosts_replaces_none_and_opens_one_incident(
+    fault: Fault, family: str, count: int
+) -> None:
+    group = everywhere(fault, count)
+    decisions = group.run(70)
+    assert (requested_replacements(decisions), restarted(decisions)) == ({}, [])
+    [key] = opened_incidents(decisions)
+    assert key.startswith(f"common/{family}/")
+    group.faults.clear()
+    decisions = group.run(30)
+    assert resolved_incidents(decisions) == [key]
+    assert requested_replacements(decisions) == {}
+
+
+@pytest.mark.parametrize(("fault", "is_mentioned"), [(missing, True), (stuck, False)])
+def test_the_notification_says_what_the_controller_still_replaces(fault: Fault, is_mentioned: bool) -> None:
+    [incident] = [incident for decision in everywhere(fault).run(70) for incident in decision.new_incidents]
+    note = (
+        "The controller still replaces an instance that sends no heartbeats for 30 minutes"
+        in incident.description
+    )
+    assert note is is_mentioned
+
+
+def test_a_bad_version_on_a_few_hosts_is_a_common_cause() -> None:
+    group = SimulatedGroup().add(*TEN)
+    group.run()
+    group.faults = dict.fromkeys(TEN[:3], crashing(version="v2"))
+    decisions = group.run(60)
+    assert requested_replacements(decisions) == {}
+    assert opened_incidents(decisions) == ["common/crashing/version v2"]
+
+
+def test_a_single_crashing_host_of_a_version_is_replaced() -> None:
+    group = SimulatedGroup().add(*TEN)
+    group.faults = {"i-05": crashing()}
+    assert requested_replacements(group.run(10)) == {"i-05": "crashing"}
+
+
+def test_an_intermittent_cause_is_one_incident_and_suppresses_replacements() -> None:
+    group = everywhere(xid)
+    decisions = group.run(5)
+    for _ in range(5):
+        group.faults = {"i-00": xid}
+        decisions += group.run(5)
+        group.faults = dict.fromkeys(TEN, xid)
+        decisions += group.run(5)
+    assert requested_replacements(decisions) == {}
+    assert opened_incidents(decisions) == ["common/xid/version v1"]
+    assert resolved_incidents(decisions) == []
+
+
+def test_if_no_worker_of_the_stack_reports_even_a_group_of_one_is_not_replaced() -> None:
+    group = SimulatedGroup().add("i-00")
+    group.faults = {"i-00": not_reporting()}
+    group.is_registry_stale = True
+    decisions = group.run(60)
+    assert requested_replacements(decisions) == {}
+    assert opened_incidents(decisions) == ["common/unheard/registry"]
+
+
+def test_an_on_premises_outage_does_not_suppress_remediation_in_aws() -> None:
+    group = SimulatedGroup().add(*TEN).add("gpu-1", "gpu-2", on_premises=True)
+    group.faults = {"gpu-1": not_reporting(), "gpu-2": not_reporting(), "i-03": xid}
+    decisions = group.run(10)
+    assert opened_incidents(decisions) == ["common/unheard/on-premises"]
+    assert requested_replacements(decisions) == {"i-03": "xid"}
+
+
+def test_a_broker_that_is_down_for_ten_minutes_costs_nothing() -> None:
+    group = SimulatedGroup().add(*TEN)
+    group.run(30)
+    group.faults = dict.fromkeys(TEN, stuck)
+    group.waiting_requests = None
+    decisions = group.run(10)
+    group.waiting_requests = 20_000
+    decisions += group.run(2)  # the workers reconnect
+    group.faults.clear()
+    decisions += group.run(60)
+    assert (requested_replacements(decisions), restarted(decisions), opened_incidents(decisions)) == (
+        {},
+        [],
+        [],
+    )
+
+
+def test_instances_that_never_become_healthy_are_replaced_at_most_three_times_a_day() -> None:
+    group = SimulatedGroup(HealthSettings(grace_seconds=300)).add("i-0", age=0.0)
+    replaced = 0
+    opened: list[str] = []
+    for minute in range(24 * 60 - 60):
+        [decision] = group.run()
+        group.faults = dict.fromkeys(group.hosts, missing)
+        opened += opened_incidents([decision])
+        if decision.replacement_requests:  # the controller replaces it
+            group.hosts.clear()
+            replaced += 1
+            group.add(f"i-{minute}", age=0.0)
+            group.faults = dict.fromkeys(group.hosts, missing)
+    assert replaced == 3
+    assert opened == ["budget", "in-vain"]

@@ -1,8 +1,4 @@
-"""A machine's first boot, played with real bash: a metadata service and doubles of what is not here.
-
-The AWS CLI is a double that notes what it is asked. After a boot that is checked against botocore's models: a
-parameter that AWS does not have fails the test.
-"""
+"""A machine's first boot, played with real bash: a metadata service and doubles of what is not here."""
 
 from __future__ import annotations
 

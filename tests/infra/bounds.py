@@ -157,10 +157,7 @@ TEXTS: Final[dict[str, tuple[int, int, Callable[[int], str]]]] = {
 
 @dataclass(frozen=True)
 class Bound:
-    """A key's path as errors name it, ``{}`` for the values of a mapping and ``{key}`` for its keys.
-
-    Of several kinds of entry all but the first are marked: ``queue<sqs>``.
-    """
+    """A key's path as errors name it, ``{}`` for the values of a mapping and ``{key}`` for its keys."""
 
     path: str
     kind: str
@@ -200,16 +197,11 @@ class Bound:
         return next(made for end, made in table.items() if f".{self.path}".endswith((f".{end}", end)))
 
 
-_APART: Final = ("sharedHosts[0].capacity", "kubernetes.create", "training[0].study", "training[0].nodes")
+_APART: Final = ("sharedHosts[0].capacity", "kubernetes.create", "training[0].nodes")
 
 
 def bounds() -> list[Bound]:
-    """Every bound, but lengths of at least nothing: there is no list with less.
-
-    The capacity of a shared host is the same model as a service's. A cluster of the stack's own stands beside
-    no ``nodeRole``: tests/kubernetes/test_own_cluster.py has its bounds. A study and several nodes stand
-    beside no volume: tests/infra/test_study.py and test_nodes.py have their bounds.
-    """
+    """Every bound, but lengths of at least nothing: there is no list with less."""
     root = Settings.model_json_schema()
     return [
         one

@@ -6,11 +6,12 @@ import base64
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import yaml
 
@@ -18,7 +19,7 @@ from tests.apart import SHARED_VARIABLE, apart
 from tests.infra import program
 
 ROOT = Path(__file__).resolve().parents[2]
-DEV = ROOT / "Pulumi.dev.yaml"
+DEV = ROOT / "stacks" / "Pulumi.dev.yaml"
 STACKS = ("dev", "fleet", "prod", "research")
 
 
@@ -44,6 +45,14 @@ class Run:
 
     def the(self, kind: str, name: str) -> dict[str, Any]:
         return self.of(kind)[f"gpu-spot-{self.stack}-{name}"]
+
+    def policy(self, role: str) -> dict[str, Any]:
+        """The document of a role's own policy."""
+        document: dict[str, Any] = json.loads(self.the("RolePolicy", role)["policy"])
+        return document
+
+    def statements(self, role: str) -> dict[str, dict[str, Any]]:
+        return {statement["Sid"]: statement for statement in self.policy(role)["Statement"]}
 
     def alarms(self) -> dict[str, dict[str, Any]]:
         """Inputs of all alarms by the name that an operator sees, without the stack's prefix."""
@@ -83,7 +92,7 @@ def run(mode: str, stack_file: Path = DEV, stack: str = "dev", again: int = 0) -
 
 def shipped(stack: str, mode: str = "known", again: int = 0) -> Run:
     """Run one of the environments that ship."""
-    return run(mode, ROOT / f"Pulumi.{stack}.yaml", stack, again)
+    return run(mode, ROOT / "stacks" / f"Pulumi.{stack}.yaml", stack, again)
 
 
 def variant(tmp_path: Path, change: Callable[[dict[str, Any]], None], base: Path = DEV) -> Path:
@@ -93,3 +102,16 @@ def variant(tmp_path: Path, change: Callable[[dict[str, Any]], None], base: Path
     path = tmp_path / "Pulumi.variant.yaml"
     path.write_text(yaml.safe_dump(content, sort_keys=False), "utf-8")
     return path
+
+
+PAGE: Final = (Path(__file__).parents[2] / "docs" / "runbook.md").read_text("utf-8")
+HEADINGS: Final = {
+    name for line in PAGE.splitlines() if line.startswith("### ") for name in re.findall(r"`([^`]+)`", line)
+}
+_PLACE: Final = re.compile(r"<\w+>")
+
+
+def heading(alarm: str) -> str | None:
+    """Return the heading of an alarm by its name without the stack's; the longest fixed part wins."""
+    fits = [one for one in HEADINGS if re.fullmatch(_PLACE.sub("[a-z0-9-]+", one.replace(".", r"\.")), alarm)]
+    return max(fits, key=lambda one: len(_PLACE.sub("", one)), default=None)

@@ -1,10 +1,4 @@
-"""Run the whole program once under the SDK's mocks and tell what it declared, in JSON's types.
-
-The SDK's state is global, so this is for a process of its own (``tests.apart``).
-With ``unknown`` no resource returns an output or an id, as in the first preview of a stack. With ``again``
-the run is the next preview of a stack that ``deployed`` declared: a resource in it returns what it did, with
-the inputs of then where their changes are ignored, and a new one returns nothing.
-"""
+"""Run the whole program once under the SDK's mocks and tell what it declared, in JSON's types."""
 
 from __future__ import annotations
 
@@ -25,7 +19,7 @@ from pulumi.output import Unknown
 from pulumi.runtime import mocks, rpc, settings
 from pulumi.runtime.stack import run_in_stack
 
-from pulumi_declared.ignored import with_ignored
+from pulumi_on_moto.program.second_run import with_ignored
 
 ROOT = Path(__file__).resolve().parents[2]
 LOOKUPS = {

@@ -1,26 +1,4 @@
-"""Who must reach what on which port, judged on declared security groups, routes and endpoints.
-
-Pure over declared resources. Facts of AWS that no resource declares:
-
-- EKS creates a cluster's security group, which admits itself and everything out; managed nodes without a
-  group of their own have it (EKS guide, "View Amazon EKS security group requirements for clusters").
-- With private DNS an interface endpoint receives every call of its service from the VPC, NAT or not.
-- Subnets of a VPC reach each other; those of an existing VPC have routes that are not ours: they are taken to
-  lead to the internet.
-
-=================  ====================================================  =====================================
-who                what                                                  when
-=================  ====================================================  =====================================
-instances          the services of their role, S3, DynamoDB: 443         always
-instances          file system: 2049                                     there is one
-instances          broker: 5671                                          there is one
-queue watcher      the services of its role: 443; broker: 443            it is in the VPC
-system nodes       EC2, ECR, EKS, SQS, SSM, registries: 443              the stack creates the cluster
-GPU nodes          the same; file system, broker                         entries on Kubernetes
-who runs `up`      the cluster's API: 443                                the stack creates the cluster
-allowed sources    broker: 5671, 443; tenants' ports                     declared
-=================  ====================================================  =====================================
-"""
+"""Who must reach what on which port, judged on declared security groups, routes and endpoints."""
 
 from __future__ import annotations
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import botocore.session
 import moto.ec2
 import pytest
 
-from infra.catalogue import accelerators
+from infra.catalogue import accelerators, cpu_types, price_tables
+from infra.catalogue.on_demand_prices import price, replacement_prices
+from infra.program.entries.training import agent_config
 
 
 @pytest.fixture(scope="module")
@@ -91,3 +94,99 @@ def test_what_awss_image_does_not_boot_needs_an_explicit_one(name: str) -> None:
 def test_vendors_do_not_mix_even_under_one_image() -> None:
     with pytest.raises(ValueError, match="one vendor and one architecture"):
         accelerators.check_mix(["g4ad.xlarge", "g4dn.xlarge"], ami="ami-0123456789abcdef0")
+
+
+def readable(names: set[str]) -> dict[str, str]:
+    found = {}
+    for name in names:
+        try:
+            found[name] = cpu_types.architecture(name)
+        except ValueError:
+            continue
+    return found
+
+
+def test_architectures_by_name_are_those_of_ec2() -> None:
+    path = Path(moto.ec2.__file__).parent / "resources" / "instance_types.json.gz"
+    described: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
+    architectures = readable(set(described))
+    assert len(architectures) > 200
+    for name, architecture in architectures.items():
+        says = described[name]
+        assert says["ProcessorInfo"]["SupportedArchitectures"] == [architecture], name
+        assert "GpuInfo" not in says
+        assert says["Hypervisor"] == "nitro", name
+        assert says["EbsInfo"]["NvmeSupport"] == "required", name  # else volumes have no serial numbers
+
+
+def test_young_families_are_read_without_a_list() -> None:
+    service = botocore.session.get_session().get_service_model("ec2")
+    known = set(service.shape_for("InstanceType").enum)  # type: ignore[attr-defined]
+    architectures = readable(known)
+    assert {
+        "m7i.large",
+        "m8g.xlarge",
+        "c7i-flex.2xlarge",
+        "r7iz.large",
+        "t4g.small",
+        "m8i.large",
+    } <= architectures.keys()
+    assert {architectures[name] for name in ("m8g.xlarge", "c7gn.large", "r8gd.large", "t4g.small")} == {
+        "arm64"
+    }
+    assert {architectures[name] for name in ("m7i.large", "c7i-flex.2xlarge", "m5zn.large", "r5b.large")} == {
+        "x86_64"
+    }
+
+
+@pytest.mark.parametrize(
+    "name", ["g5.xlarge", "m4.large", "t2.medium", "m5.metal", "t3.nano", "i3.large", "m7i", ""]
+)
+def test_types_with_accelerators_or_without_nitro_are_rejected(name: str) -> None:
+    with pytest.raises(ValueError, match=r"is not a supported CPU type, allowed: .*m7i\.xlarge"):
+        cpu_types.architecture(name)
+
+
+TYPES = ("g5.2xlarge", "g5.xlarge", "p5e.48xlarge")
+
+
+@pytest.mark.parametrize(("in_order", "dollars"), [(True, 1.212), (False, 1.006)])
+def test_the_fallback_buys_its_first_choice_or_the_cheapest(in_order: bool, dollars: float) -> None:
+    assert replacement_prices(TYPES, "us-west-2", {}, in_order=in_order) == dict.fromkeys(TYPES, dollars)
+
+
+def test_an_instance_stands_for_as_many_as_it_weighs() -> None:
+    weights = {"g5.12xlarge": 4, "g5.xlarge": 1}
+    found = replacement_prices(list(weights), "us-east-1", weights, in_order=True)
+    assert found == {"g5.12xlarge": 5.672, "g5.xlarge": 1.418}
+
+
+@pytest.mark.parametrize(
+    ("types", "region"), [(("p5e.48xlarge", "g5.xlarge"), "us-west-2"), (TYPES, "ap-east-2")]
+)
+def test_an_unknown_price_is_none(types: tuple[str, ...], region: str) -> None:
+    assert replacement_prices(types, region, {}, in_order=True) == {}
+
+
+@pytest.mark.parametrize("table", price_tables.at_hand(), ids=lambda table: f"{table.region}-{table.date}")
+def test_the_least_price_of_a_family_rises_with_the_gpus(table: price_tables.PriceTable) -> None:
+    least: dict[tuple[str, int], float] = {}
+    for name in table.usd.keys() & accelerators.CATALOGUE.keys():
+        known = accelerators.CATALOGUE[name]
+        size = (known.family.name, known.accelerators)
+        usd = price(name, table.region)
+        assert usd is not None
+        least[size] = min(usd, least.get(size, usd))
+    in_order = [(family, usd) for (family, _), usd in sorted(least.items())]
+    assert in_order == sorted(in_order)
+
+
+@pytest.mark.parametrize(("region", "is_assumed"), [("us-east-2", False), ("us-west-2", True)])
+def test_writing_to_efs_where_its_price_is_unknown_costs_the_highest_price(
+    region: str, is_assumed: bool
+) -> None:
+    capacity = SimpleNamespace(types=())
+    job: Any = SimpleNamespace(capacity=capacity, fallback_capacity=capacity)
+    prices = agent_config._prices(job, region)
+    assert prices.efs_write == price_tables.highest(price_tables.EFS_WRITE)
+    assert prices.efs_write_is_assumed == is_assumed

@@ -28,7 +28,7 @@ from infra.archives import pins, sdk, zip_file
 from pulumi_on_moto.running.server import serve
 from tests.infra.declared import ROOT, shipped
 from tests.node import configs
-from tests.node.registry_table import registry
+from tests.node.test_registry import empty_registry
 from tests.waiting import TIMEOUT_SECONDS, wait_until
 
 AGENT = Path(userdata.agent.__file__).parent
@@ -203,7 +203,7 @@ def served_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, Any]
     """Yield the address of a cloud with a registry in it, and a client."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
-    with registry() as client, serve() as address:
+    with empty_registry() as client, serve() as address:
         yield address, client
 
 

@@ -8,10 +8,9 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from tests.infra import training
-from tests.infra.declared import ROOT, shipped
-from tests.infra.runbook import heading
+from tests.infra.declared import ROOT, heading, shipped
 
-SAMPLES: Final = sorted(path.name.split(".")[1] for path in ROOT.glob("Pulumi.*.yaml"))
+SAMPLES: Final = sorted(path.name.split(".")[1] for path in (ROOT / "stacks").glob("Pulumi.*.yaml"))
 assert len(SAMPLES) == 10
 
 
@@ -76,7 +75,6 @@ ALARMS: Final[dict[str, Condition]] = {
     "prod/inference-on-demand": Condition("Minimum", "gpu-spot OnDemand", ">= 10", (12, 12), 300),
     # 0 or 1, emitted each minute, of a cause that lasts; a budget must be reached for ten minutes.
     "<group>-on-demand-only": Condition("Maximum", "gpu-spot OnDemandOnly", ">= 1", (1, 1), 300),
-    "<group>-hourly-budget": Condition("Minimum", "gpu-spot HourlyBudgetReached", ">= 1", (10, 10), 60),
     "<group>-above-max": Condition("Minimum", "gpu-spot AboveMaximum", ">= 1", (10, 10), 60),
     "<group>-incomplete-observation": Condition("Minimum", "gpu-spot ReadErrors", ">= 1", (10, 10), 60),
     # Lasting causes, emitted each minute: five minutes bridge a skipped invocation.
@@ -160,21 +158,11 @@ def test_conditions_of_the_alarms_of_a_sample_stack(stack: str) -> None:
 
 
 def test_conditions_of_the_deadline_and_budget_alarms(tmp_path: Path) -> None:
-    hourly = {**training.job()["capacity"], "budget": {"dollarsAnHour": 500}}
-    alarms = training.stack(
-        tmp_path, deadline="2027-03-01T18:00:00+01:00", budget=50, capacity=hourly
-    ).alarms()
-    assert condition(alarms["resnet-hourly-budget"]) == ALARMS["<group>-hourly-budget"]
+    alarms = training.stack(tmp_path, deadline="2027-03-01T18:00:00+01:00", budget=50).alarms()
     assert condition(alarms["resnet-deadline"]) == ALARMS["<job>-deadline"]
     assert condition(alarms["resnet-budget"]) == ALARMS["<job>-budget"]
 
 
 def test_every_row_is_of_a_declared_alarm() -> None:
     rows = {row(stack, name) for stack in SAMPLES for name in shipped(stack).alarms()}
-    assert rows | {"<job>-deadline", "<job>-budget", "<group>-hourly-budget"} == ALARMS.keys()
-
-
-def test_renamed_alarms_keep_their_logical_names() -> None:
-    alarms = shipped("dev").of("MetricAlarm")
-    assert alarms["gpu-spot-dev-inference-refused"]["name"] == "gpu-spot-dev-inference-controller-alarm"
-    assert "name" not in alarms["gpu-spot-dev-inference-shortage"]
+    assert rows | {"<job>-deadline", "<job>-budget"} == ALARMS.keys()

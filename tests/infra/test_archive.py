@@ -14,7 +14,7 @@ from packaging.utils import canonicalize_name
 
 from contracts import names
 from infra.archives import functions as archive
-from infra.archives.sources import ROOT
+from infra.archives.zip_file import ROOT
 from pulumi_on_moto.mapping.archives import zip_bytes
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,17 +11,21 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contracts import names
+from contracts.group import scaling_settings
+from contracts.group.scaling_settings import Floor, ScalingSettings
 from infra.catalogue.on_demand_prices import price
 from infra.schema.services.bursts import held_wait, needed_headroom
 from infra.settings import load_settings
-from tests.infra.declared import ROOT
-from tests.infra.queues import EXISTING
+from lambdas.handlers import scaler as handler
+from tests.infra.declared import HEADINGS, ROOT, Run, run, shipped, variant
+from tests.infra.training import EXISTING
 
 CAPACITY = {"kind": "mixed-asg", "target": 8, "max": 20, "instanceTypes": ["g6.xlarge"]}
 
 
 def warnings(scaling: dict[str, Any]) -> list[str]:
-    raw = yaml.safe_load((ROOT / "Pulumi.dev.yaml").read_text("utf-8"))["config"]
+    raw = yaml.safe_load((ROOT / "stacks" / "Pulumi.dev.yaml").read_text("utf-8"))["config"]
     raw["gpu-spot:services"] = [
         {"name": "ocr", "command": ["serve"], "queue": EXISTING, "scaling": scaling, "capacity": CAPACITY}
     ]
@@ -45,3 +51,97 @@ def test_the_needed_headroom_holds_the_wait(wait: float) -> None:
     assert held_wait(needed) <= wait + 1e-6
     if needed >= 0.01:
         assert held_wait(needed - 0.0101) > wait - 1e-6
+
+
+FLOOR = {"min": 2, "from": "07:00", "to": "19:00", "days": ["mon", "fri"]}
+SCALING = {"waitSeconds": 30, "min": 1, "floors": [FLOOR]}
+
+
+def stack(folder: Path, scaling: dict[str, Any], **capacity: Any) -> Run:
+    def change(config: dict[str, Any]) -> None:
+        service = config["gpu-spot:services"][0]
+        service |= {"command": ["serve"], "queue": EXISTING, "scaling": scaling, "slotsPerGpu": 2}
+        service["capacity"] |= capacity
+
+    return run("known", variant(folder, change), "dev")
+
+
+def owned(of: Run, name: str) -> list[str]:
+    [found] = [one for one in of.declared if one["name"] == name and one["type"].endswith(":Parameter")]
+    ignored: list[str] = found["ignore_changes"]
+    return ignored
+
+
+def test_the_scalers_parameter_has_the_settings_of_the_stack_file(tmp_path: Path) -> None:
+    known = stack(tmp_path, SCALING, target=2, max=6)
+    text = known.the("Parameter", "inference-scaling")["insecureValue"]
+    floor = Floor(2, 420, 1140, frozenset({0, 4}))
+    # One of max is left for a swap between spot and on-demand.
+    assert scaling_settings.parse(text) == ScalingSettings(1, 5, 2, 30, (floor,))
+    function = known.the("Function", "scaler")
+    assert function["handler"] == f"{handler.__name__}.{handler.handler.__name__}"
+    assert function["timeout"] < 60
+    assert known.the("EventRule", "scaler")["scheduleExpression"] == "rate(1 minute)"
+    # A failed minute is not retried concurrently with the next: only one invocation writes the target.
+    again = known.the("FunctionEventInvokeConfig", "scaler")
+    assert (again["maximumRetryAttempts"], again["maximumEventAgeInSeconds"]) == (0, 60)
+    assert known.exports["scalerLogGroup"]
+
+
+def test_gpus_are_slots_if_the_target_counts_them(tmp_path: Path) -> None:
+    types = ["g5.xlarge", "g5.12xlarge"]
+    fallback = {"warmInstances": 0}
+    known = stack(tmp_path, SCALING, instanceTypes=types, unit="gpus", target=8, max=20, fallback=fallback)
+    found = scaling_settings.parse(known.the("Parameter", "inference-scaling")["insecureValue"])
+    assert (found.maximum, found.per_slot) == (16, 2)
+
+
+def test_the_scaler_owns_the_target_except_in_a_dry_run(tmp_path: Path) -> None:
+    name = "gpu-spot-dev-inference-target"
+    assert owned(stack(tmp_path, SCALING), name) == ["insecureValue"]
+    (tmp_path / "dry").mkdir()
+    assert owned(stack(tmp_path / "dry", {**SCALING, "dryRun": True}), name) == []
+    assert owned(shipped("dev"), name) == []
+    assert "gpu-spot-dev-scaler" not in shipped("dev").of("Function")
+
+
+def test_it_may_write_targets_of_services_that_scale_only(tmp_path: Path) -> None:
+    known = stack(tmp_path, SCALING)
+    policy = known.policy("scaler-function")
+    granted = {one["Sid"]: one for one in policy["Statement"]}
+    [target] = granted["WriteTargets"]["Resource"]
+    assert target.endswith(":parameter/gpu-spot/dev/groups/inference/target")
+    remembers = granted["RememberScaling"]["Condition"]
+    assert remembers["ForAllValues:StringLike"] == {"dynamodb:LeadingKeys": ["*@scaling"]}
+    assert remembers["Null"] == {"dynamodb:LeadingKeys": "false"}
+    actions = {action for one in granted.values() for action in one["Action"]}
+    assert not {one for one in actions if one.startswith(("autoscaling:", "sns:"))}
+
+
+def test_alarms_and_plot_use_metrics_that_the_handler_emits(tmp_path: Path) -> None:
+    known = stack(tmp_path, SCALING)
+    own = {"group": "inference", "stack": "dev", "service": names.SERVICE_SCALER}
+    variables = known.the("Function", "scaler")["environment"]["variables"]
+    assert variables["POWERTOOLS_SERVICE_NAME"] == names.SERVICE_SCALER
+    watched = {a["metricName"] for a in known.of("MetricAlarm").values() if a.get("dimensions") == own}
+    assert watched == {
+        *(names.METRIC_SCALING_ERRORS, names.METRIC_SCALING_LOAD_UNKNOWN),
+        *(names.METRIC_SCALING_THROUGHPUT_UNKNOWN, names.METRIC_SCALING_AT_MAXIMUM),
+    }
+    body = json.loads(known.the("Dashboard", "board")["dashboardBody"])
+    lines = [line for widget in body["widgets"] for line in widget["properties"].get("metrics", [])]
+    drawn = {line[1] for line in lines if len(line) > 1 and line[1].startswith("Scaling")}
+    assert drawn == {names.METRIC_SCALING_DESIRED, names.METRIC_SCALING_TARGET}
+
+
+def test_every_alarm_of_the_scaler_has_a_heading_in_the_runbook() -> None:
+    ends = ("load-unknown", "throughput-unknown", "at-maximum", "scaler-errors")
+    expected = {f"<group>-{end}" for end in ends} | {"scaler-not-running", "scaler-errors"}
+    assert expected <= HEADINGS
+
+
+def test_a_sample_stack_has_a_dry_run() -> None:
+    raw = yaml.safe_load((ROOT / "stacks" / "Pulumi.ocr.yaml").read_text("utf-8"))["config"]
+    service, _ = load_settings(raw).services
+    assert service.scaling is not None
+    assert (service.scaling.dry_run, service.capacity.max_target) == (True, 7)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -72,17 +71,12 @@ def test_the_data_volumes_device_differs_from_theirs() -> None:
     assert not set(DATASET_DEVICES) & set(VOLUME_DEVICES)
 
 
-def statements(of: Run, group: str) -> dict[str, dict[str, Any]]:
-    [policy] = [p for name, p in of.of("RolePolicy").items() if name.endswith(f"-{group}-instance")]
-    return {statement["Sid"]: statement for statement in json.loads(policy["policy"])["Statement"]}
-
-
 def test_only_instances_that_need_it_may_describe_volumes(known: Run, tmp_path: Path) -> None:
-    assert statements(known, "inference")["FindVolumes"]["Action"] == ["ec2:DescribeVolumes"]
-    assert "FindSnapshots" not in statements(known, "inference")
+    assert known.statements("inference-instance")["FindVolumes"]["Action"] == ["ec2:DescribeVolumes"]
+    assert "FindSnapshots" not in known.statements("inference-instance")
     without = training.stack(tmp_path)
-    assert "FindVolumes" not in statements(without, "inference")
-    assert {"FindVolumes", "FindSnapshots"} <= statements(without, "resnet").keys()
+    assert "FindVolumes" not in without.statements("inference-instance")
+    assert {"FindVolumes", "FindSnapshots"} <= without.statements("resnet-instance").keys()
 
 
 def test_previews_may_look_at_snapshots_only_where_there_are_some(tmp_path: Path) -> None:

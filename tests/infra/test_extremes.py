@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from gpu_spot.declared.stackfile import StackConfig
 from infra.settings import SettingsError, load_settings
-from pulumi_declared.stackfile import StackConfig
 from pulumi_on_moto import deploy
 from pulumi_on_moto.running.clock import simulated
 from pulumi_on_moto.sandbox import sandbox
@@ -182,13 +182,7 @@ APART: dict[tuple[str, Extreme], str] = {
         )
     },
     **{
-        ("training[0].budget", extreme): "not every type has a known price; tests/infra/test_budget.py has it"
-        for extreme in ("least", "most")
-    },
-    **{
-        (f"{owner}budget.{key}", extreme): "less than such groups cost; test_hourly_budget.py has both"
-        for owner in ("", "services[0].capacity.", "training[0].capacity.")
-        for key in ("dollarsAnHour", "onDemandDollarsAnHour")
+        ("training[0].budget", extreme): "not every type has a known price; tests/infra/refusals.yaml has it"
         for extreme in ("least", "most")
     },
     ("services[0].runsOn", "most"): "no group; tests/kubernetes/test_stack.py has it",
@@ -218,14 +212,11 @@ APART: dict[tuple[str, Extreme], str] = {
         **{("services[0].http.subnets[0]", extreme): "the same" for extreme in ("least", "most")},
     },
     **{
-        (
-            "services[0].queue.existing.brokerOf",
-            extreme,
-        ): "a service's; infra/test_shared_broker.py"
+        ("services[0].queue.existing.brokerOf", extreme): "a service's; infra/test_queue_kinds.py"
         for extreme in ("least", "most")
     },
     **{
-        (f"services[0].queue.{path}", extreme): "services of one broker; infra/test_shared_broker.py"
+        (f"services[0].queue.{path}", extreme): "services of one broker; infra/test_queue_kinds.py"
         for path, extreme in (("calls", "most"), ("calls[0]", "least"), ("calls[0]", "most"))
     },
     ("region", "least"): "another region has other zones",
@@ -233,10 +224,7 @@ APART: dict[tuple[str, Extreme], str] = {
     ("services[0].scaling.source", "least"): "the service has no queue",
     ("services[0].scaling.source", "most"): "stands in services[9]",
     **{
-        (
-            f"{entry}.capacity.instanceRequirements.{key}",
-            extreme,
-        ): "no instance type has so little or so much"
+        (f"{entry}.capacity.instanceRequirements.{key}", extreme): "no instance type has so little or so much"
         for entry in ("services[0]", "training[0]")
         for key, extreme in (
             ("accelerators.min", "most"),

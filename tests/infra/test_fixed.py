@@ -11,7 +11,6 @@ import pytest
 from tests.apart import apart
 from tests.infra import program
 from tests.infra.declared import ROOT, Run, run, shipped, variant
-from tests.infra.test_ownership import differences
 
 Edit = Callable[[dict[str, Any]], None]
 POINT, MOUNTED = "storage.fileSystem.accessPoints", "access point 'checkpoints', which pods mount,"
@@ -49,7 +48,7 @@ def deployed(stack: str) -> list[dict[str, Any]]:
 
 def refusal(stack: str, edit: Edit, folder: Path) -> str:
     """Return the one line that ends the next preview of a deployed sample."""
-    file = variant(folder, edit, ROOT / f"Pulumi.{stack}.yaml")
+    file = variant(folder, edit, ROOT / "stacks" / f"Pulumi.{stack}.yaml")
     error, _ = apart(program.refused, "again", stack, file, deployed(stack))
     assert "\n" not in error
     return error.removeprefix("RunError: ")
@@ -57,7 +56,7 @@ def refusal(stack: str, edit: Edit, folder: Path) -> str:
 
 def preview(stack: str, edit: Edit, folder: Path) -> Run:
     """Return what the next preview of a deployed sample declares."""
-    file = variant(folder, edit, ROOT / f"Pulumi.{stack}.yaml")
+    file = variant(folder, edit, ROOT / "stacks" / f"Pulumi.{stack}.yaml")
     return Run(stack, **apart(program.declared, "again", stack, file, deployed(stack)))
 
 
@@ -101,14 +100,14 @@ def test_a_stack_of_its_own_may_have_each_of_them(tmp_path: Path) -> None:
         for edit in (cidr, key, cluster(cluster="another"), access_point(path="/elsewhere", userId=2009)):
             edit(config)
 
-    file = variant(tmp_path, all_of_them, ROOT / "Pulumi.eks.yaml")
+    file = variant(tmp_path, all_of_them, ROOT / "stacks" / "Pulumi.eks.yaml")
     for mode in ("known", "unknown"):
         assert run(mode, file, "eks").the("Vpc", "vpc")["cidrBlock"] == "10.99.0.0/16"
 
 
 def test_the_key_of_a_clusters_secrets_stays_in_both_directions(tmp_path: Path) -> None:
-    with_key = run("known", variant(tmp_path, key, ROOT / "Pulumi.eks.yaml"), "eks").declared
-    error, _ = apart(program.refused, "again", "eks", ROOT / "Pulumi.eks.yaml", with_key)
+    with_key = run("known", variant(tmp_path, key, ROOT / "stacks" / "Pulumi.eks.yaml"), "eks").declared
+    error, _ = apart(program.refused, "again", "eks", ROOT / "stacks" / "Pulumi.eks.yaml", with_key)
     assert f"is not what cluster 'gpu-spot-eks' of this stack has ({KEY})" in error
     assert "EKS never changes the key of a cluster's secrets" in error
 
@@ -165,9 +164,128 @@ def test_a_revision_changes_the_one_job_of_its_entry(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("matrix", [None, {"SEED": [1, 2]}])
 def test_a_job_is_replaced_where_the_cluster_would_refuse_an_update(matrix: Any, tmp_path: Path) -> None:
-    stack = run("known", variant(tmp_path, job(matrix=matrix), ROOT / "Pulumi.eks.yaml"), "eks")
+    stack = run("known", variant(tmp_path, job(matrix=matrix), ROOT / "stacks" / "Pulumi.eks.yaml"), "eks")
     [found] = [one for one in stack.declared if one["type"].endswith(":Job")]
     assert found["inputs"]["metadata"]["name"] == "resnet"
     assert found["delete_before_replace"]
     assert {"spec.backoffLimitPerIndex", "spec.successPolicy"} <= {*found["replace_on_changes"]}
     assert found["inputs"]["spec"]["backoffLimitPerIndex"] == (6 if matrix is None else 5)
+
+
+def two_services(kind: str, tmp_path: Path, **capacity: Any) -> Run:
+    """Run a stack with two services of a kind, the second one's capacity changed."""
+
+    def change(config: dict[str, Any]) -> None:
+        first = config["gpu-spot:services"][0]
+        second = {**first, "name": "batch", "capacity": {**first["capacity"], **capacity}}
+        config["gpu-spot:services"].append(second)
+
+    folder = tmp_path / ("changed" if capacity else "plain")
+    folder.mkdir()
+    return run("known", variant(folder, change, ROOT / "stacks" / f"Pulumi.{kind}.yaml"), kind)
+
+
+def differences(before: Run, after: Run, *, shared_only: bool = False) -> dict[str, set[str]]:
+    """Return the inputs that an update would change, by resource; what others own is left out."""
+
+    def seen(of: Run) -> dict[tuple[str, str], dict[str, Any]]:
+        return {
+            (one["type"], one["name"]): {
+                key: value for key, value in one["inputs"].items() if key not in one["ignore_changes"]
+            }
+            for one in of.declared
+        }
+
+    old, new = seen(before), seen(after)
+    if shared_only:
+        old = {key: inputs for key, inputs in old.items() if key in new}
+    else:
+        assert old.keys() == new.keys()
+    return {
+        f"{kind.rpartition(':')[2]} {name}": {
+            key
+            for key in old[kind, name].keys() | new[kind, name].keys()
+            if old[kind, name].get(key) != new[kind, name].get(key)
+        }
+        for kind, name in old
+        if old[kind, name] != new[kind, name]
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "capacity", "changes"),
+    [
+        (
+            "dev",
+            {"onDemandBase": 2, "spotPercentage": 80},
+            {
+                "Group gpu-spot-dev-batch-primary": {"mixedInstancesPolicy"},
+                "Group gpu-spot-dev-batch-fallback": {"warmPool"},  # as large as the spot share
+                "Parameter gpu-spot-dev-batch-config": {"insecureValue"},
+            },
+        ),
+        (
+            "dev",
+            {"instanceTypes": ["g6.xlarge", "g5.xlarge"]},
+            {
+                "Group gpu-spot-dev-batch-primary": {"mixedInstancesPolicy"},
+                "Group gpu-spot-dev-batch-fallback": {"mixedInstancesPolicy"},
+                "Parameter gpu-spot-dev-batch-config": {"insecureValue"},
+            },
+        ),
+        # The target is the controller's business: no capacity is declared but what stands by.
+        (
+            "dev",
+            {"target": 6},
+            {
+                "Group gpu-spot-dev-batch-fallback": {"warmPool"},
+                "Parameter gpu-spot-dev-batch-target": {"insecureValue"},
+            },
+        ),
+        # So are a fleet's base and percentage: they change in place, by the controller.
+        (
+            "fleet",
+            {"onDemandBase": 2, "spotPercentage": 75},
+            {
+                "Group gpu-spot-fleet-batch-fallback": {"warmPool"},
+                "Parameter gpu-spot-fleet-batch-config": {"insecureValue"},
+            },
+        ),
+        (
+            "fleet",
+            {"target": 6, "fallback": {"warmInstances": 8}},
+            {"Parameter gpu-spot-fleet-batch-target": {"insecureValue"}},
+        ),
+        (
+            "fleet",
+            {"allocationStrategy": "capacity-optimized"},
+            {"SpotFleetRequest gpu-spot-fleet-batch-primary": {"allocationStrategy"}},
+        ),
+        (
+            "fleet",
+            {"rootVolumeGiB": 200},
+            {
+                "LaunchTemplate gpu-spot-fleet-batch-primary": {"blockDeviceMappings"},
+                "LaunchTemplate gpu-spot-fleet-batch-fallback": {"blockDeviceMappings"},
+            },
+        ),
+    ],
+)
+def test_a_changed_capacity_changes_its_own_group_only(
+    kind: str, capacity: dict[str, Any], changes: dict[str, set[str]], tmp_path: Path
+) -> None:
+    found = differences(two_services(kind, tmp_path), two_services(kind, tmp_path, **capacity))
+    # How many on-demand instances are too many follows from the mix.
+    alarms = {name: keys for name, keys in found.items() if name.startswith("MetricAlarm")}
+    assert all("batch" in name for name in alarms)
+    assert {name: keys for name, keys in found.items() if name not in alarms} == changes
+
+
+def test_another_zone_or_way_out_moves_no_subnet(tmp_path: Path) -> None:
+    def change(config: dict[str, Any]) -> None:
+        config["gpu-spot:network"]["zones"] = ["us-west-2d", "us-west-2c", "us-west-2b", "us-west-2a"]
+        config["gpu-spot:network"]["egress"] = "nat-gateway-per-zone"
+
+    before, after = run("known"), run("known", variant(tmp_path, change))
+    for name, subnet in before.of("Subnet").items():
+        assert after.of("Subnet")[name] == subnet

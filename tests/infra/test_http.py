@@ -11,11 +11,14 @@ import yaml
 
 from contracts import codec, names
 from contracts.agent.config import HttpProxy, HttpWorkers
+from contracts.group import config as group_config
+from contracts.group import scaling_settings
+from contracts.registry import item as registry_item
 from contracts.registry import proxy_state
 from infra.components.http.proxies import PACKAGES
-from infra.settings import SettingsError, load_settings
-from tests.infra.declared import Run, run, shipped, variant
-from tests.infra.runbook import heading
+from infra.settings import load_settings
+from tests.iam import Request, allows
+from tests.infra.declared import Run, heading, run, shipped, variant
 from tests.infra.test_refusals import settings
 
 CERTIFICATE = "arn:aws:acm:us-west-2:123456789012:certificate/00000000-0000-0000-0000-000000000000"
@@ -155,7 +158,7 @@ def test_a_proxy_is_configured_and_installs_from_the_images_repositories(public:
 
 
 def test_a_proxy_may_find_workers_and_write_its_own_item_only(internal: Run) -> None:
-    policy = json.loads(internal.the("RolePolicy", "inference-proxies")["policy"])
+    policy = internal.policy("inference-proxies")
     by_sid = {one["Sid"]: one for one in policy["Statement"]}
     assert by_sid["FindWorkers"]["Action"] == ["ec2:DescribeInstances"]
     report = by_sid["ReportRequests"]
@@ -221,76 +224,6 @@ def test_without_an_address_nothing_is_added(internal: Run) -> None:
     assert {name for name in changed if not name.startswith(own)} == set()
 
 
-def refusal(http: dict[str, Any] | None, service: dict[str, Any] | None = None, **changes: Any) -> str:
-    """Return the line that refuses dev with such a service."""
-    entry = {
-        "name": "chat",
-        "command": ["serve"],
-        "capacity": {"kind": "mixed-asg", "target": 1, "instanceTypes": ["g6.xlarge"]},
-        **({} if http is None else {"http": {**ADDRESS, **http}}),
-        **(service or {}),
-    }
-    with pytest.raises(SettingsError) as caught:
-        settings("dev", {"gpu-spot:services": [entry], **{f"gpu-spot:{k}": v for k, v in changes.items()}})
-    return str(caught.value).splitlines()[0]
-
-
-HOSTS = {"hosts": [{"name": "g", "gpus": 1}]}
-SUBNETS = {"us-west-2a": "subnet-0000000a", "us-west-2b": "subnet-0000000b"}
-EXISTING = {"vpcId": "vpc-0000000a", "subnets": SUBNETS}
-
-
-@pytest.mark.parametrize(
-    ("http", "service", "changes", "says"),
-    [
-        ({"public": True, "allowedSources": ["0.0.0.0/0"]}, {}, {}, "certificateArn: missing with public"),
-        ({"public": True}, {}, {}, "public: true without allowedSources"),
-        ({"allowedSources": ["0.0.0.0/0"]}, {}, {}, "public: false with 0.0.0.0/0 in allowedSources"),
-        ({"allowedSources": ["203.0.113.0/24"]}, {}, {}, "public: false with 203.0.113.0/24"),
-        ({"protocol": "grpc"}, {}, {}, "certificateArn: missing with protocol 'grpc'"),
-        ({"domain": "a.example.com"}, {}, {}, "domain: 'a.example.com' without certificateArn"),
-        ({"hostedZoneId": "Z1"}, {}, {}, "hostedZoneId: 'Z1' without domain"),
-        ({"certificateArn": CERTIFICATE.replace("us-west-2", "eu-west-1")}, {}, {}, "of us-west-2"),
-        ({"proxies": {"instanceType": "g5.xlarge"}}, {}, {}, "not a supported CPU type"),
-        ({"port": 8899}, {"slotsPerGpu": 4}, {}, "up to 8902, include that of the node agent"),
-        ({}, {"command": []}, {}, "without an image or a command"),
-        ({}, {"reportsReadiness": True}, {}, "with reportsReadiness, allowed: readiness"),
-        ({}, {"onPremises": HOSTS}, {}, "without an address of 'g'"),
-        ({"subnets": ["subnet-0000000a", "subnet-0000000b"]}, {}, {}, "without network.vpcId"),
-        (
-            {},
-            {"capacity": {"kind": "mixed-asg", "target": 1, "max": 2000, "instanceTypes": ["g6.xlarge"]}},
-            {},
-            "up to 2000 workers, allowed: at most 1000",
-        ),
-        (
-            {},
-            {},
-            {"network": {"cidr": "10.20.0.0/16", "zones": ["us-west-2a"]}},
-            "http of 'chat' in one zone, allowed: two or more",
-        ),
-        (
-            {"public": True, "allowedSources": ["0.0.0.0/0"], "certificateArn": CERTIFICATE},
-            {},
-            {"network": EXISTING},
-            "is public in a network without public subnets, allowed: with public subnets",
-        ),
-        (
-            {},
-            {},
-            {"network": {**EXISTING, "securityGroups": [f"sg-0000000{k}" for k in range(4)]}},
-            "with 4 network.securityGroups, allowed: at most 3",
-        ),
-    ],
-)
-def test_what_cannot_work_is_refused(
-    http: dict[str, Any], service: dict[str, Any], changes: dict[str, Any], says: str
-) -> None:
-    line = refusal(http, service, **changes)
-    assert says in line
-    assert "allowed: " in line
-
-
 def test_the_example_for_triton_is_accepted() -> None:
     entry = yaml.safe_load((Path(__file__).parents[2] / "examples/http-service/triton.yaml").read_text())
     [service] = settings("dev", {"gpu-spot:services": [entry]}).services
@@ -318,3 +251,61 @@ def test_a_long_name_still_fits_a_load_balancer(tmp_path: Path) -> None:
 
     [balancer] = run("unknown", variant(tmp_path, change), "dev").of("LoadBalancer").values()
     assert balancer["namePrefix"] == "gpu-s-"
+
+
+HTTP = {"port": 8000, "concurrency": 8}
+INSTANCES = "arn:aws:ec2:us-west-2:123456789012:instance/"
+
+
+@pytest.fixture(scope="module")
+def chat(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    def change(config: dict[str, Any]) -> None:
+        config["gpu-spot:services"][0] |= {"command": ["serve"], "http": HTTP, "scaling": {"source": "http"}}
+
+    return run("known", variant(tmp_path_factory.mktemp("http"), change), "dev")
+
+
+def test_the_queue_watcher_reads_the_proxies(chat: Run) -> None:
+    variables = chat.the("Function", "queues")["environment"]["variables"]
+    assert json.loads(variables[names.ENV_QUEUES]) == [["inference", "http", "inference", "", "", 0]]
+    assert variables[names.ENV_INSTANCE_ARNS].endswith("instance/")
+
+
+def test_it_may_read_the_items_of_instances_and_write_those_of_queues_only(chat: Run) -> None:
+    policy = chat.policy("queues-function")
+    found = {one["Sid"]: one for one in policy["Statement"]}
+    assert found["FindProxies"]["Action"] == ["ec2:DescribeInstances"]
+    [table] = found["ReadProxies"]["Resource"]
+    worker = registry_item.partition("inference", f"{INSTANCES}i-1")
+    proxy = registry_item.partition(names.proxy_partition("inference"), f"{INSTANCES}i-2")
+    for action, key, may in (
+        ("BatchGetItem", worker, True),
+        ("BatchGetItem", proxy, True),
+        ("BatchGetItem", names.release_partition("inference"), False),
+        ("PutItem", names.queue_partition("inference"), True),
+        ("PutItem", proxy, False),
+        ("UpdateItem", worker, False),
+    ):
+        asked = Request(f"dynamodb:{action}", table, {"dynamodb:LeadingKeys": [key]})
+        assert allows([policy], asked) is may, (action, key)
+
+
+@pytest.mark.parametrize("function", ["scaler", "health-checker"])
+def test_scaler_and_health_checker_read_what_the_watcher_wrote(chat: Run, function: str) -> None:
+    policy = chat.policy(f"{function}-function")
+    [table] = next(one["Resource"] for one in policy["Statement"] if one["Sid"] == "ReadQueues")
+    asked = Request("dynamodb:GetItem", table, {"dynamodb:LeadingKeys": [names.queue_partition("inference")]})
+    assert allows([policy], asked)
+
+
+def test_the_functions_know_the_concurrency_of_a_worker(chat: Run) -> None:
+    config = group_config.parse(chat.the("Parameter", "inference-config")["insecureValue"])
+    assert config.http_concurrency == 8
+    scaling = scaling_settings.parse(chat.the("Parameter", "inference-scaling")["insecureValue"])
+    assert scaling.log is None
+
+
+def test_without_http_nothing_is_different() -> None:
+    assert "gpu-spot-dev-queues" not in shipped("dev").of("Function")
+    text = shipped("dev").the("Parameter", "inference-config")["insecureValue"]
+    assert "httpConcurrency" not in text

@@ -14,7 +14,7 @@ from infra.settings import SettingsError, load_settings
 from tests.iam import Request, allows
 from tests.infra import training
 from tests.infra.declared import Run, run, variant
-from tests.infra.test_ownership import differences
+from tests.infra.test_fixed import differences
 
 MATRIX: dict[str, list[Any]] = {"LR": [0.1, 0.01], "SEED": [1, 2, 3]}
 NAME = training.job()["name"]
@@ -93,43 +93,6 @@ def test_jobs_share_the_common_resources_only(tmp_path: Path) -> None:
     assert {job.artifacts for job in of.jobs} == {f"s3://results/x/{job.name}/" for job in of.jobs}
 
 
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"matrix": {"A": list(range(101)), "B": list(range(10))}}, "matrix: 1010 experiments, allowed: at"),
-        (
-            {"matrix": {"LR": list(range(21))}, "dataset": None},
-            "matrix with 21 experiments, which share one group, with volumeGiB 500, allowed: 0",
-        ),
-        ({**SHARED, "budget": 5}, "which share one group, with budget, allowed: at most 20"),
-        ({**SHARED, "deadline": "2099-01-01T00:00:00Z"}, "with deadline, allowed: at most 20"),
-        ({**SHARED, "matrix": {"A": ["x" * 150 + str(n) for n in range(30)]}}, "user data"),
-        (
-            {"capacity": {**training.job()["capacity"], "target": 2}},
-            "training[0].capacity.target: 2, allowed: 1",
-        ),
-        ({"matrix": {"LR": [1, 1.0]}}, "matrix: LR has '1' twice, allowed: each value once"),
-        ({"matrix": {"LR": [True]}}, "matrix.LR[0]: true, allowed: text and numbers"),
-        ({"matrix": {"LR": []}}, "matrix.LR: [], allowed: a list of at least 1"),
-        ({"matrix": {}}, "matrix: {}, allowed: a list of at least 1"),
-        ({"matrix": {"GPU_SPOT_JOB": ["x"]}}, "matrix: GPU_SPOT_JOB is reserved"),
-        (
-            {"matrix": {"A": ["x"]}, "environment": {"A": "y"}},
-            "matrix: A is in environment as well, allowed",
-        ),
-        ({"matrix": {"A": ["x"]}, "name": "a" * 18}, "allowed: a name of at most 17 characters"),
-        ({"matrix": {"A": ["x"]}, "capacityBlock": training.BLOCK}, "matrix: with capacityBlock, allowed"),
-        ({"matrix": {"A": ["x" * 4096]}}, "bytes in the user data, allowed: at most"),
-    ],
-)
-def test_invalid_settings_are_rejected_by_their_key(changes: dict[str, Any], says: str) -> None:
-    with pytest.raises(SettingsError) as caught:
-        settings(**changes)
-    [line] = str(caught.value).splitlines()
-    assert line.startswith("gpu-spot:training")
-    assert says in line
-
-
 def declared(folder: Path, matrix: dict[str, list[Any]], **changes: Any) -> Run:
     def change(config: dict[str, Any]) -> None:
         config["gpu-spot:storage"] = FILES
@@ -180,7 +143,7 @@ def test_they_share_one_group_of_several_instances(tmp_path: Path) -> None:
     assert config["run"] == run_of(agent["training"]["revision"], agent["training"]["experiments"])
     assert run_of("r", {"A": ["1", "2"]}) == run_of("r", {"A": ["2", "1"]}) != run_of("r", {"A": ["1"]})
     assert {name for name in found.exports["groups"] if name.startswith(NAME)} == {NAME}
-    policy = json.loads(found.the("RolePolicy", f"{NAME}-instance")["policy"])["Statement"]
+    policy = found.policy(f"{NAME}-instance")["Statement"]
     table = next(one for one in policy if one["Sid"] == "KeepExperiments")["Resource"][0]
 
     def may(action: str, *keys: str) -> bool:

@@ -15,9 +15,8 @@ from lambdas.aws.capacity.controller import GroupOutcome
 from lambdas.core.money.costs import HourlyCost
 from lambdas.handlers import controller
 from lambdas.handlers.metrics import emit
-from tests.infra import queues
-from tests.infra.declared import run, shipped, variant
-from tests.infra.runbook import HEADINGS, heading
+from tests.infra.declared import HEADINGS, heading, run, shipped, variant
+from tests.infra.training import queue_stack
 from userdata.render import CLOUD_INIT_LOG, UNIT_LOG
 
 FACTS = dict.fromkeys(("target", "ready", "spot", "on_demand", "interrupted", "above_maximum"), 1)
@@ -71,12 +70,6 @@ def test_a_job_has_an_alarm_for_its_volume() -> None:
     assert full["dimensions"] == {"group": "resnet", "stack": "research"}
     condition = (full["statistic"], full["comparisonOperator"], full["threshold"], full["treatMissingData"])
     assert condition == ("Minimum", "LessThanThreshold", 10, "notBreaching")
-
-
-def test_the_controller_alarm_lasts_as_long_as_its_cause() -> None:
-    alarm = shipped("dev").alarms()["inference-controller-alarm"]
-    # The controller emits the gauge each minute.
-    assert (alarm["statistic"], alarm["period"], alarm["evaluationPeriods"]) == ("Maximum", 300, 1)
 
 
 def dashboard() -> dict[str, Any]:
@@ -146,7 +139,7 @@ def test_the_cloudwatch_agent_receives_metric_lines_and_reads_logs() -> None:
 @pytest.mark.parametrize("stack", ["dev", "queued"])
 def test_the_dashboard_is_valid_for_cloudwatch(stack: str, tmp_path: Path) -> None:
     """Source: CloudWatch guide, "Dashboard body structure and syntax", and the quotas of dashboards."""
-    result = shipped("dev") if stack == "dev" else queues.stack(tmp_path)
+    result = shipped("dev") if stack == "dev" else queue_stack(tmp_path)
     widgets = json.loads(result.the("Dashboard", "board")["dashboardBody"])["widgets"]
     titles = [widget["properties"]["title"] for widget in widgets]
     assert ("inference: requests per second" in titles) == (stack == "queued")
@@ -165,7 +158,7 @@ def test_the_dashboard_is_valid_for_cloudwatch(stack: str, tmp_path: Path) -> No
 
 
 def test_a_queues_plots_use_metrics_that_the_watcher_emits(tmp_path: Path) -> None:
-    stack = queues.stack(tmp_path)
+    stack = queue_stack(tmp_path)
     variables = stack.the("Function", "queues")["environment"]["variables"]
     expected = ["group", "inference", "stack", "dev", "service", variables["POWERTOOLS_SERVICE_NAME"]]
     body = json.loads(stack.the("Dashboard", "board")["dashboardBody"])
@@ -201,7 +194,7 @@ def test_every_alarm_has_a_heading_in_the_runbook_and_every_heading_an_alarm() -
             headings.add(heading(alarm))
     # No sample stack has a deadline, a budget, an SQS queue (test_sqs.py) or an address (test_http.py).
     assert {name for name in HEADINGS if "-http-" not in name} - headings == {
-        *("<job>-deadline", "<job>-budget", "<group>-hourly-budget", "<group>-queue-dead-letters")
+        *("<job>-deadline", "<job>-budget", "<group>-queue-dead-letters")
     }
 
 
@@ -219,11 +212,6 @@ def test_a_job_has_alarms_for_failures_stalls_and_host_faults() -> None:
         )
     services = shipped("dev").of("MetricAlarm").values()
     assert not [a for a in services if a["metricName"] in names.JOB_METRICS]
-
-
-def test_missing_invocations_of_the_controller_breach() -> None:
-    alarm = shipped("dev").alarms()["controller-not-running"]
-    assert (alarm["treatMissingData"], alarm["comparisonOperator"]) == ("breaching", "LessThanThreshold")
 
 
 def test_every_queue_and_the_function_have_alarms() -> None:

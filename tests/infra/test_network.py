@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from gpu_spot.declared import stackfile
 from infra.components.network.endpoints import INTERFACES, interfaces
-from pulumi_declared import stackfile
 from pulumi_on_moto.running.clock import simulated
 from pulumi_on_moto.sandbox import sandbox
 from rehearsal.commands.deployed import deployed
@@ -46,12 +46,14 @@ def kinds(deployed: Run) -> set[str]:
 @pytest.mark.parametrize("stack", STACKS)
 def test_a_stack_in_an_existing_network_declares_none(stack: str, mode: str, tmp_path: Path) -> None:
     assert kinds(shipped(stack)) & OF_A_NETWORK
-    base = ROOT / f"Pulumi.{stack}.yaml"
+    base = ROOT / "stacks" / f"Pulumi.{stack}.yaml"
     assert not kinds(run(mode, variant(tmp_path, in_network(EXISTING), base), stack)) & OF_A_NETWORK
 
 
 def test_resources_use_the_subnets_and_groups_of_an_existing_network(tmp_path: Path) -> None:
-    deployed = run("known", variant(tmp_path, in_network(EXISTING), ROOT / "Pulumi.prod.yaml"), "prod")
+    deployed = run(
+        "known", variant(tmp_path, in_network(EXISTING), ROOT / "stacks" / "Pulumi.prod.yaml"), "prod"
+    )
     subnets = list(EXISTING["subnets"].values())
     assert deployed.the("Group", "inference-primary")["vpcZoneIdentifiers"] == subnets
     assert [one["subnetId"] for one in deployed.of("MountTarget").values()] == subnets
@@ -109,7 +111,7 @@ def test_a_service_in_none_of_the_zones_is_rejected(tmp_path: Path) -> None:
     def in_other_zones(config: dict[str, Any]) -> None:
         config["gpu-spot:network"]["zones"] = ["us-west-2d"]
 
-    path = variant(tmp_path, in_other_zones, ROOT / "Pulumi.prod.yaml")
+    path = variant(tmp_path, in_other_zones, ROOT / "stacks" / "Pulumi.prod.yaml")
     error, _ = apart(program.refused, "unknown", "prod", path)
     assert re.search(
         "no endpoint of .* in us-west-2d, allowed: one of us-west-2a, us-west-2b, us-west", error
@@ -121,7 +123,7 @@ def test_there_is_an_endpoint_for_each_service_that_an_instance_may_call(stack: 
     def closed(config: dict[str, Any]) -> None:
         config["gpu-spot:network"].update(egress="none", endpoints="interface")
 
-    deployed = run("known", variant(tmp_path, closed, ROOT / f"Pulumi.{stack}.yaml"), stack)
+    deployed = run("known", variant(tmp_path, closed, ROOT / "stacks" / f"Pulumi.{stack}.yaml"), stack)
     called = {
         action.partition(":")[0]
         for name, policy in deployed.of("RolePolicy").items()
@@ -151,7 +153,7 @@ def test_previews_have_the_permissions_of_their_lookups_only(tmp_path: Path) -> 
 
         (tmp_path / name).mkdir()
         deployed = run("known", variant(tmp_path / name, change))
-        policy = json.loads(deployed.the("RolePolicy", "previews")["policy"])
+        policy = deployed.policy("previews")
         return {action for one in policy["Statement"] for action in one["Action"]}
 
     own = {"cidr": "10.20.0.0/16", "zones": ["us-west-2a"]}

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from contracts import codec
+from contracts.agent import config as model
+from contracts.agent import names
 from contracts.agent.nodes import JobNodes
 from infra.catalogue import accelerators
 from infra.catalogue.network_interfaces import EFA_INTERFACES, efa_interfaces
 from infra.program.entries.training import agent_config, kind
 from infra.settings import SettingsError
 from tests.infra import training
-from tests.infra.declared import run, variant
+from tests.infra.declared import Run, run, shipped, variant
 from tests.infra.test_matrix import FILES, NAME, settings
+from userdata import render
 
 ZONE = "us-west-2b"
 SHARED: dict[str, Any] = {
@@ -67,51 +70,6 @@ def test_a_number_means_that_all_are_needed() -> None:
     assert (str(job.nodes), job.nodes.setting) == ("4", JobNodes(4, 4))
 
 
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"nodes": {"min": 3, "max": 2}}, "nodes: min 3 with max 2, allowed: 1 to 2"),
-        ({"nodes": {"min": 0, "max": 4}}, "nodes.min"),
-        ({"nodes": {"max": 65}}, "nodes.max"),
-        ({"nodes": {"min": 2, "max": 4, "zone": "us-west-2d"}}, "is us-west-2d, allowed: one of us-west-2a"),
-        ({"capacity": {**SHARED["capacity"], "target": 2}}, "capacity.target: 2, allowed: 4 (nodes.max)"),
-        ({"volumeGiB": 9}, "with volumeGiB 9, allowed: 0 (EBS attaches a volume to one instance"),
-        ({"matrix": {"A": [1]}}, "with matrix, allowed: one of them"),
-        ({"study": {"combinations": [{"A": 1}]}}, "with study, allowed: one of them"),
-        ({"deadline": "2030-01-01T00:00:00Z"}, "with deadline, allowed: without"),
-        ({"budget": 9}, "with budget, allowed: without, or capacity.budget"),
-        ({"image": training.IMAGE}, "with image, allowed: python"),
-        ({"artifacts": "s3://bucket/a/"}, "with artifacts, allowed: $GPU_SPOT_ARTIFACTS"),
-        ({"name": "a" * 17}, "a name of at most 16 characters"),
-        ({"nodes": {"efa": True}}, "nodes: efa with max 1, allowed: with several nodes"),
-        (
-            {"nodes": {"placementGroup": True}},
-            "nodes: placementGroup with max 1, allowed: with several nodes",
-        ),
-        (efa("g5.xlarge"), "nodes: efa with 'g5.xlarge', allowed: types with EFA: g5.8xlarge, g5.12xlarge,"),
-        (efa("g6.8xlarge", "g6.xlarge"), "efa with 'g6.xlarge', allowed: types with EFA: g6.8xlarge"),
-        (
-            efa("g5g.16xlarge"),
-            "efa with 'g5g.16xlarge', allowed: types with EFA: p3dn.24xlarge, p4d.24xlarge",
-        ),
-        (
-            efa("g6e.12xlarge", "g6e.24xlarge"),
-            "efa with 'g6e.12xlarge' (1) and 'g6e.24xlarge' (2), allowed: types with the same EFA interfaces",
-        ),
-        # As many, but one of them has them on other cards.
-        (efa("p5en.48xlarge", "p6-b300.48xlarge"), "'p5en.48xlarge' (16) and 'p6-b300.48xlarge' (16)"),
-        (efa("g5.8xlarge", kind="spot-fleet"), "efa with kind 'spot-fleet', allowed: 'mixed-asg'"),
-        # Burstable types, which no cluster placement group takes, are no types of a group at all.
-        (efa("t3.large"), "capacity.instanceTypes: 't3.large' is not a known accelerator type"),
-    ],
-)
-def test_what_does_not_work_is_refused_in_words(changes: dict[str, Any], says: str) -> None:
-    with pytest.raises(SettingsError) as caught:
-        settings(**{**SHARED, **changes})
-    assert says in str(caught.value)
-    assert str(caught.value).startswith("gpu-spot:training")
-
-
 def test_types_with_the_same_interfaces_are_taken_together() -> None:
     [job] = settings(**{**SHARED, **efa("g6.12xlarge", "g5.12xlarge", "p5.4xlarge")}).jobs
     assert job.nodes.efa
@@ -141,12 +99,6 @@ def test_interfaces_are_those_of_the_guides_example() -> None:
     assert efa_interfaces("g5.xlarge") == ()
 
 
-def test_another_entry_may_not_be_named_as_a_node() -> None:
-    other = {**training.job(), "name": f"{NAME}-node-0"}
-    with pytest.raises(SettingsError, match="has the prefix of the nodes of 'resnet'"):
-        settings((other,), **SHARED)
-
-
 @pytest.mark.soak
 def test_its_instances_are_in_one_zone_and_reach_each_other(tmp_path: Path) -> None:
     def change(config: dict[str, Any]) -> None:
@@ -169,5 +121,66 @@ def test_its_instances_are_in_one_zone_and_reach_each_other(tmp_path: Path) -> N
         rule = found.the(rule_type, f"{NAME}-nodes-{direction}")
         assert rule["ipProtocol"] == "-1"
         assert rule["referencedSecurityGroupId"] == rule["securityGroupId"]
-    policy = json.loads(found.the("RolePolicy", f"{NAME}-instance")["policy"])["Statement"]
+    policy = found.policy(f"{NAME}-instance")["Statement"]
     assert any(statement["Sid"] == "KeepExperiments" for statement in policy)
+
+
+WITH: Final = "research"
+WITHOUT: Final = "research-efs"
+OF_A_VOLUME: Final = (
+    *("ec2:CreateVolume", "ec2:AttachVolume", "ec2:DetachVolume", "ec2:DeleteVolume", "ec2:ModifyVolume"),
+    *("ec2:CreateSnapshot", "ec2:DeleteSnapshot", "ec2:DescribeSnapshots", "ec2:CreateTags"),
+)
+
+
+def allowed(run: Run, role: str) -> set[str]:
+    document = run.policy(role)
+    return {action for statement in document["Statement"] for action in statement["Action"]}
+
+
+def config(run: Run) -> dict[str, Any]:
+    return dict(json.loads(run.the("Parameter", "resnet-config")["insecureValue"]))
+
+
+def test_its_instances_have_no_permissions_for_volumes_and_keep_the_lease() -> None:
+    assert set(OF_A_VOLUME) <= allowed(shipped(WITH), "resnet-instance")
+    found = allowed(shipped(WITHOUT), "resnet-instance")
+    assert not found.intersection(OF_A_VOLUME)
+    # The lease, the end of the run, the checkpoints, and the dataset's volume that the launch has made.
+    assert {"dynamodb:UpdateItem", "ssm:PutParameter", "elasticfilesystem:ClientWrite"} <= found
+    assert "ec2:DescribeVolumes" in found
+
+
+def test_on_demand_is_asked_for_in_any_zone_and_its_successor_still_waits_for_the_lease() -> None:
+    before, after = config(shipped(WITH)), config(shipped(WITHOUT))
+    assert (before["byZone"], after["byZone"]) == (True, False)
+    assert (before["breakBeforeMake"], after["breakBeforeMake"]) == (True, True)
+
+
+@pytest.mark.parametrize("action", ["autoscaling:LaunchInstances", "ec2:CreateFleet"])
+def test_the_controller_may_not_launch_by_zone_without_need(action: str) -> None:
+    def may(run: Run) -> bool:
+        return any(
+            action in json.dumps(one["inputs"].get("policy", ""))
+            for one in run.declared
+            if one["type"].endswith("RolePolicy:RolePolicy") or one["type"].endswith("rolePolicy:RolePolicy")
+        )
+
+    assert may(shipped(WITH))
+    assert not may(shipped(WITHOUT))
+
+
+def test_without_a_volume_there_is_no_alarm_for_it() -> None:
+    def metrics(stack: str) -> set[str]:
+        return {alarm["metricName"] for alarm in shipped(stack).of("MetricAlarm").values()}
+
+    assert metrics(WITH) - metrics(WITHOUT) == {"DataVolumeFree"}
+
+
+def test_an_instance_starts_no_unit_of_a_volume_and_mounts_its_checkpoints() -> None:
+    agent = model.parse(json.dumps(shipped(WITHOUT).agent("resnet-primary")))
+    assert agent.volume is None
+    assert [mount.path for mount in agent.efs] == ["/dltraining/checkpoints"]
+    units = render.units(agent)
+    assert names.UNIT_VOLUME not in units
+    assert {names.UNIT_RUN, names.UNIT_EFS} <= set(units)

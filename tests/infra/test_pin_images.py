@@ -89,7 +89,7 @@ def test_an_image_id_is_written_with_its_parameter_as_a_comment(
 
 @pytest.mark.parametrize("stack", STACKS)
 def test_the_environments_pin_and_pin_again(stack: str) -> None:
-    text = (ROOT / f"Pulumi.{stack}.yaml").read_text("utf-8")
+    text = (ROOT / "stacks" / f"Pulumi.{stack}.yaml").read_text("utf-8")
     first, pins = pin_images(text, NEWEST.__getitem__)
     assert pins
     assert [line for line in first.splitlines() if " # of /" not in line] == text.splitlines()

@@ -12,16 +12,15 @@ import pytest
 from contracts import broker_users, names, watched_queue
 from contracts.broker_users import BrokerQueue, BrokerRole, BrokerUser, ManagedBroker
 from contracts.watched_queue import WatchedQueue
+from gpu_spot.declared.stackfile import load
 from infra.catalogue.broker_types import TYPES, check
 from infra.components.monitoring.queue_alarms import QueueLimits, alarms
-from infra.settings import SettingsError, load_settings
-from pulumi_on_moto import changes, deploy, load, sandbox
+from pulumi_on_moto import changes, deploy, sandbox
 from tests.apart import apart
 from tests.iam import Request, allows
 from tests.infra import program
-from tests.infra.declared import DEV, ROOT, Run, shipped, variant
-from tests.infra.queues import EXISTING, OWN, stack
-from tests.infra.runbook import heading
+from tests.infra.declared import DEV, ROOT, Run, heading, shipped, variant
+from tests.infra.training import EXISTING, OWN, queue_stack
 
 NAME = "gpu-spot-dev-inference-mq"
 CALLERS = ["10.30.0.0/16", "sg-0123456789abcdef0"]
@@ -31,7 +30,7 @@ SIGNED = "4dabf18193072939515e22adb298388d"
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return stack(tmp_path_factory.mktemp("own"), {**OWN, "allowedSources": CALLERS})
+    return queue_stack(tmp_path_factory.mktemp("own"), {**OWN, "allowedSources": CALLERS})
 
 
 KEY = "arn:aws:kms:us-west-2:123456789012:key/00000000-0000-0000-0000-000000000000"
@@ -41,7 +40,7 @@ KEY = "arn:aws:kms:us-west-2:123456789012:key/00000000-0000-0000-0000-0000000000
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Of prod, which is protected and has endpoints in place of NAT, with a key and previews."""
     window = {"day": "friday", "time": "23:59"}
-    return stack(
+    return queue_stack(
         tmp_path_factory.mktemp("cluster"),
         {**OWN, "deployment": "cluster", "engineVersion": "3.13", "maintenance": window},
         "prod",
@@ -52,7 +51,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 @pytest.fixture(scope="module")
 def existing(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return stack(tmp_path_factory.mktemp("existing"), EXISTING)
+    return queue_stack(tmp_path_factory.mktemp("existing"), EXISTING)
 
 
 def by_name(of: Run, kind: str) -> dict[str, dict[str, Any]]:
@@ -110,10 +109,7 @@ def test_every_version_has_a_label_and_rotation_is_not_reverted(own: Run) -> Non
     versions = by_name(own, "SecretVersion")
     assert {
         name.rpartition("-")[2]: set(one["inputs"]["versionStages"]) for name, one in versions.items()
-    } == {
-        "password": {"PASSWORD"},
-        "url": {"AWSCURRENT", "URL"},
-    }
+    } == {"password": {"PASSWORD"}, "url": {"AWSCURRENT", "URL"}}
     assert all("versionStages" in one["ignore_changes"] for one in versions.values())
 
 
@@ -144,7 +140,7 @@ def test_workers_read_the_url_from_a_secret_that_only_their_role_may_read(
     for side in ("primary", "fallback"):
         result = of.agent(f"inference-{side}")["service"]["queue"]
         assert result == {"secret": secret, "name": "inference"}
-    policy = json.loads(of.the("RolePolicy", "inference-instance")["policy"])
+    policy = of.policy("inference-instance")
     granted = [one for one in policy["Statement"] if "secretsmanager:GetSecretValue" in one["Action"]]
     account = "arn:aws:secretsmanager:us-west-2:123456789012:secret"
     assert [one["Resource"] for one in granted] == [[f"{account}:{secret}-??????"]]
@@ -158,7 +154,7 @@ def test_an_existing_broker_is_not_created(existing: Run) -> None:
 
 
 def test_the_agents_configuration_has_the_queues_settings(tmp_path: Path) -> None:
-    result = stack(tmp_path, {**EXISTING, "name": "pages", "maxDeliveries": 3, "maxLength": 0})
+    result = queue_stack(tmp_path, {**EXISTING, "name": "pages", "maxDeliveries": 3, "maxLength": 0})
     assert result.agent("inference-primary")["service"]["queue"] == {
         "secret": "queues/ocr",
         "name": "pages",
@@ -169,7 +165,7 @@ def test_the_agents_configuration_has_the_queues_settings(tmp_path: Path) -> Non
 
 def test_the_secret_is_under_the_stacks_key_and_the_role_may_use_it(cluster: Run) -> None:
     assert cluster.the("Secret", "inference-mq")["kmsKeyId"] == KEY
-    statements = json.loads(cluster.the("RolePolicy", "inference-instance")["policy"])["Statement"]
+    statements = cluster.policy("inference-instance")["Statement"]
     [use] = [one for one in statements if one["Sid"] == "UseKey"]
     assert "secretsmanager.us-west-2.*" in use["Condition"]["StringLike"]["kms:ViaService"]
 
@@ -179,7 +175,7 @@ def test_without_a_way_out_there_is_an_endpoint_for_the_secret(cluster: Run) -> 
 
 
 def test_previews_may_generate_a_password(cluster: Run) -> None:
-    policy = json.loads(cluster.the("RolePolicy", "previews")["policy"])
+    policy = cluster.policy("previews")
     assert ["secretsmanager:GetRandomPassword"] in [one["Action"] for one in policy["Statement"]]
 
 
@@ -196,10 +192,6 @@ def test_alarms_use_metrics_of_this_broker(own: Run) -> None:
     assert found.keys() == {"disk", "down", "length", "memory", "message-age", "no-consumers", "unreachable"}
     of = {"Broker": f"{NAME}-0123456"}
     assert found["down"]["dimensions"] == of
-    # Only missing data breaches: a count is never below 0.
-    down = found["down"]
-    assert (down["treatMissingData"], down["threshold"]) == ("breaching", 0)
-    assert down["comparisonOperator"] == "LessThanThreshold"
     assert metric_names(found["disk"]) == ["RabbitMQDiskFree", "RabbitMQDiskFreeLimit"]
     assert metric_names(found["memory"]) == ["RabbitMQMemUsed", "RabbitMQMemLimit"]
     for name in ("disk", "memory"):
@@ -224,8 +216,6 @@ def test_alarms_of_the_queue_use_metrics_that_the_watcher_emits(
         assert found[name]["metricName"] in sent
     assert metric_names(found["no-consumers"]) == ["QueueConsumers", "QueueReady"]
     assert all(query["metric"]["dimensions"] == group for query in found["no-consumers"]["metricQueries"][:2])
-    assert found["unreachable"]["treatMissingData"] == "breaching"
-    assert (found["message-age"]["threshold"], found["length"]["threshold"]) == (900, 80_000)
 
 
 def test_the_watcher_runs_in_the_workers_subnets_and_has_every_queue(own: Run, existing: Run) -> None:
@@ -243,7 +233,7 @@ def test_the_watcher_runs_in_the_workers_subnets_and_has_every_queue(own: Run, e
 
 
 def test_the_watcher_may_read_its_secrets_and_write_items_of_queues_only(cluster: Run) -> None:
-    policy = json.loads(cluster.the("RolePolicy", "queues-function")["policy"])["Statement"]
+    policy = cluster.policy("queues-function")["Statement"]
     found = {one["Sid"]: one for one in policy}
     assert {action for one in policy if one["Effect"] == "Allow" for action in one["Action"]} >= {
         "dynamodb:GetItem",
@@ -305,7 +295,7 @@ def test_the_function_of_the_users_has_the_queue_and_its_users(own: Run) -> None
 
 
 def test_the_function_of_the_users_may_write_their_secrets_and_has_alarms(cluster: Run) -> None:
-    policy = json.loads(cluster.the("RolePolicy", "broker-users-function")["policy"])["Statement"]
+    policy = cluster.policy("broker-users-function")["Statement"]
     found = {one["Sid"]: one for one in policy}
     assert set(found) == {"WriteLog", "RotatePasswords", "BeInTheNetwork", "OnlyLambdaInTheNetwork", "UseKey"}
     assert set(found["RotatePasswords"]["Action"]) == {
@@ -401,71 +391,6 @@ def test_an_update_keeps_the_password_before_and_after_a_rotation() -> None:
     )
     assert "does not respond" in error
     assert result["labels"] == ["AWSCURRENT", "AWSPREVIOUS", "PASSWORD", "URL"]
-
-
-def refusal(queue: dict[str, Any], **service: Any) -> str:
-    """The error of a stack whose service has this queue."""
-    capacity = {"kind": "mixed-asg", "target": 1, "instanceTypes": ["g5.xlarge"]}
-    raw = {
-        "aws:region": "us-west-2",
-        "gpu-spot:network": {"cidr": "10.0.0.0/16", "zones": ["us-west-2a"]},
-        "gpu-spot:services": [
-            {"name": "ocr", "command": ["serve"], "capacity": capacity, "queue": queue, **service}
-        ],
-    }
-    with pytest.raises(SettingsError) as result:
-        load_settings(raw)
-    return str(result.value)
-
-
-@pytest.mark.parametrize(
-    ("queue", "key", "says"),
-    [
-        ({**OWN, "kind": "kafka"}, "kind", "\"kafka\", allowed: 'rabbitmq', 'sqs'"),
-        ({"instanceType": "mq.m7g.large"}, "kind", "missing"),
-        ({**OWN, "kind": "sqs"}, "instanceType", "unknown key, allowed: existing, kind, maxDeliveries"),
-        ({**OWN, "visibilitySeconds": 60}, "visibilitySeconds", "unknown key"),
-        ({"kind": "sqs", "visibilitySeconds": 5}, "visibilitySeconds", "5, allowed: at least 10"),
-        ({"kind": "sqs", "existing": {"queue": "o.fifo", "deadLetters": "d"}}, "existing.queue", "o.fifo"),
-        ({"kind": "sqs", "existing": {"queue": "ocr"}}, "existing.deadLetters", "missing"),
-        (
-            {"kind": "sqs", "existing": {"queue": "ocr", "deadLetters": "dead"}, "maxDeliveries": 3},
-            "maxDeliveries",
-            "3 with existing",
-        ),
-        ({"kind": "rabbitmq"}, "instanceType", "missing, allowed: a type such as 'mq.m7g.large'"),
-        ({**OWN, "instanceType": "mq.m5.large"}, "instanceType", "'mq.m5.large' for RabbitMQ 4.2"),
-        ({**OWN, "engineVersion": "3.12"}, "engineVersion", "allowed: '3.13' or '4.2'"),
-        (
-            {**OWN, "engineVersion": "3.13", "deployment": "cluster", "instanceType": "mq.t3.micro"},
-            "instanceType",
-            "'mq.t3.micro' for RabbitMQ 3.13, deployment 'cluster'",
-        ),
-        ({**EXISTING, "instanceType": "mq.m7g.large"}, "instanceType", "with existing"),
-        ({**EXISTING, "maintenance": {}}, "maintenance", "with existing"),
-        ({**EXISTING, "allowedSources": ["10.0.0.0/8"]}, "allowedSources", "with existing"),
-        ({**OWN, "maxMessageAgeSeconds": 59}, "maxMessageAgeSeconds", "59"),
-        (
-            {"kind": "rabbitmq", "existing": {"secret": "a", "managementUrl": "http://b"}},
-            "existing.managementUrl",
-            "http://b",
-        ),
-        ({**OWN, "allowedSources": ["10.0.0.1/8"]}, "allowedSources", "not an IPv4 CIDR block"),
-        ({**OWN, "allowedSources": ["0.0.0.0/0"]}, "allowedSources", "not a private network"),
-        ({**OWN, "allowedSources": ["10.0.0.0/8"] * 2}, "allowedSources", "listed twice"),
-        ({**OWN, "name": "amq.ocr"}, "name", "reserved by RabbitMQ"),
-        ({**OWN, "maintenance": {"time": "24:00"}}, "maintenance.time", "24:00"),
-    ],
-)
-def test_an_invalid_queue_is_rejected(queue: dict[str, Any], key: str, says: str) -> None:
-    [line] = refusal(queue).splitlines()
-    assert line.startswith(f"gpu-spot:services[0].queue.{key}")
-    assert says in line
-
-
-def test_a_queue_needs_workers_that_consume_it() -> None:
-    assert "without an image or a command" in refusal(OWN, command=[])
-    assert "with SPOT_WORK_QUEUE in environment" in refusal(OWN, environment={"SPOT_WORK_QUEUE": "a"})
 
 
 def test_a_name_that_is_too_long_for_a_broker_is_rejected(tmp_path: Path) -> None:

@@ -10,24 +10,24 @@ from typing import Any, ClassVar, Literal, get_args
 import pulumi
 import pytest
 
-from contracts import names
+from contracts import broker_users, names
 from contracts.agent import config as agent
 from contracts.watched_queue import WatchedQueue
-from gpu_spot.preflight.checks import queues as checked
-from infra.components.monitoring.alarm_spec import AlarmSpec
+from gpu_spot.preflight.checks import secrets as checked
+from infra.components.monitoring.alarm_spec import AlarmSpec, Condition, MetricSource
 from infra.components.queues import kinds as declared
 from infra.components.queues.declared_queue import DeclaredQueue, QueueArgs
 from infra.iam.queue_statements import QueueAccess
 from infra.iam.statement import Statement
 from infra.program import stack as stack_program
 from infra.schema import Settings
-from infra.schema.services.queues.kinds import MODELS
+from infra.schema.services.queues import MODELS
 from infra.schema.services.queues.settings import QueueSettings
 from lambdas.aws.queues import kinds as watched
 from tests.apart import apart
 from tests.infra import program
-from tests.infra.declared import Run
-from tests.infra.queues import EXISTING, ROOT, variant
+from tests.infra.declared import ROOT, Run, run, shipped, variant
+from tests.infra.training import EXISTING
 from userdata.agent.aws.permissions import Need
 
 URL = "sqs://us-west-2/123456789012"
@@ -55,7 +55,9 @@ def _declare(args: QueueArgs[Pigeons]) -> DeclaredQueue:
         attributes={"loft": "loft-1"},
         watched=pulumi.Output.from_input(place),
         access=QueueAccess("pigeons", work=[fly], watch=[watch]),
-        extra_alarms=[AlarmSpec("inference-queue-rain", "Rain.", "Sky", "Rain", {}, "Maximum", threshold=1)],
+        extra_alarms=[
+            AlarmSpec("inference-queue-rain", "Rain.", MetricSource("Sky", {}), "Rain", Condition("Maximum"))
+        ],
         outputs={"loft": "loft-1"},
     )
 
@@ -80,7 +82,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Run:
         config["gpu-spot:services"][0] |= {"command": ["serve"], "queue": EXISTING}
         del config["gpu-spot:services"][1:]
 
-    path = variant(tmp_path_factory.mktemp("pigeons"), change, ROOT / "Pulumi.dev.yaml")
+    path = variant(tmp_path_factory.mktemp("pigeons"), change, ROOT / "stacks" / "Pulumi.dev.yaml")
     return Run("dev", **apart(_with_pigeons, path))
 
 
@@ -106,3 +108,38 @@ def test_a_new_kind_has_alarms_and_outputs(made: Run) -> None:
     alarms = {name.removeprefix("inference-queue-") for name in made.alarms()}
     assert alarms >= {"rain", "message-age", "no-consumers", "unreachable"}
     assert made.exports["queues"] == {"inference": {"loft": "loft-1"}}
+
+
+ACCOUNT = "arn:aws:secretsmanager:us-west-2:123456789012"
+
+
+def test_each_service_reads_the_url_of_its_own_user_on_the_only_broker() -> None:
+    stack = shipped("ocr")
+    [broker] = stack.of("Broker")
+    variables = stack.the("Function", "broker-users")["environment"]["variables"]
+    [managed] = broker_users.parse(variables[names.ENV_BROKERS])
+    assert managed.administrator == broker
+    assert {(user.name, user.queue, user.calls) for user in managed.users} == {
+        ("ocr.workers", "ocr", ()),
+        ("ocr.clients", "ocr", ()),
+        ("pages.workers", "pages", ("ocr",)),
+        ("pages.clients", "pages", ()),
+        ("monitor", "", ()),
+    }
+    assert len(managed.users) == 5
+    for service in ("ocr", "pages"):
+        for side in ("primary", "fallback"):
+            queue = stack.agent(f"{service}-{side}")["service"]["queue"]
+            assert queue == {"secret": f"gpu-spot-ocr-{service}-mq-workers", "name": service}
+        policy = stack.policy(f"{service}-instance")
+        [granted] = [one for one in policy["Statement"] if "secretsmanager:GetSecretValue" in one["Action"]]
+        assert granted["Resource"] == [f"{ACCOUNT}:secret:{queue['secret']}-??????"]
+
+
+def test_the_order_of_the_entries_does_not_matter(tmp_path: Path) -> None:
+    def change(config: dict[str, Any]) -> None:
+        config["gpu-spot:services"].reverse()
+
+    reversed_stack = run("known", variant(tmp_path, change, ROOT / "stacks" / "Pulumi.ocr.yaml"), "ocr")
+    declared = {one["name"] for one in reversed_stack.declared}
+    assert declared == {one["name"] for one in shipped("ocr").declared}

@@ -19,7 +19,7 @@ from tests.kubernetes.entries import JOB, SERVICE, STACK
 from tests.kubernetes.test_own_cluster import CREATED
 from tests.soak import sample
 
-STACKS: Final = tuple(sorted(path.suffixes[0][1:] for path in ROOT.glob("Pulumi.*.yaml")))
+STACKS: Final = tuple(sorted(path.suffixes[0][1:] for path in (ROOT / "stacks").glob("Pulumi.*.yaml")))
 GENERATED: Final = 200
 BATCHES: Final = 8
 ZONES: Final = ("us-west-2a", "us-west-2b", "us-west-2c")
@@ -28,7 +28,7 @@ EXISTING: Final[dict[str, Any]] = {
     "subnets": {"us-west-2a": "subnet-0000000a", "us-west-2b": "subnet-0000000b"},
 }
 BROKER: Final[dict[str, Any]] = {"kind": "rabbitmq", "instanceType": "mq.m7g.large"}
-SHARED_HOST: Final = yaml.safe_load((ROOT / "Pulumi.shared.yaml").read_text())["config"][
+SHARED_HOST: Final = yaml.safe_load((ROOT / "stacks" / "Pulumi.shared.yaml").read_text())["config"][
     "gpu-spot:sharedHosts"
 ]
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.infra import training
 from tests.infra.declared import ROOT, run, variant
-from tests.infra.test_ownership import differences
+from tests.infra.test_fixed import differences
 
 # What the provider's schema (terraform-provider-aws, ForceNew) replaces, of the inputs that the program sets.
 FORCES_NEW = {
@@ -201,7 +201,9 @@ def replaced(
     runs = []
     for name, change in (("before", before), ("after", after)):
         (folder / name).mkdir(parents=True)
-        runs.append(run("known", variant(folder / name, change, ROOT / f"Pulumi.{stack}.yaml"), stack))
+        runs.append(
+            run("known", variant(folder / name, change, ROOT / "stacks" / f"Pulumi.{stack}.yaml"), stack)
+        )
     changed = differences(*runs, shared_only=True)
     return {
         f"{kind}.{key}"

@@ -2,41 +2,32 @@
 
 from __future__ import annotations
 
-import copy
+import dataclasses
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pulumi
 import pytest
 import yaml
 
-from infra.schema import Settings
+from contracts.group import config as contract
+from contracts.group.config import GroupConfig
+from infra.components.capacity.capacity_group import CapacityGroup
+from infra.program import group_config
+from infra.schema import Service, Settings
 from infra.settings import SettingsError, load_settings
+from tests.infra import test_refusals as refusals
 
 ROOT = Path(__file__).resolve().parents[2]
-DEV: dict[str, Any] = yaml.safe_load((ROOT / "Pulumi.dev.yaml").read_text("utf-8"))["config"]
+DEV = refusals.STACKS["dev"]
 CAPACITY = "gpu-spot:services/0/capacity"
 
 
 def changed(path: str, value: Any) -> dict[str, Any]:
     """Return the dev configuration with ``value`` at a slash-separated path (None removes the key)."""
-    raw = copy.deepcopy(DEV)
-    *parents, last = path.split("/")
-    here: Any = raw
-    for part in parents:
-        here = here[int(part)] if isinstance(here, list) else here.setdefault(part, {})
-    if value is None:
-        del here[last]
-    else:
-        here[last] = value
-    return raw
-
-
-def message(path: str, value: Any) -> str:
-    with pytest.raises(SettingsError) as caught:
-        load_settings(changed(path, value))
-    return str(caught.value)
+    return refusals.changed(DEV, {path: refusals.REMOVED if value is None else value})
 
 
 def test_the_dev_stack_is_valid() -> None:
@@ -76,146 +67,6 @@ def test_the_engines_json_text_reads_like_the_stack_file() -> None:
     assert load_settings(as_text) == load_settings(DEV)
 
 
-@pytest.mark.parametrize(
-    ("path", "value", "expected"),
-    [
-        (
-            f"{CAPACITY}/spotPercentage",
-            140,
-            "gpu-spot:services[0].capacity.spotPercentage: 140, allowed: at most 100",
-        ),
-        (
-            f"{CAPACITY}/spotPercentage",
-            -1,
-            "gpu-spot:services[0].capacity.spotPercentage: -1, allowed: at least 0",
-        ),
-        (
-            f"{CAPACITY}/spotPercentage",
-            "70",
-            'gpu-spot:services[0].capacity.spotPercentage: "70", allowed: a whole number',
-        ),
-        (
-            f"{CAPACITY}/kind",
-            "spot-flet",
-            "gpu-spot:services[0].capacity.kind: \"spot-flet\", allowed: 'mixed-asg' or 'spot-fleet'",
-        ),
-        (f"{CAPACITY}/target", None, "gpu-spot:services[0].capacity.target: missing, it has no default"),
-        (
-            f"{CAPACITY}/max",
-            8,
-            "gpu-spot:services[0].capacity.max: 8 is too low for the target, allowed: at least 9",
-        ),
-        (
-            "gpu-spot:services/0/name",
-            "a" * 25,
-            f'gpu-spot:services[0].name: "{"a" * 25}", allowed: at most 24 characters',
-        ),
-        (
-            "gpu-spot:tags",
-            {f"t{n}": "v" for n in range(46)},
-            "gpu-spot:tags: 46 tags, allowed: at most 44 (of AWS's 50, the stack uses the rest)",
-        ),
-        (
-            f"{CAPACITY}/onDemandBase",
-            9,
-            "gpu-spot:services[0].capacity.onDemandBase: 9 is above the target, allowed: 0 to 8",
-        ),
-        (
-            f"{CAPACITY}/instanceTypes",
-            ["p2.xlarge"],
-            "gpu-spot:services[0].capacity.instanceTypes: 'p2.xlarge' cannot be used: AWS has retired P2",
-        ),
-        (
-            f"{CAPACITY}/instanceTypes",
-            ["p3dn.24xlarge"],
-            "gpu-spot:services[0].capacity.instanceTypes: 'p3dn.24xlarge' without 'ami' "
-            "(NVIDIA's open kernel modules support Turing and newer)",
-        ),
-        (
-            f"{CAPACITY}/instanceTypes",
-            ["g5.xlarge", "g5.xlarge"],
-            "gpu-spot:services[0].capacity.instanceTypes: 'g5.xlarge' is listed twice, "
-            "allowed: each type once",
-        ),
-        (
-            f"{CAPACITY}/instanceTypes",
-            [],
-            "gpu-spot:services[0].capacity.instanceTypes: [], allowed: a list of at least 1",
-        ),
-        (
-            f"{CAPACITY}/ami",
-            "ubuntu",
-            'gpu-spot:services[0].capacity.ami: "ubuntu", allowed: text that matches ',
-        ),
-        (f"{CAPACITY}/maxPrice", 0, "gpu-spot:services[0].capacity.maxPrice: 0, allowed: at least 0.001"),
-        (
-            f"{CAPACITY}/fallback/warmInstance",
-            2,
-            "gpu-spot:services[0].capacity.fallback.warmInstance: unknown key, did you mean warmInstances? "
-            "allowed: enabled, policy, policyParameters, reservation, warmInstances",
-        ),
-        (
-            "gpu-spot:services/0/name",
-            "In Ference",
-            'gpu-spot:services[0].name: "In Ference", allowed: text that matches ',
-        ),
-        (
-            "gpu-spot:services/0/drainSeconds",
-            111,
-            "gpu-spot:services[0].drainSeconds: 111, allowed: at most 110",
-        ),
-        (
-            "gpu-spot:network/zones",
-            [],
-            "gpu-spot:network.zones: [], allowed: a list of at least 1",
-        ),
-        (
-            "gpu-spot:network/zones",
-            ["us-west-2a", "us-east-1b"],
-            "gpu-spot:network.zones: 'us-east-1b' is not a zone of us-west-2, "
-            "allowed: us-west-2a to us-west-2h",
-        ),
-        (
-            "gpu-spot:network/zones",
-            ["us-west-2a", "us-west-2a"],
-            "gpu-spot:network.zones: 'us-west-2a' is listed twice, allowed: each zone once",
-        ),
-        ("gpu-spot:network/cidr", "10.0.0.0/8", "gpu-spot:network.cidr: a /8 network, allowed: /16 to /20"),
-        (
-            "gpu-spot:network/cidr",
-            "10.0.0.1/16",
-            "gpu-spot:network.cidr: not an IPv4 CIDR block (10.0.0.1/16 has host",
-        ),
-        (
-            "gpu-spot:network/egress",
-            "nat",
-            "gpu-spot:network.egress: \"nat\", allowed: 'nat-gateway', 'nat-gateway-per-zone' or 'none'",
-        ),
-        (
-            "gpu-spot:servces",
-            [],
-            "gpu-spot:servces: unknown key, did you mean services? "
-            "allowed: budget, identity, kmsKeyArn, kubernetes, logRetentionDays, monitoring, network, "
-            "protect, services, sharedHosts, storage, tags, tensorboard, training",
-        ),
-        ("gpu-spot:network", None, "gpu-spot:network: missing, it has no default"),
-        ("aws:region", None, "aws:region: missing, it has no default"),
-        ("aws:region", "oregon", 'aws:region: "oregon", allowed: text that matches '),
-        ("gpu-spot:logRetentionDays", 31, "gpu-spot:logRetentionDays: 31, allowed: 1, 3, 5, 7,"),
-        (
-            "gpu-spot:tags",
-            {"gpu-spot:stack": "x"},
-            "gpu-spot:tags: tag 'gpu-spot:stack' is reserved, allowed: ",
-        ),
-        ("gpu-spot:network", "10.0.0.0/16", 'gpu-spot:network: "10.0.0.0/16", allowed: '),
-    ],
-)
-def test_a_wrong_setting_is_one_line_that_names_it(path: str, value: Any, expected: str) -> None:
-    lines = message(path, value).splitlines()
-    assert lines[0].startswith(expected)
-    assert all(line.startswith(("gpu-spot:", "aws:region")) for line in lines)
-
-
 def test_each_error_is_a_line_of_its_own() -> None:
     raw = changed(f"{CAPACITY}/spotPercentage", 140)
     raw["gpu-spot:network"]["cidr"] = "nowhere"
@@ -242,19 +93,6 @@ def test_a_number_may_be_text_where_the_cli_writes_it_so(written: float | str) -
         SettingsError, match=r'policyParameters\.shortageCost: "dear", allowed: a valid number'
     ):
         load_settings(changed(f"{CAPACITY}/fallback", {"policyParameters": {"shortageCost": "dear"}}))
-
-
-def test_two_services_of_one_name_are_refused() -> None:
-    raw = changed("aws:region", "us-west-2")
-    raw["gpu-spot:services"] *= 2
-    with pytest.raises(SettingsError, match=r"^gpu-spot:services: two services are named 'inference'"):
-        load_settings(raw)
-
-
-def test_architectures_do_not_mix() -> None:
-    text = message(f"{CAPACITY}/instanceTypes", ["g5.xlarge", "g5g.xlarge"])
-    assert "g5.xlarge is nvidia on x86_64" in text
-    assert "g5g.xlarge is nvidia on arm64" in text
 
 
 def test_an_explicit_image_lets_p3dn_in() -> None:
@@ -286,3 +124,48 @@ def test_the_project_file_declares_every_key_with_the_same_default() -> None:
         key for key, field in fields.items() if field.is_required()
     }
     assert load_settings({**DEV, **defaults}) == load_settings(DEV)
+
+
+def service() -> Service:
+    """The first service of the stack ``dev``."""
+    return load_settings(
+        yaml.safe_load((ROOT / "stacks" / "Pulumi.dev.yaml").read_text())["config"]
+    ).services[0]
+
+
+def written(config: GroupConfig) -> str:
+    """Return the parameter that the component makes of what the program passes it."""
+    component: Any = object.__new__(CapacityGroup)
+    capacity = service().capacity
+    component.__dict__ |= {
+        "by_zone": False,
+        "_args": SimpleNamespace(
+            config=config,
+            capacity=capacity,
+            scope=SimpleNamespace(region="us-west-2"),
+            subnet_ids={"us-west-2a": "subnet-1"},
+            fallback=["a template"],
+            block=None,
+        ),
+    }
+    return contract.dumps(component._config("primary", "fallback"))
+
+
+def test_what_the_program_passes_reaches_the_controller_whole() -> None:
+    """Whatever a field's type, a value that is not its default comes through."""
+    entry = service()
+    config = group_config.build(
+        entry.capacity,
+        slots=entry.slots,
+        drain_seconds=entry.drain_seconds,
+        run="r1",
+        deadline=1.5,
+        dataset="d@1",
+    )
+    read = contract.parse(written(config))
+    completed = {"primary", "fallback", "zones", "on_demand_prices", "own_prices", "by_zone"}
+    for field in dataclasses.fields(GroupConfig):
+        if field.name not in completed:
+            assert getattr(read, field.name) == getattr(config, field.name), field.name
+    assert (read.primary, read.fallback, read.zones) == ("primary", "fallback", ("us-west-2a",))
+    assert read.drain_seconds == entry.drain_seconds

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from gpu_spot.declared.stackfile import load
 from infra.settings import SettingsError, load_settings
-from pulumi_on_moto import changes, deploy, load, sandbox
+from pulumi_on_moto import changes, deploy, sandbox
 from tests.apart import apart
-from tests.infra.declared import ROOT, Run
-from tests.infra.queues import stack
-from tests.infra.runbook import heading
+from tests.infra.declared import ROOT, Run, heading
 from tests.infra.test_queue import KEY
 from tests.infra.test_statements import OF_SQS
+from tests.infra.training import queue_stack
 
 OWN = {"kind": "sqs", "maxDeliveries": 7, "visibilitySeconds": 90}
 EXISTING = {"kind": "sqs", "existing": {"queue": "ocr", "deadLetters": "ocr-lost"}}
@@ -25,12 +25,12 @@ ARN = "arn:aws:sqs:us-west-2:123456789012:"
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Of prod, which is protected and has endpoints in place of NAT, with a key."""
-    return stack(tmp_path_factory.mktemp("own"), OWN, "prod", kmsKeyArn=KEY)
+    return queue_stack(tmp_path_factory.mktemp("own"), OWN, "prod", kmsKeyArn=KEY)
 
 
 @pytest.fixture(scope="module")
 def existing(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return stack(tmp_path_factory.mktemp("existing"), EXISTING)
+    return queue_stack(tmp_path_factory.mktemp("existing"), EXISTING)
 
 
 def granted(policy: str) -> dict[str, dict[str, Any]]:

@@ -54,7 +54,7 @@ def declared(stack: str) -> Run:
         config["gpu-spot:identity"] = identity(stack)
 
     with TemporaryDirectory() as folder:
-        return run("known", variant(Path(folder), change, ROOT / f"Pulumi.{stack}.yaml"), stack)
+        return run("known", variant(Path(folder), change, ROOT / "stacks" / f"Pulumi.{stack}.yaml"), stack)
 
 
 def policies(stack: str, role: str) -> list[dict[str, Any]]:
@@ -226,4 +226,4 @@ def test_previews_and_deployments_have_environments_of_their_own(shared: str, tm
         config["gpu-spot:identity"]["deploys"][shared] = "shared"
 
     with pytest.raises(pulumi.RunError, match=r"environment:Shared for previews and for deploys, allowed: "):
-        run("known", variant(tmp_path, change, ROOT / "Pulumi.dev.yaml"), "dev")
+        run("known", variant(tmp_path, change, ROOT / "stacks" / "Pulumi.dev.yaml"), "dev")

@@ -165,11 +165,10 @@ def test_groups_are_changed_by_name_and_tag() -> None:
         assert the(sid)["Condition"]["StringEquals"]["aws:ResourceTag/gpu-spot:stack"] == "dev"
 
 
-def test_an_instance_writes_its_own_items_only_but_for_the_previous_agent() -> None:
-    for sid, key in (("ReportWorkers", "inference#${ec2:SourceInstanceARN}"), ("ReportByGroup", "inference")):
-        condition = the(sid)["Condition"]
-        assert condition["ForAllValues:StringEquals"] == {"dynamodb:LeadingKeys": [key]}
-        assert condition["Null"] == {"dynamodb:LeadingKeys": "false"}
+def test_an_instance_writes_its_own_items_only() -> None:
+    condition, key = the("ReportWorkers")["Condition"], "inference#${ec2:SourceInstanceARN}"
+    assert condition["ForAllValues:StringEquals"] == {"dynamodb:LeadingKeys": [key]}
+    assert condition["Null"] == {"dynamodb:LeadingKeys": "false"}
 
 
 def test_an_instance_sends_metrics_only_into_its_own_namespace() -> None:
@@ -201,7 +200,7 @@ def test_the_health_checker_writes_its_own_items_and_restart_requests_only() -> 
     assert remembers["Condition"]["Null"] == {"dynamodb:LeadingKeys": "false"}
     assert asks["Condition"]["Null"] == {"dynamodb:Attributes": "false"}
     leaves = [one.partition("parameter")[2] for one in the("WriteWishes")["Resource"]]
-    assert leaves == [f"/gpu-spot/dev/groups/*/{leaf}" for leaf in ("wishes", "rolling")]
+    assert leaves == [f"/gpu-spot/dev/groups/*/{leaf}" for leaf in ("replacements", "rolling")]
     says = the("SayWhatToStart")
     assert says["Action"] == ["dynamodb:PutItem"]
     assert says["Condition"]["ForAllValues:StringLike"] == {"dynamodb:LeadingKeys": ["*@release"]}
@@ -344,7 +343,7 @@ EVERY_INSTANCE = {"FetchAgent", "SessionManager", "ConfigureMetrics", "SendMetri
     ],
 )
 def test_a_role_has_the_permissions_of_its_work_only(group: str, stack: str, needs: tuple[str, ...]) -> None:
-    assert {s["Sid"] for s in role_of(group, stack)} == needed("previous", *needs) | EVERY_INSTANCE
+    assert {s["Sid"] for s in role_of(group, stack)} == needed(*needs) | EVERY_INSTANCE
 
 
 def test_a_training_job_may_use_its_own_resources_only() -> None:

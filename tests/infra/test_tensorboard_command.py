@@ -9,7 +9,7 @@ import boto3
 import pytest
 
 from contracts import names
-from gpu_spot.commands.deployed.tensorboard import forwarding, running, stop, wait
+from gpu_spot.commands.tensorboard import forwarding, running, stop, wait
 from tests.models import moto
 
 REGION = "us-west-2"

@@ -34,11 +34,6 @@ def test_it_is_a_managed_group(known: Run) -> None:
     assert known.exports["groups"]["resnet"]["primary"] == "gpu-spot-dev-resnet-primary"
 
 
-def test_the_shortage_alarm_allows_for_a_moving_volume(known: Run) -> None:
-    alarm = known.the("MetricAlarm", "resnet-shortage")
-    assert (alarm["period"], alarm["evaluationPeriods"], alarm["datapointsToAlarm"]) == (60, 60, 60)
-
-
 def test_the_agents_configuration_has_job_volume_and_target(known: Run) -> None:
     config = known.agent("resnet-primary")
     prices = config["training"].pop("prices")
@@ -52,10 +47,7 @@ def test_the_agents_configuration_has_job_volume_and_target(known: Run) -> None:
         "user": "gpu-spot-job",
         "finishedParameter": known.the("Parameter", "resnet-finished")["name"],
     }
-    assert config["volume"] == {
-        "sizeGib": 500,
-        "dataset": "s3://datasets/imagenet/",
-    }
+    assert config["volume"] == {"sizeGib": 500, "dataset": "s3://datasets/imagenet/"}
     assert "service" not in config
 
 
@@ -153,11 +145,7 @@ def test_instances_carry_the_job_and_their_root_volumes_do_not(known: Run) -> No
 def test_checkpoints_lie_on_the_file_system_where_the_stack_file_says_so(tmp_path: Path) -> None:
     prod = training.stack(tmp_path / "prod", "prod", checkpoints="checkpoints")
     assert prod.agent("resnet-primary")["efs"] == [
-        {
-            "fileSystem": "fs-0a1b2c",
-            "accessPoint": "fsap-0a1b2c",
-            "path": "/dltraining/checkpoints",
-        }
+        {"fileSystem": "fs-0a1b2c", "accessPoint": "fsap-0a1b2c", "path": "/dltraining/checkpoints"}
     ]
     of_job, of_service = (
         {statement["Sid"]: statement for statement in json.loads(policy["policy"])["Statement"]}

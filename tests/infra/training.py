@@ -34,4 +34,21 @@ def stack(folder: Path, stack_name: str = "dev", **changes: Any) -> Run:
         config["gpu-spot:training"] = [job(**changes)]
 
     folder.mkdir(exist_ok=True)
-    return run("known", variant(folder, change, ROOT / f"Pulumi.{stack_name}.yaml"), stack_name)
+    return run("known", variant(folder, change, ROOT / "stacks" / f"Pulumi.{stack_name}.yaml"), stack_name)
+
+
+OWN = {"kind": "rabbitmq", "instanceType": "mq.m7g.large"}
+EXISTING = {"kind": "rabbitmq", "existing": {"secret": "queues/ocr"}}
+
+
+def queue_stack(
+    folder: Path, queue: dict[str, Any] | None = None, base: str = "dev", mode: str = "known", **settings: Any
+) -> Run:
+    """Run a stack that ships with a queue on its first service; ``settings`` are the stack's."""
+    given = OWN if queue is None else queue
+
+    def change(config: dict[str, Any]) -> None:
+        config["gpu-spot:services"][0] |= {"command": ["serve"], "queue": given}
+        config.update({f"gpu-spot:{key}": value for key, value in settings.items()})
+
+    return run(mode, variant(folder, change, ROOT / "stacks" / f"Pulumi.{base}.yaml"), base)

@@ -23,7 +23,7 @@ from gpu_spot.jobs.reader import JobReader
 from pulumi_on_moto.sandbox import ACCOUNT
 from tests import models
 from tests.jobs.snapshots import NOW, RUN
-from tests.node.clocks import FakeClock
+from tests.node.configs import FakeClock
 from userdata.agent.aws.jobs import Jobs
 
 REGION: Final = "us-west-2"
@@ -96,7 +96,7 @@ class Stack:
         return Jobs(self("dynamodb"), self("ssm"), self.jobs, job, revision, parameter, FakeClock())
 
     def instance(self, job: str, zone: str = "us-west-2a") -> str:
-        values = {names.TAG_STACK: "dev", TAG_JOB: job, names.TAG_REGISTRY: names.REGISTRY_BY_WRITER}
+        values = {names.TAG_STACK: "dev", TAG_JOB: job}
         tags = [{"Key": key, "Value": value} for key, value in values.items()]
         response = self("ec2").run_instances(
             ImageId=IMAGE,

@@ -15,7 +15,7 @@ import pytest
 
 from contracts.agent import names
 from gpu_spot import cli
-from gpu_spot.commands.deployed import jobs
+from gpu_spot.jobs import command as jobs
 from gpu_spot.jobs.reader import JobError
 from gpu_spot.preflight.unclaimed_volumes import read_named
 from infra.schema import Settings
@@ -24,7 +24,7 @@ from tests.docs.keys import documented
 from tests.infra import training
 from tests.jobs.stack import REGION, Stack
 from tests.node import configs
-from tests.node.clocks import FakeClock
+from tests.node.configs import FakeClock
 from tests.node.jobs import node as new_node
 from tests.node.metadata import MetadataServer
 from tests.node.units import DiskHost
@@ -119,12 +119,7 @@ class Instances:
         self.count += 1
         self.host.at = None
         node = new_node(
-            self.stack("ec2"),
-            self.server,
-            self.clock,
-            self.folder / str(self.count),
-            zone,
-            self.host,
+            self.stack("ec2"), self.server, self.clock, self.folder / str(self.count), zone, self.host
         )
         config = configs.load(configs.training(volume={"sizeGib": 10}, registryTable=self.stack.registry))
         assert config.training is not None

@@ -12,7 +12,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from gpu_spot import cli
-from gpu_spot.commands.deployed import jobs
+from gpu_spot.jobs import command as jobs
 from gpu_spot.jobs.logs import format_message
 from gpu_spot.jobs.reader import JobError, JobReader
 from tests.docs.keys import documented

@@ -37,23 +37,8 @@ SERVICE: dict[str, Any] = {
     "reportsReadiness": True,
     "drainSeconds": 90,
     "queue": RABBITMQ,
-    "scaling": {
-        "min": 1,
-        "floors": [{"min": 2, "from": "08:00", "to": "24:00", "days": ["mon", "sun"]}],
-    },
+    "scaling": {"min": 1, "floors": [{"min": 2, "from": "08:00", "to": "24:00", "days": ["mon", "sun"]}]},
     "capacity": {"kind": "mixed-asg", "target": 4, "max": 8, "instanceTypes": ["g6.xlarge", "g5.xlarge"]},
-}
-HTTP_SERVICE: dict[str, Any] = {
-    "http": {"port": 8000, "readiness": "/ready", "retryPaths": ["/v1/"]},
-    "reportsReadiness": False,
-    "scaling": None,
-    "queue": None,
-}
-"""Changes that make the service an HTTP service."""
-GRPC: dict[str, Any] = {
-    "port": 8001,
-    "protocol": "grpc",
-    "certificateArn": "arn:aws:acm:us-west-2:123456789012:certificate/6f0b6f3e-0c1d-4b7e-9a53-1f6f6f0b6f3e",
 }
 CLUSTER: dict[str, Any] = {
     "cluster": "research",
@@ -135,9 +120,6 @@ def variants() -> dict[str, list[Manifest]]:
                         "capacity": {**SERVICE["capacity"], "spotPercentage": 0},
                     }
                 ),
-                "http": rendered(service=HTTP_SERVICE),
-                "http, scaled": rendered(service={**HTTP_SERVICE, "scaling": {"source": "http", "min": 0}}),
-                "grpc": rendered(service={**HTTP_SERVICE, "http": GRPC}),
                 "spot alone": rendered(job={"capacity": {**JOB["capacity"], "fallback": {"enabled": False}}}),
                 "matrix": rendered(
                     job={"environment": {}, "matrix": {"LR": ["0.1", "it's"], "SEED": [1, 2]}}

@@ -1,9 +1,4 @@
-"""Pods of a rendered Job as processes of this machine: the containers' commands, with folders as volumes.
-
-A container's first process gets SIGTERM; with its end, or by SIGKILL, all processes of the container end (the
-kernel does that for a PID namespace: pid_namespaces(7)). ``checkpoints`` is the file system that all pods
-share, and ``cut_storage`` takes it from one pod.
-"""
+"""Pods of a rendered Job as processes of this machine: the containers' commands, with folders as volumes."""
 
 from __future__ import annotations
 
@@ -39,15 +34,7 @@ DEAF_TRAINER: Final = TRAINER.replace("'echo \"$POD\" >>.saved; exit 0'", "''")
 
 
 class LocalPod:
-    """One pod of a Job's pod template, in ``folder``.
-
-    Args:
-        folder: A new folder of the pod.
-        checkpoints: What the claim of checkpoints is.
-        template: The pod template.
-        variables: Environment variables of the containers that differ from the template's.
-        texts: Texts of commands and variables that are replaced, such as the path of a clock.
-    """
+    """One pod of a Job's pod template, in ``folder``."""
 
     def __init__(
         self,

@@ -81,11 +81,7 @@ def test_a_job_has_its_image_command_directory_and_variables() -> None:
     expected = variables.fixed_variables(
         job.job, job.environment, DATA_DIR, RUN_DIR, checkpoints, checkpoints / ".artifacts", done
     )
-    of_pods = {
-        "GPU_SPOT_GRACE_SECONDS": "110",
-        "GPU_SPOT_LEASE_SECONDS": "120",
-        "GPU_SPOT_MAX_RESTARTS": "5",
-    }
+    of_pods = {"GPU_SPOT_GRACE_SECONDS": "110", "GPU_SPOT_LEASE_SECONDS": "120", "GPU_SPOT_MAX_RESTARTS": "5"}
     assert variables_of(pod) == {**expected, **of_pods}
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
+from gpu_spot.declared.stackfile import load
 from infra.components.cluster import charts, job_failures
 from infra.kubernetes import pods
-from infra.settings import SettingsError
-from pulumi_on_moto import changes, deploy, load, sandbox
+from pulumi_on_moto import changes, deploy, sandbox
 from tests import iam
 from tests.apart import apart
 from tests.infra.declared import ROOT, Run, run
@@ -95,7 +95,7 @@ def test_roles_of_nodes_have_the_two_managed_policies_of_nodes_only(known: Run) 
 
 
 def test_karpenter_passes_one_role_and_terminates_instances_of_its_cluster_only(known: Run) -> None:
-    [may] = [json.loads(known.the("RolePolicy", "karpenter-pods")["policy"])]
+    [may] = [known.policy("karpenter-pods")]
     arn = f"arn:aws:ec2:us-west-2:{ACCOUNT}:instance/i-1"
     ours = {
         "aws:ResourceTag/kubernetes.io/cluster/research": ["owned"],
@@ -144,7 +144,7 @@ def test_the_customers_key_encrypts_disks_of_nodes_and_datasets(tmp_path: Path) 
     [disk] = specs["EC2NodeClass"]["spec"]["blockDeviceMappings"]
     assert disk["ebs"]["kmsKeyID"] == key
     assert specs["StorageClass"]["parameters"]["kmsKeyId"] == key
-    may = json.loads(keyed.the("RolePolicy", "karpenter-pods")["policy"])
+    may = keyed.policy("karpenter-pods")
     via = {"kms:ViaService": ["ec2.us-west-2.amazonaws.com"], "kms:GrantIsForAWSResource": ["true"]}
     assert iam.allows([may], iam.Request("kms:CreateGrant", key, via))
     assert iam.allows([may], iam.Request("kms:GenerateDataKeyWithoutPlaintext", key, via))
@@ -224,64 +224,6 @@ def test_the_sample_deploys_and_a_second_update_changes_nothing() -> None:
     again, kinds = apart(deployed_twice)
     assert again == []
     assert {"Deployment", "Job", "NodePool", "EC2NodeClass", "ClusterQueue", "ScaledObject"} <= {*kinds}
-
-
-@pytest.mark.parametrize(
-    ("change", "error"),
-    [
-        ({"create": {"access": [{"role": ADMIN}]}}, "no role has accessPolicy 'admin'"),
-        (
-            {"create": {"access": [{"role": ADMIN, "accessPolicy": "admin"}, {"role": ADMIN}]}},
-            "is listed twice",
-        ),
-        ({"create": CREATED["create"] | {"publicCidrs": ["0.0.0.0/0"]}}, "is the whole internet"),
-        ({"create": CREATED["create"] | {"systemInstanceType": "g6.xlarge"}}, "'g6.xlarge'"),
-        ({"create": CREATED["create"] | {"allowedSources": []}}, "neither publicCidrs nor allowedSources"),
-        ({"nodeRole": "nodes"}, "nodeRole 'nodes' with create"),
-        ({"create": None}, "nodeRole is missing"),
-    ],
-)
-def test_invalid_settings_are_rejected(change: dict[str, Any], error: str) -> None:
-    with pytest.raises(SettingsError, match=error):
-        settings(kubernetes={**CREATED, **change})
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("systemNodes", 1),
-        ("systemNodes", 21),
-        ("systemInstanceType", "m7g.large" + "x" * 30),
-        ("logs", ["other"]),
-        ("logs", ["api"] * 6),
-        ("publicCidrs", [f"192.0.2.{n}/32" for n in range(41)]),
-        ("allowedSources", [f"10.{n}.0.0/16" for n in range(21)]),
-        ("allowedSources", ["192.0.2.0/33"]),
-        ("allowedSources", ["8.8.8.0/24"]),
-        ("allowedSources", ["10.40.0.0/16", "10.40.0.0/16"]),
-        ("access", []),
-        ("access", [{"role": f"{ADMIN}{n}", "accessPolicy": "admin"} for n in range(51)]),
-        ("access", [{"role": "deploy", "accessPolicy": "admin"}]),
-        ("access", [{"role": ADMIN, "accessPolicy": "root"}]),
-        ("addonVersions", {"coredns": "latest"}),
-        ("addonVersions", {"other": "v1.0.0-eksbuild.1"}),
-    ],
-)
-def test_a_value_out_of_range_is_rejected_by_its_key(key: str, value: Any) -> None:
-    with pytest.raises(SettingsError, match=rf"kubernetes\.create\.{key}"):
-        settings(kubernetes={**CREATED, "create": {**CREATED["create"], key: value}})
-
-
-def test_a_cluster_needs_the_internet_for_the_images_of_its_charts() -> None:
-    network = {"cidr": "10.28.0.0/16", "zones": ["us-west-2a", "us-west-2b"], "egress": "none"}
-    with pytest.raises(SettingsError, match=r"create with network\.egress 'none', allowed: 'nat-gateway'"):
-        settings(kubernetes=CREATED, network=network | {"endpoints": "interface"})
-
-
-def test_a_cluster_needs_two_zones() -> None:
-    network = {"cidr": "10.28.0.0/16", "zones": ["us-west-2a"]}
-    with pytest.raises(SettingsError, match="create with one zone"):
-        settings(kubernetes=CREATED, network=network)
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,27 @@ from infra.catalogue.instance_sizes import INSTANCE_SIZES, InstanceSize
 from infra.kubernetes import pod_resources, pods
 from infra.kubernetes.context import Manifest
 from infra.kubernetes.jobs import EXHAUSTED_EXIT_CODE, FATAL_EXIT_CODES, LIVES, MAX_LIVES, STOPPED_EXIT_CODE
+from infra.kubernetes.pods import CONTAINER
 from spot_training.nodes.membership import NodeLimits, limits_of
 from tests.kubernetes.entries import JOB, SNAPSHOT, of_kind, rendered, variants
-from tests.kubernetes.verdicts import verdict
+
+
+def verdict(job: Manifest, *, disrupted: bool = False, code: int = 0, container: str = CONTAINER) -> str:
+    """Return ``done``, the action of the first matching rule, or ``counted`` without one."""
+    if not disrupted and code == 0:
+        return "done"
+    for rule in job["spec"]["podFailurePolicy"]["rules"]:
+        conditions, codes = rule.get("onPodConditions", ()), rule.get("onExitCodes")
+        if disrupted and any(condition["type"] == "DisruptionTarget" for condition in conditions):
+            return str(rule["action"])
+        if (
+            codes
+            and codes["containerName"] == container
+            and codes["operator"] == "In"
+            and code in codes["values"]
+        ):
+            return str(rule["action"])
+    return "counted"
 
 
 @pytest.mark.parametrize(
@@ -203,10 +221,7 @@ def test_a_job_on_demand_returns_to_spot_at_most_four_times_a_day() -> None:
 
 
 def is_active(budget: Manifest, minute: int) -> bool:
-    """Return whether a budget holds at a minute of a day, as Karpenter's ``IsActive`` reckons.
-
-    It is if the schedule's first hit after the time ``duration`` ago is not in the future.
-    """
+    """Return whether a budget holds at a minute of a day, as Karpenter's ``IsActive`` reckons."""
     first, *rest = budget["schedule"].split()
     assert rest == ["*/6", "*", "*", "*"]
     hours, minutes = budget["duration"].removesuffix("m").split("h")
@@ -215,13 +230,7 @@ def is_active(budget: Manifest, minute: int) -> bool:
     return min((hit for hit in hits if hit > since), default=minute + 1) <= minute
 
 
-@pytest.mark.parametrize(
-    ("variant", "kinds"),
-    [
-        ("both", ["spot", "on-demand"]),
-        ("spot alone", ["spot"]),
-    ],
-)
+@pytest.mark.parametrize(("variant", "kinds"), [("both", ["spot", "on-demand"]), ("spot alone", ["spot"])])
 def test_on_demand_is_allowed_with_a_fallback(variant: str, kinds: list[str]) -> None:
     [pool] = [
         item

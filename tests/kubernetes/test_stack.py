@@ -11,14 +11,14 @@ import pytest
 import yaml
 
 from contracts import names, watched_queue
+from gpu_spot.declared.stackfile import StackConfig
 from infra.schema import Kubernetes
-from pulumi_declared.stackfile import StackConfig
 from pulumi_on_moto import changes, deploy, sandbox
 from pulumi_on_moto.cluster.api import ApiServer
 from tests import iam
 from tests.apart import apart
 from tests.infra.declared import ROOT, Run, run
-from tests.kubernetes.entries import HTTP_SERVICE, STACK
+from tests.kubernetes.entries import STACK
 from tests.oracles.kubernetes import validation_error
 
 VERSION = get_args(Kubernetes.model_fields["version"].annotation)[-1]
@@ -31,7 +31,6 @@ def stack_file(folder: Path) -> Path:
     [service], [job] = raw["gpu-spot:services"], raw["gpu-spot:training"]
     raw["gpu-spot:services"] += [
         {**service, "name": "asr", "queue": {"kind": "sqs"}},
-        {**service, **HTTP_SERVICE, "name": "chat", "scaling": {"source": "http"}},
         {**service, "name": "near", "runsOn": "instances"},
     ]
     raw["gpu-spot:training"].append({**job, "name": "close", "runsOn": "instances"})
@@ -55,7 +54,7 @@ def test_entries_are_declared_where_they_run(known: Run) -> None:
     groups = {one["name"] for one in known.declared if one["type"].endswith(":CapacityGroup")}
     assert groups == {"gpu-spot-dev-near", "gpu-spot-dev-close"}
     items = objects(known)
-    assert {one["metadata"]["name"] for one in items if one["kind"] == "Deployment"} == {"ocr", "asr", "chat"}
+    assert {one["metadata"]["name"] for one in items if one["kind"] == "Deployment"} == {"ocr", "asr"}
     [job] = [one for one in items if one["kind"] == "Job"]
     assert job["metadata"]["labels"]["gpu-spot/group"] == "resnet"
 
@@ -85,16 +84,11 @@ def test_a_preview_without_outputs_declares_the_same(known: Run, unknown: Run) -
 def test_the_queue_watcher_counts_workers_for_keda(known: Run) -> None:
     variables = known.the("Function", "queues")["environment"]["variables"]
     queues = watched_queue.parse(variables[names.ENV_QUEUES])
-    assert {queue.group: queue.requests_per_worker for queue in queues} == {
-        "ocr": 5,
-        "asr": 5,
-        "near": 0,
-        "chat": 16,
-    }
+    assert {queue.group: queue.requests_per_worker for queue in queues} == {"ocr": 5, "asr": 5, "near": 0}
 
 
 def documents(of: Run, name: str) -> list[dict[str, Any]]:
-    return [json.loads(of.the("RolePolicy", name)["policy"])]
+    return [of.policy(name)]
 
 
 def test_a_services_pods_may_read_their_queue_only(known: Run) -> None:

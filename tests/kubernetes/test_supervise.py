@@ -32,7 +32,7 @@ from tests.kubernetes.local_pods import (
     lines,
     trainer,
 )
-from tests.kubernetes.verdicts import verdict
+from tests.kubernetes.test_policies import verdict
 from tests.waiting import wait_until
 from userdata.agent.lease import renewal, store
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.lambdas.fake_aws import FakeAws
-from tests.lambdas.single_group import NOW, ROOT, config
+from tests.fakes.aws import ROOT, FakeAws, config
+from tests.lambdas.single_group import NOW
 
 
 @pytest.fixture

@@ -2,33 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from typing import Any
 
 from lambdas.aws.capacity.controller import Controller, ControllerConfig, GroupOutcome, build
-from tests.lambdas.fake_aws import ARNS, FakeAws
+from tests.fakes.aws import ARNS, ROOT, FakeAws
 
 NOW = 1_000_000.0
-ROOT = "/gpu-spot/dev/groups"
 CONTROLLER_CONFIG = ControllerConfig("dev", ROOT, "memory", "registry", ARNS, "queue")
-
-
-def config(**changes: Any) -> str:
-    return json.dumps(
-        {
-            "kind": "mixed-asg",
-            "primary": "primary",
-            "fallback": "fallback",
-            "base": 0,
-            "spotPercentage": 100,
-            "max": 8,
-            "slots": {},
-            "drainSeconds": 0,
-            "policy": {"name": "ready-handover", "knobs": {}},
-            **changes,
-        }
-    )
 
 
 def controller(aws: FakeAws, now: float = NOW) -> Controller:

@@ -14,7 +14,7 @@ import pytest
 from contracts import names
 from infra.archives import functions as archive
 from infra.archives import sdk
-from infra.archives.sources import ROOT
+from infra.archives.zip_file import ROOT
 
 ENVIRONMENT = {
     "PATH": "",
@@ -84,7 +84,7 @@ print(boto3.__version__, botocore.__version__, boto3.__file__)
 def test_the_layer_has_each_operation_that_is_called_and_no_other_service(code: Path, runtime: Path) -> None:
     program = f"""
 import json, pathlib, botocore
-from lambdas.handlers.clients import client
+from lambdas.handlers.runtime import client
 made = {{service: client(service) for service in {sdk.FUNCTION_SERVICES!r}}}
 data = pathlib.Path(botocore.__file__).parent / "data"
 print(json.dumps([

@@ -13,8 +13,8 @@ from lambdas.core.capacity.capacity_block import (
 )
 from lambdas.core.capacity.policies import DEFAULT
 from lambdas.core.model import GroupRole, SetDesired, TerminateInstances
-from tests.lambdas.fake_aws import FakeAws
-from tests.lambdas.single_group import NOW, ROOT, actions, config, controller, only
+from tests.fakes.aws import ROOT, FakeAws, config
+from tests.lambdas.single_group import NOW, actions, controller, only
 
 BLOCK = "cr-0123456789abcdef0"
 ENDS = NOW + 24 * 3600
@@ -31,7 +31,7 @@ def job() -> FakeAws:
                 max=2,
                 breakBeforeMake=True,
                 block=BLOCK,
-                policy={"name": DEFAULT, "knobs": {"shortageCost": 2}},
+                policy={"name": DEFAULT, "parameters": {"shortageCost": 2}},
             ),
             f"{ROOT}/job/target": "1",
         },

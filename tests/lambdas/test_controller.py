@@ -30,19 +30,17 @@ from lambdas.core.model import (
     SetDesired,
     TerminateInstances,
 )
-from tests.lambdas.fake_aws import FakeAws
-from tests.lambdas.single_group import (
-    CONTROLLER_CONFIG,
-    NOW,
-    ROOT,
-    actions,
-    activity,
-    config,
-    controller,
-    only,
-)
+from tests.fakes.aws import ROOT, FakeAws, config
+from tests.lambdas.single_group import CONTROLLER_CONFIG, NOW, actions, activity, controller, only
 
 LAUNCHING = "Launching a new EC2 instance"
+
+
+def lacks_one(aws: FakeAws, *activities: dict[str, Any]) -> None:
+    """Let the primary group lack one of five instances, with these activities."""
+    aws.groups["primary"]["DesiredCapacity"] = 5
+    aws.parameters[f"{ROOT}/inference/target"] = "5"
+    aws.activities["primary"] = [*activities]
 
 
 def test_a_full_group_causes_no_action_and_no_write(aws: FakeAws) -> None:
@@ -92,58 +90,17 @@ def test_a_job_moves_to_its_standby_and_a_service_does_not(job: bool, gone: list
 
 
 def test_only_the_newest_launch_decides_about_launch_failures(aws: FakeAws) -> None:
-    aws.groups["primary"]["DesiredCapacity"] = 5
-    aws.parameters[f"{ROOT}/inference/target"] = "5"
-    aws.activities["primary"] = [activity("InProgress"), activity("Failed", "VcpuLimitExceeded", 1)]
+    lacks_one(aws, activity("InProgress"), activity("Failed", "VcpuLimitExceeded", 1))
     assert actions(only(controller(aws).run())) == (Alarm("primary-limit", "VcpuLimitExceeded"),)
     aws.activities["primary"].insert(0, activity("Successful"))
     outcome = only(controller(aws).run())
     assert actions(outcome) == (SetDesired(GroupRole.FALLBACK, 1, outcome.decision.reason),)
 
 
-def test_an_unknown_failure_buys_on_demand_and_raises_an_alarm(aws: FakeAws) -> None:
-    aws.groups["primary"]["DesiredCapacity"] = 5
-    aws.parameters[f"{ROOT}/inference/target"] = "5"
-    aws.activities["primary"] = [activity("Failed", "Something new", 1)]
-    outcome = only(controller(aws).run())
-    alarm = Alarm("primary-unknown", "unknown failure: Something new")
-    assert actions(outcome) == (alarm, SetDesired(GroupRole.FALLBACK, 1, outcome.decision.reason))
-    assert "unknown failure: Something new" in outcome.decision.reason
-    assert outcome.alarm_causes == 1
-    outcome = only(controller(aws, NOW + 60).run())
-    assert (actions(outcome), outcome.alarm_causes) == ((), 1)
-    assert aws.groups["fallback"]["DesiredCapacity"] == 1
-
-
-@pytest.mark.parametrize(
-    ("code", "kind"), [("limit-exceeded", "limit"), ("constraint-not-fulfillable", "configuration")]
-)
-def test_a_status_code_that_operators_must_fix_withholds_on_demand(
-    aws: FakeAws, code: str, kind: str
-) -> None:
-    aws.groups["primary"]["DesiredCapacity"] = 5
-    aws.parameters[f"{ROOT}/inference/target"] = "5"
-    aws.activities["primary"] = [activity("Failed", code, 1)]
-    assert actions(only(controller(aws).run())) == (Alarm(f"primary-{kind}", code),)
-    only(controller(aws, NOW + 60).run())
-    assert aws.groups["fallback"]["DesiredCapacity"] == 0
-
-
-@pytest.mark.parametrize("code", ["system-error", "instance-terminated-no-capacity"])
-def test_a_status_code_for_missing_capacity_buys_on_demand_without_an_alarm(aws: FakeAws, code: str) -> None:
-    aws.groups["primary"]["DesiredCapacity"] = 5
-    aws.parameters[f"{ROOT}/inference/target"] = "5"
-    aws.activities["primary"] = [activity("Failed", code, 1)]
-    outcome = only(controller(aws).run())
-    assert actions(outcome) == (SetDesired(GroupRole.FALLBACK, 1, outcome.decision.reason),)
-
-
 @pytest.mark.parametrize("status", ["Failed", "Cancelled"])
 def test_an_old_failed_launch_is_ignored(aws: FakeAws, status: str) -> None:
-    aws.groups["primary"]["DesiredCapacity"] = 5
-    aws.parameters[f"{ROOT}/inference/target"] = "5"
     limit = activity(status, "VcpuLimitExceeded", LAUNCH_FAILURE_SECONDS / 60 - 1)
-    aws.activities["primary"] = [limit, activity("Successful", minute=60)]
+    lacks_one(aws, limit, activity("Successful", minute=60))
     assert actions(only(controller(aws).run())) == (Alarm("primary-limit", "VcpuLimitExceeded"),)
     limit["StartTime"] = datetime.fromtimestamp(NOW - LAUNCH_FAILURE_SECONDS, UTC)
     assert aws.groups["fallback"]["DesiredCapacity"] == 0
@@ -164,9 +121,7 @@ def test_launches_into_the_warm_pool_are_ignored(aws: FakeAws) -> None:
 
 
 def test_a_cancelled_launch_without_a_known_reason_blocks_nothing(aws: FakeAws) -> None:
-    aws.groups["primary"]["DesiredCapacity"] = 5
-    aws.parameters[f"{ROOT}/inference/target"] = "5"
-    aws.activities["primary"] = [activity("Cancelled")]
+    lacks_one(aws, activity("Cancelled"))
     only(controller(aws).run())
     assert aws.groups["fallback"]["DesiredCapacity"] == 1
 
@@ -317,12 +272,6 @@ def test_an_unreadable_memory_is_reset_with_one_alarm(aws: FakeAws, mode: str) -
     assert actions(only(controller(aws).run())) == ()
 
 
-def test_a_missing_group_is_reported(aws: FakeAws) -> None:
-    del aws.groups["fallback"]
-    outcome = controller(aws).run()[0]
-    assert "Auto Scaling group 'fallback' does not exist" in str(outcome.error)
-
-
 def test_terminating_a_missing_instance_is_no_error(aws: FakeAws) -> None:
     settings = parse("inference", {"config": config(), "target": "4"})
     seen = Observation(settings.group, 4, 1)
@@ -365,14 +314,3 @@ def test_runs_beyond_the_maximum_delay_are_left_to_the_schedule(aws: FakeAws) ->
     clock.schedule(MAX_DELAY_SECONDS)
     clock.schedule(-5)
     assert aws.delayed == [900, 0]
-
-
-def test_calls_grow_only_with_pages(aws: FakeAws) -> None:
-    aws.parameters[f"{ROOT}/inference/config"] = config(max=5000)
-    aws.parameters[f"{ROOT}/inference/target"] = "2504"
-    for n in range(2500):
-        aws.add_instance("primary", f"i-x{n}", spot=True, launched=NOW - 3600, heartbeat=NOW)
-    controller(aws).run()
-    assert aws.calls["describe_instances"] == 3
-    assert aws.calls["batch_get_item"] == 26
-    assert sum(aws.calls.values()) <= 13 + 26

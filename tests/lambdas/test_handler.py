@@ -21,8 +21,8 @@ from lambdas.core.capacity.memory import Memory, dump
 from lambdas.core.deadline.record import JobRecord
 from lambdas.core.money.bill import Bill
 from lambdas.handlers import controller as entry
-from tests.lambdas.fake_aws import FakeAws, worker
-from tests.lambdas.single_group import NOW, ROOT, activity, config, controller
+from tests.fakes.aws import ROOT, FakeAws, config, worker
+from tests.lambdas.single_group import NOW, activity, controller
 
 EVENTS = Path(__file__).parent.parent / "events"
 INTERRUPTED = "i-0000000000000000a"
@@ -158,7 +158,8 @@ def test_permanent_errors_return_no_message(
     else:
         aws.parameters[f"{ROOT}/inference/target"] = "99"
     assert handle(record("spot-interruption-warning")) == []
-    assert lines(log, "group not reconciled")
+    (line,) = lines(log, "group not reconciled")
+    assert ("Auto Scaling group 'fallback' does not exist" in line["exception"]) is (broken == "group")
     assert [m["ControllerErrors"] for m in metrics(capsys)] == [[1]]
 
 
@@ -256,11 +257,7 @@ def test_a_job_that_waits_for_spot_because_there_is_time_lacks_nothing(
 ) -> None:
     job_due(aws, NOW + hours * 3600)
     record_of_job = JobRecord("r1", 10, 1000, NOW - 600, "i-gone", 0.1, 0.1)
-    aws.memory["inference"] = {
-        "group": {"S": "inference"},
-        "version": {"N": "1"},
-        "memory": {"S": dump(Memory(job=record_of_job))},
-    }
+    aws.remember(dump(Memory(job=record_of_job)))
     aws.groups["primary"].update(DesiredCapacity=1, Instances=[])
     aws.slots.clear()
     handle(record("scheduled"))
@@ -280,11 +277,7 @@ def test_an_exceeded_budget_is_logged_once_and_counted_while_it_lasts(
 ) -> None:
     aws.parameters[f"{ROOT}/inference/config"] = config(max=2, breakBeforeMake=True, run="r1", budget=50)
     aws.parameters[f"{ROOT}/inference/target"] = "1"
-    aws.memory["inference"] = {
-        "group": {"S": "inference"},
-        "version": {"N": "1"},
-        "memory": {"S": dump(Memory(bill=Bill("r1", 50.5, NOW)))},
-    }
+    aws.remember(dump(Memory(bill=Bill("r1", 50.5, NOW))))
     for _ in range(2):
         assert handle(record("scheduled")) == []
     (line,) = lines(log, "alarm")
@@ -296,49 +289,10 @@ def test_an_exceeded_budget_is_logged_once_and_counted_while_it_lasts(
     ] * 2
 
 
-@pytest.mark.parametrize("budget", ["many", -1, True, 0])
-def test_a_budget_by_hand_that_is_no_amount_is_refused(
-    aws: FakeAws, log: io.StringIO, budget: object
-) -> None:
-    control = json.dumps({"mode": "automatic", "budget": budget})
-    aws.parameters[f"{ROOT}/inference/control"] = control
-    handle(record("scheduled"))
-    assert f"parameter inference/control: budget: {budget!r}" in log.getvalue()
-
-
-def test_a_reached_hourly_budget_is_logged_once_and_counted_while_it_lasts(
-    aws: FakeAws, log: io.StringIO, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A budget for two instances: a target of 5 counts as 1, with room for the exchange."""
-    aws.parameters[f"{ROOT}/inference/config"] = config(hourlyBudget={"slotPrice": 2.0, "dollars": 4.0})
-    aws.parameters[f"{ROOT}/inference/target"] = "5"
-    for _ in range(2):
-        assert handle(record("scheduled")) == []
-    (line,) = lines(log, "alarm")
-    assert line["kind"] == "hourly-budget"
-    assert line["reason"].startswith("$4.00 an hour allow 2 slots at $2: ")
-    logged = metrics(capsys)
-    keys = (names.METRIC_HOURLY_BUDGET_REACHED, "AlarmCauses", names.METRIC_ON_DEMAND_ONLY)
-    reached = [tuple(metric[key] for key in keys) for metric in logged]
-    assert reached == [([1], [0], [0])] * 2
-    assert aws.groups["primary"]["DesiredCapacity"] + aws.groups["fallback"]["DesiredCapacity"] <= 2
-    release = {"startsAt": NOW - 5, "endsAt": NOW + 60, "reason": "sale day"}
-    aws.parameters[f"{ROOT}/inference/control"] = json.dumps({"budgetRelease": release})
-    handle(record("scheduled"))
-    [released] = metrics(capsys)
-    assert (released[names.METRIC_HOURLY_BUDGET_REACHED], released["Target"]) == ([0], [5])
-    assert "sale day" in lines(log, "decision")[-1]["reason"]
-
-
 def test_on_demand_alone_for_too_long_is_counted(aws: FakeAws, capsys: pytest.CaptureFixture[str]) -> None:
-    aws.memory["inference"] = {
-        "group": {"S": "inference"},
-        "version": {"N": "1"},
-        "memory": {"S": dump(Memory(without_spot_since=NOW - 6000))},
-    }
+    aws.remember(dump(Memory(without_spot_since=NOW - 6000)))
     for instance in aws.instances.values():
         instance.pop("InstanceLifecycle", None)
     handle(record("scheduled"))
     [metric] = metrics(capsys)
     assert (metric[names.METRIC_ON_DEMAND_ONLY], metric["AlarmCauses"]) == ([1], [0])
-    assert names.METRIC_HOURLY_BUDGET_REACHED not in metric

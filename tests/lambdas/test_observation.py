@@ -1,4 +1,4 @@
-"""Observations with delayed lists, terminated members, malformed items and failed reads."""
+"""Observations with delayed lists, terminated members, malformed items, failed reads, and Spot prices."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from contracts.registry import item as registry_item
 from contracts.registry.item import MAX_CLOCK_SKEW_SECONDS, STALE_SECONDS, Progress
 from lambdas.aws.budget import MAX_PAGES, Budget, BudgetError
 from lambdas.aws.capacity.observe import SPOT_REQUEST_ATTEMPTS
-from lambdas.core.capacity.group_state import GroupState
-from lambdas.core.capacity.memory import MARK_RETENTION_SECONDS, MAX_BOOT_SECONDS
+from lambdas.core.capacity.group_state import UNKNOWN_SPOT_PRICE, GroupState
+from lambdas.core.capacity.memory import MARK_RETENTION_SECONDS, MAX_BOOT_SECONDS, PRICE_SECONDS
 from lambdas.core.model import Alarm, GroupRole, SetDesired
-from tests.lambdas.fake_aws import FakeAws, partition, worker
-from tests.lambdas.single_group import NOW, ROOT, actions, activity, config, controller, only
+from tests.fakes.aws import ROOT, FakeAws, config, partition, worker
+from tests.lambdas.single_group import NOW, actions, activity, controller, only
 
 
 def seen(aws: FakeAws, now: float = NOW) -> GroupState:
@@ -259,7 +259,7 @@ def test_items_of_unknown_writers_and_slots_are_not_read(aws: FakeAws) -> None:
     calls = Counter(aws.calls)
     lies = [worker(f"i-x{n}", NOW - 3400, NOW) for n in range(5000)]
     lies += [replace(worker("i-2", NOW - 3400, NOW, slot=slot), deadline=NOW + 90) for slot in range(1, 99)]
-    # By another instance, about i-1 and i-3: in its own partition, and as the previous version would.
+    # By another instance, about i-1 and i-3: in its own partition, and in the group's.
     lies += [replace(worker("i-1", NOW - 3400, NOW), partition=p) for p in (partition("i-2"), "inference")]
     lies += [replace(worker("i-3", NOW, NOW, deadline=NOW + 90), partition="inference")]
     aws.slots += [registry_item.dump(lie) for lie in lies]
@@ -267,14 +267,6 @@ def test_items_of_unknown_writers_and_slots_are_not_read(aws: FakeAws) -> None:
     assert after.decision.state.ready == before.decision.state.ready == 3
     assert after.decision.state.primary == before.decision.state.primary
     assert Counter(aws.calls) - calls == calls
-
-
-def test_an_instance_with_the_previous_agent_is_read_from_the_groups_partition(aws: FakeAws) -> None:
-    """Its items in the new form, which its agent does not write, do not count."""
-    aws.instances["i-1"]["Tags"] = []
-    assert only(controller(aws).run()).decision.state.ready == 3
-    aws.slots.append(registry_item.dump(replace(worker("i-1", NOW - 3400, NOW - 5), partition="inference")))
-    assert only(controller(aws).run()).decision.state.ready == 4
 
 
 def test_many_slots_are_read_in_batches_and_unprocessed_keys_again(aws: FakeAws) -> None:
@@ -324,3 +316,75 @@ def test_progress_of_a_stale_worker_is_ignored(aws: FakeAws) -> None:
         replace(registry_item.parse(row), progress=report, heartbeat=NOW - STALE_SECONDS)
     )
     assert {i.progress for i in seen(aws).primary} == {None}
+
+
+READ = "describe_spot_price_history"
+PRICED: dict[str, Any] = {
+    "zones": ["us-west-2a", "us-west-2b"],
+    "onDemandPrices": {"g5.xlarge": 1.0, "g5.2xlarge": 2.0},
+}
+
+
+@pytest.fixture
+def priced(aws: FakeAws) -> FakeAws:
+    aws.parameters[f"{ROOT}/inference/config"] = config(**PRICED)
+    aws.spot_prices = {
+        ("g5.xlarge", "us-west-2a"): "0.500000",
+        ("g5.xlarge", "us-west-2c"): "0.100000",
+        ("g5.2xlarge", "us-west-2b"): "0.800000",
+    }
+    return aws
+
+
+def price_of(aws: FakeAws, now: float = NOW) -> float:
+    decision = only(controller(aws, now).run()).decision
+    assert decision is not None
+    return decision.state.spot_price
+
+
+def test_the_price_is_the_minimum_relative_to_on_demand(priced: FakeAws) -> None:
+    assert price_of(priced) == 0.4
+    memory = controller(priced).memory_store.load("inference").memory
+    assert memory.spot_prices == {"g5.xlarge@us-west-2a": 0.5, "g5.2xlarge@us-west-2b": 0.4}
+
+
+def test_prices_are_read_once_while_they_are_valid(priced: FakeAws) -> None:
+    for minute in range(10):
+        price_of(priced, NOW + 60 * minute)
+    assert priced.calls[READ] == 1
+    priced.spot_prices["g5.2xlarge", "us-west-2b"] = "2.000000"
+    assert price_of(priced, NOW + PRICE_SECONDS) == 0.5
+    assert priced.calls[READ] == 2
+
+
+def test_after_an_error_the_last_price_stays_and_the_read_is_retried(priced: FakeAws) -> None:
+    price_of(priced)
+    priced.throttled[READ] = 1
+    outcome = only(controller(priced, NOW + PRICE_SECONDS).run())
+    assert outcome.decision is not None
+    assert outcome.decision.state.spot_price == 0.4
+    assert outcome.read_errors == (
+        "Spot prices not read: An error occurred (Throttling) when calling the "
+        f"{READ} operation: Rate exceeded",
+    )
+    assert not outcome.is_retryable
+    assert only(controller(priced, NOW + PRICE_SECONDS + 60).run()).read_errors == ()
+    assert priced.calls[READ] == 3
+
+
+def test_without_on_demand_prices_no_call_is_made(aws: FakeAws) -> None:
+    assert price_of(aws) == UNKNOWN_SPOT_PRICE
+    assert aws.calls[READ] == 0
+
+
+def test_prices_are_removed_with_the_on_demand_prices(priced: FakeAws) -> None:
+    price_of(priced)
+    priced.parameters[f"{ROOT}/inference/config"] = config()
+    assert price_of(priced, NOW + 60) == UNKNOWN_SPOT_PRICE
+
+
+def test_the_outcome_has_the_groups_cost(priced: FakeAws) -> None:
+    priced.add_instance("primary", "i-dear", spot=False, launched=NOW - 600, heartbeat=NOW)
+    cost = only(controller(priced).run()).cost
+    assert cost is not None
+    assert (cost.paid, cost.on_demand) == (3.0, 5.0)

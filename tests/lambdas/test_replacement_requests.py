@@ -13,8 +13,8 @@ from contracts.registry import item as registry_item
 from contracts.registry.item import STALE_SECONDS, Worker, WorkerState
 from lambdas.aws.budget import UNLIMITED
 from lambdas.core.capacity.on_premises import COOLDOWN_SECONDS
-from tests.lambdas.fake_aws import FakeAws
-from tests.lambdas.single_group import NOW, ROOT, config, controller, only
+from tests.fakes.aws import ROOT, FakeAws, config
+from tests.lambdas.single_group import NOW, controller, only
 
 NAME = names.on_premises_partition("inference")
 HOSTS = {f"host-{n}": 1 for n in range(5)}
@@ -22,7 +22,7 @@ HOSTS = {f"host-{n}": 1 for n in range(5)}
 
 def request_replacement(aws: FakeAws, *instance_ids: str, reason: str = "stuck") -> None:
     requests = [ReplacementRequest(instance_id, int(NOW) - 60, reason) for instance_id in instance_ids]
-    aws.parameters[f"{ROOT}/inference/wishes"] = replacement_requests.dump(requests)
+    aws.parameters[f"{ROOT}/inference/replacements"] = replacement_requests.dump(requests)
 
 
 def members(aws: FakeAws, name: str = "primary") -> list[str]:
@@ -40,15 +40,6 @@ def test_an_instance_that_does_not_serve_is_terminated_and_the_group_replaces_it
     assert outcome.read_errors == ("replacement requests ignored: i-0 (not in the group)",)
     assert aws.calls["terminate_instance_in_auto_scaling_group"] == 1
     assert aws.calls["set_desired_capacity"] == calls["set_desired_capacity"]
-
-
-def test_a_serving_instance_stays_until_its_successor_is_ready(aws: FakeAws) -> None:
-    request_replacement(aws, "i-0", reason="xid")
-    controller(aws).run()
-    assert (len(members(aws)), aws.groups["fallback"]["DesiredCapacity"]) == (4, 1)
-    aws.add_instance("fallback", "i-od", spot=False, launched=NOW, heartbeat=NOW + 60)
-    controller(aws, NOW + 60).run()
-    assert members(aws) == ["i-1", "i-2", "i-3"]
 
 
 def test_a_fleet_keeps_its_target_and_replaces_terminated_instances(aws: FakeAws) -> None:
@@ -71,18 +62,10 @@ def test_no_instance_is_replaced_in_these_modes(aws: FakeAws, mode: str) -> None
     assert len(members(aws)) == 4
 
 
-def test_requests_for_a_job_are_ignored(aws: FakeAws) -> None:
-    aws.parameters[f"{ROOT}/inference/config"] = config(breakBeforeMake=True)
-    request_replacement(aws, "i-0")
-    assert only(controller(aws).run()).read_errors == ("replacement requests ignored: i-0 (training job)",)
-    assert len(members(aws)) == 4
-
-
 def hosts(aws: FakeAws, count: int, now: float, state: WorkerState = "ready") -> None:
-    aws.on_premises_items = [
-        registry_item.dump(Worker(registry_item.partition(NAME, host), host, 0, NOW - 9e3, now - 5, state))
-        for host in list(HOSTS)[:count]
-    ]
+    aws.rows.clear()
+    for host in list(HOSTS)[:count]:
+        aws.row(Worker(registry_item.partition(NAME, host), host, 0, NOW - 9e3, now - 5, state))
 
 
 def test_on_premises_hosts_cost_one_call_and_lower_the_target_after_the_cooldown(aws: FakeAws) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from lambdas.aws.settings import ParameterError, parse
 from lambdas.core.capacity.policies.by_deadline import ByDeadline
-from tests.lambdas.fake_aws import FakeAws
-from tests.lambdas.single_group import ROOT, config, controller
+from tests.fakes.aws import ROOT, FakeAws, config
+from tests.lambdas.single_group import controller
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,11 @@ from tests.lambdas.single_group import ROOT, config, controller
         (
             "control",
             '{"Mode": "paused"}',
-            "control: Mode: unknown key; allowed: budget, budgetRelease, mode, onDemand",
+            "control: Mode: unknown key; allowed: budget, mode, onDemand",
+        ),
+        *(
+            ("control", f'{{"mode": "automatic", "budget": {text}}}', f"broken/control: budget: {shown}")
+            for text, shown in (('"many"', "'many'"), ("-1", "-1"), ("true", "True"), ("0", "0"))
         ),
         ("control", "[" * 100_000, "parameter broken/control: not JSON: "),
     ],
@@ -63,11 +67,11 @@ def test_a_broken_group_is_reported_and_does_not_affect_the_others(
 def test_malformed_replacement_requests_are_reported_and_the_group_is_reconciled(
     aws: FakeAws, text: str
 ) -> None:
-    aws.parameters[f"{ROOT}/inference/wishes"] = text
+    aws.parameters[f"{ROOT}/inference/replacements"] = text
     [outcome] = controller(aws).run()
     assert outcome.error is None
     [error] = outcome.read_errors
-    assert error.startswith("parameter inference/wishes: invalid replacement requests: ")
+    assert error.startswith("parameter inference/replacements: invalid replacement requests: ")
     assert len(error) < 150
 
 
@@ -119,9 +123,9 @@ def test_a_group_with_a_deadline_has_its_policy_whatever_else_it_names() -> None
     leaves = {"config": config(deadline=1_803_920_400.0, run="r1"), "target": "1"}
     due = parse("resnet", leaves)
     assert due.policy == ByDeadline()
-    assert (due.group.deadline, due.group.run) == (1_803_920_400.0, "r1")
+    assert (due.group.config.deadline, due.group.config.run) == (1_803_920_400.0, "r1")
     free = parse("resnet", {**leaves, "config": config()})
-    assert (free.policy.name, free.group.deadline) == ("ready-handover", None)
+    assert (free.policy.name, free.group.config.deadline) == ("ready-handover", 0.0)
 
 
 @pytest.mark.parametrize("moment", [-1, "soon", None, float("nan")])

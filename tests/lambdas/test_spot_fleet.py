@@ -11,8 +11,8 @@ from contracts.registry import item as registry_item
 from lambdas.core.capacity.memory import SETTLE_SECONDS
 from lambdas.core.events import InterruptionNotice
 from lambdas.core.model import Alarm, GroupRole, SetDesired
-from tests.lambdas.fake_aws import FakeAws, worker
-from tests.lambdas.single_group import NOW, ROOT, actions, config, controller, only
+from tests.fakes.aws import ROOT, FakeAws, config, worker
+from tests.lambdas.single_group import NOW, actions, controller, only
 from tests.oracles.shares import SHARES, on_demand_by_awss_rule
 
 FLEET = "sfr-73fbd2ce-aa30-494c-8788-1cee4EXAMPLE"
@@ -34,6 +34,13 @@ def aws() -> FakeAws:
 def targets(aws: FakeAws) -> tuple[int, int]:
     settings: dict[str, Any] = aws.fleets[FLEET]["SpotFleetRequestConfig"]
     return settings["TargetCapacity"], settings["OnDemandTargetCapacity"]
+
+
+def error(subtype: str, text: str, age: float) -> dict[str, Any]:
+    return {
+        "Timestamp": datetime.fromtimestamp(NOW - age, UTC),
+        "EventInformation": {"EventSubType": subtype, "EventDescription": text},
+    }
 
 
 def test_a_notice_starts_on_demand_behind_the_fleet(aws: FakeAws) -> None:
@@ -172,24 +179,12 @@ def test_a_terminated_listed_member_causes_no_change(aws: FakeAws) -> None:
 )
 def test_an_error_of_the_fleet_is_an_alarm_without_on_demand(aws: FakeAws, subtype: str, kind: str) -> None:
     del aws.instances["i-3"]
-    aws.history = [
-        {
-            "Timestamp": datetime.fromtimestamp(NOW - 30, UTC),
-            "EventInformation": {"EventSubType": subtype, "EventDescription": "why"},
-        }
-    ]
+    aws.history = [error(subtype, "why", age=30)]
     assert actions(only(controller(aws).run())) == (Alarm(kind, f"{subtype}: why"),)
-    aws.history[0]["Timestamp"] = datetime.fromtimestamp(NOW - 301, UTC)
+    aws.history = [error(subtype, "why", age=301)]
     assert aws.groups["fallback"]["DesiredCapacity"] == 0
     only(controller(aws).run())
     assert aws.groups["fallback"]["DesiredCapacity"] == 1
-
-
-def error(subtype: str, text: str, age: float) -> dict[str, Any]:
-    return {
-        "Timestamp": datetime.fromtimestamp(NOW - age, UTC),
-        "EventInformation": {"EventSubType": subtype, "EventDescription": text},
-    }
 
 
 def test_a_lack_of_capacity_reported_as_invalid_configuration_starts_on_demand(aws: FakeAws) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lambdas.core.capacity import memory as codec
+from tests.fakes.faults import BOOT_SECONDS
 from tests.lambdas import walk
-from tests.lambdas.faulty_aws import BOOT_SECONDS
 
 
 def serving(seed: int) -> walk.Walk:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from bench.functions.walk import main
 from contracts.registry import item as registry_item
 from lambdas.aws.capacity import controller, observe
 from lambdas.aws.capacity.auto_scaling import AutoScalingService
 from lambdas.core.capacity import group_state as situation
 from lambdas.core.capacity import replacements
 from tests.lambdas import walk
+from tests.measured.walk import main
 
 
 def test_nothing_breaks_on_a_hostile_aws(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from botocore.exceptions import ClientError
 from lambdas.aws.capacity.auto_scaling import AutoScalingService
 from lambdas.aws.capacity.capacity_service import CapacityChange
 from lambdas.aws.settings import parse
-from tests.lambdas.fake_aws import FakeAws
-from tests.lambdas.single_group import NOW, config
+from tests.fakes.aws import FakeAws, config
+from tests.lambdas.single_group import NOW
 
 GROUP = parse("inference", {"config": config(), "target": "4"}).group
 REUSE = {"WarmPoolConfiguration": {"InstanceReusePolicy": {"ReuseOnScaleIn": True}}}

@@ -12,11 +12,11 @@ from lambdas.aws.capacity.capacity_service import CapacityChange, ZoneUnavailabl
 from lambdas.aws.settings import parse
 from lambdas.core.capacity import memory as codec
 from lambdas.core.capacity.memory import Memory
-from tests.lambdas.fake_aws import FakeAws
-from tests.lambdas.single_group import NOW, ROOT, activity, config, controller, only
+from tests.fakes.aws import ROOT, FakeAws, config
+from tests.lambdas.single_group import NOW, activity, controller, only
 
 HOME = "us-west-2b"
-JOB = config(max=2, breakBeforeMake=True, byZone=True, policy={"name": "expected-cost", "knobs": {}})
+JOB = config(max=2, breakBeforeMake=True, byZone=True, policy={"name": "expected-cost", "parameters": {}})
 GROUP = parse("resnet", {"config": JOB, "target": "1"}).group
 
 
@@ -28,7 +28,7 @@ def job() -> FakeAws:
     aws.add_group("fallback")
     aws.activities["primary"] = [activity("Failed", "UnfulfillableCapacity")]
     text = codec.dump(Memory(volume_zone=HOME))
-    aws.memory["resnet"] = {"group": {"S": "resnet"}, "version": {"N": "1"}, "memory": {"S": text}}
+    aws.remember(text, "resnet")
     return aws
 
 

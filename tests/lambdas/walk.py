@@ -2,7 +2,7 @@
 
 ``make test`` takes some 20,000 steps, ``make bench-walk`` 200,000. Invariants in every state:
 
-- AWS never selects the instances to terminate, and no request exceeds the maximum or the hourly budget
+- AWS never selects the instances to terminate, and no request exceeds the maximum
 (``FaultyAws`` checks them);
 - the last ready worker of a group is never terminated;
 - a notice is handled at most 60 s after it could be known;
@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -33,13 +34,14 @@ from unittest import mock
 from contracts.group import replacement_requests
 from contracts.group.replacement_requests import ReplacementRequest
 from contracts.registry.item import Progress
-from lambdas.aws.capacity.controller import Controller, ControllerConfig, GroupOutcome, build
+from lambdas.aws.capacity.controller import Controller, GroupOutcome, build
 from lambdas.core.capacity import memory as codec
 from lambdas.core.capacity.availability import Decision
 from lambdas.core.model import TerminateInstances
 from lambdas.handlers import controller as entry
-from tests.lambdas.fake_aws import ARNS
-from tests.lambdas.faulty_aws import ROOT, Box, FaultyAws, Pool
+from tests.fakes.aws import ROOT, config
+from tests.fakes.faults import Box, FaultyAws, Pool
+from tests.lambdas.single_group import CONTROLLER_CONFIG
 
 STEPS_OF_A_WORLD: Final = 500
 UNKNOWN_SECONDS: Final = 60.0
@@ -105,7 +107,7 @@ class Walk:
                 name = self.draw.choice(list(GROUPS))
                 self.aws.parameters[f"{ROOT}/{name}/target"] = str(self.draw.randint(1, 4))
             case 6 | 7:
-                self.aws.throttled = {self.draw.choice(CALLS): self.draw.randint(1, 2)}
+                self.aws.throttled = Counter({self.draw.choice(CALLS): self.draw.randint(1, 2)})
             case 8:
                 self.aws.blind = not self.aws.blind
             case _:
@@ -127,7 +129,7 @@ class Walk:
             ReplacementRequest(i, at, "xid") for i in ("i-gone", *other[:1]) if self.health.random() < 0.2
         ]
         text = replacement_requests.dump(requests) if self.health.random() < 0.95 else "{"
-        self.aws.parameters[f"{ROOT}/{name}/wishes"] = text
+        self.aws.parameters[f"{ROOT}/{name}/replacements"] = text
 
     def _update_on_premises_hosts(self) -> None:
         """Let on-premises hosts send heartbeats, join, leave, or all leave at once."""
@@ -167,7 +169,7 @@ class Walk:
         records = [{"messageId": str(n), "receiptHandle": str(n), "body": body} for n, body in enumerate(due)]
         self.passes += 1
         self.outcomes.clear()
-        self.aws.returned.clear()
+        self.aws.hidden_for.clear()
         try:
             failed = entry.handler({"Records": records}, Remaining())["batchItemFailures"]
             handles = [item["itemIdentifier"] for item in failed]
@@ -177,7 +179,7 @@ class Walk:
                 raise
             handles = [record["receiptHandle"] for record in records]
         for handle in handles:
-            back = self.aws.now + self.aws.returned.get(handle, 360)
+            back = self.aws.now + self.aws.hidden_for.get(handle, 360)
             self.aws.queue.append((back, due[int(handle)]))
 
     def _check_groups(self) -> None:
@@ -250,40 +252,28 @@ def _random_progress(draw: random.Random, now: float) -> Progress:
 
 def world(seed: int, *, deadline: bool = False) -> Walk:
     """Return two groups, and a third with invalid parameters."""
-    draw, draw_budget = random.Random(seed), random.Random(seed + 0.5)
-    aws = FaultyAws(draw, now=START)
+    draw = random.Random(seed)
+    aws = FaultyAws(draw=draw, now=START)
     for name, kind in GROUPS.items():
         fleet = kind == "spot-fleet"
         aws.maximum[name] = draw.randint(4, 9)
-        config = {
-            "kind": kind,
-            "primary": f"{name}-primary",
-            "fallback": f"{name}-fallback",
-            "base": 0,
-            "spotPercentage": 100,
-            "max": aws.maximum[name],
-            "slots": {},
+        changes = {
             "drainSeconds": draw.choice((0, 30)),
-            "breakBeforeMake": False,
-            "policy": {"name": draw.choice(("expected-cost", "ready-handover")), "knobs": {}},
+            "policy": {"name": draw.choice(("expected-cost", "ready-handover")), "parameters": {}},
         }
         if deadline and not fleet:
-            config |= {"deadline": START + draw.choice((-60, 1200, 7200, 86_400)), "run": "r1"}
+            changes |= {"deadline": START + draw.choice((-60, 1200, 7200, 86_400)), "run": "r1"}
             aws.progress = lambda _: _random_progress(draw, aws.now) if draw.random() < 0.8 else None
-        config["onPremises"] = int(name == "service")
-        if draw_budget.random() < 0.5:
-            # FaultyAws checks the lower of both maxima.
-            slots = draw_budget.randint(5, 9)
-            aws.maximum[name] = min(slots, aws.maximum[name])
-            config["hourlyBudget"] = {"slotPrice": 2.0, "dollars": 2.0 * slots}
-        config["onPremisesHosts"] = dict.fromkeys(HOSTS, 1)
-        aws.parameters[f"{ROOT}/{name}/config"] = json.dumps(config)
+        changes |= {"onPremises": int(name == "service"), "onPremisesHosts": dict.fromkeys(HOSTS, 1)}
+        groups = {"primary": f"{name}-primary", "fallback": f"{name}-fallback"}
+        aws.parameters[f"{ROOT}/{name}/config"] = config(
+            kind=kind, max=aws.maximum[name], breakBeforeMake=False, **groups, **changes
+        )
         aws.parameters[f"{ROOT}/{name}/target"] = str(draw.randint(1, 4))
         aws.pools[f"{name}-primary"] = Pool(f"{name}-primary", name, is_spot=True, is_fleet=fleet)
         aws.pools[f"{name}-fallback"] = Pool(f"{name}-fallback", name, is_spot=False)
     aws.parameters[f"{ROOT}/broken/target"] = "4"
-    controller_config = ControllerConfig("dev", ROOT, "memory", "registry", ARNS, "queue")
-    controller = build(aws.client, controller_config, lambda: aws.now)
+    controller = build(aws.client, CONTROLLER_CONFIG, lambda: aws.now)
     aws.rival = controller.run
     return Walk(aws, draw, controller, health=random.Random(-seed - 1))
 

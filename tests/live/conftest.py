@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from pulumi_on_moto import deploy, load
+from gpu_spot.declared.stackfile import load
+from pulumi_on_moto import deploy
 from pulumi_on_moto.running.clock import simulated
 from pulumi_on_moto.sandbox import sandbox
 from rehearsal.cloud.local_cloud import LocalCloud

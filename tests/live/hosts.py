@@ -6,7 +6,6 @@ One loss comes without a notice, and the list of tenants has changed before the 
 from __future__ import annotations
 
 import io
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -22,8 +21,7 @@ from rehearsal.cloud.views import GroupView
 from rehearsal.machines import boot
 from rehearsal.machines.group import Nodes
 from rehearsal.machines.machine import contents
-from rehearsal.machines.tenants import account
-from rehearsal.rehearse import RehearsalOptions, RehearsalSetup, rehearse
+from rehearsal.rehearse import ProgressListener, RehearsalOptions, rehearse
 from rehearsal.report.page import render
 from rehearsal.report.summary import render_summary
 from rehearsal.results.summary import summarise
@@ -40,14 +38,11 @@ ZONES = ("us-west-2a", "us-west-2b", "us-west-2c")
 
 
 @dataclass
-class Changing:
+class Changing(ProgressListener):
     """Who watches the rehearsal, and changes the list of tenants with the second loss."""
 
     change: Callable[[], str]
     is_done: bool = False
-
-    def begin(self, setup: RehearsalSetup) -> None:
-        pass
 
     def on_tick(self, tick: int, span: Span) -> None:
         if tick >= LOST[1] and not self.is_done:
@@ -79,7 +74,7 @@ def played() -> dict[str, Any]:
     with living(load("shared", {"sharedHosts[0].capacity.fallback.enabled": False})) as world:
         changing = Changing(lambda: change_list(world))
         with mock.patch.object(tenancy, "tenancy_account", record_account):
-            run = rehearse(options, world.cloud, changing, time.perf_counter())
+            run = rehearse(options, world.cloud, changing)
     assert run.tenancy is not None
     return seen | {
         "returns": [asdict(one) | {"intact": one.intact} for one in run.tenancy.returns],
@@ -100,7 +95,7 @@ def looked_at(cloud: LocalCloud, nodes: Nodes) -> dict[str, Any]:
         "serving": sorted(
             {entry.tenant for entry in entries if entry.kind == "running" and entry.at > after}
         ),
-        "causes": sorted({one.cause for one in account.returns(entries)}),
+        "causes": sorted({one.cause for one in tenancy.returns(entries)}),
         "abandoned": [
             abandoned["State"],
             last[-1].contents == contents(nodes.disks.folder(abandoned["VolumeId"])),

@@ -9,19 +9,25 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
+from moto.ec2.models import ec2_backends
+
 from contracts import names
 from contracts.group import config as group_config
+from gpu_spot.jobs import report
+from gpu_spot.jobs.reader import JobReader
 from lambdas.aws.memory import MemoryStore
 from lambdas.core.model import GroupRole, Pool, PurchaseOption
 from market.replay.engine import Replay
 from market.replay.groups import GroupShape
 from market.replay.ledger import Span
-from market.rules import Rules
+from market.rules import TICK_SECONDS, Rules
 from market.supply.spot import SpotMarket
 from market.supply.trace import PoolTrace
 from pulumi_on_moto.errors import LocalCloudError
+from pulumi_on_moto.fixes.ec2 import spot_prices
+from pulumi_on_moto.sandbox import ACCOUNT
 from rehearsal.fleets import TrainingFleet
-from rehearsal.machines import boot, dataset
+from rehearsal.machines import boot, shared
 from rehearsal.machines.group import Nodes, playing
 from rehearsal.machines.process import TrainingProfile
 from rehearsal.results.moves import to_json
@@ -42,6 +48,8 @@ ONE_BY_ONE: Closed = dict(zip(ZONES, (range(60, MINUTES), range(120, MINUTES), r
 FOR_AN_HOUR: Closed = dict(zip(ZONES, (range(60, MINUTES), range(30, 120), range(30, MINUTES)), strict=True))
 
 
+PRICES = (0.2, 0.3, 0.4)
+"""Dollars an hour of Spot in each zone."""
 SPOT_ALONE: Mapping[str, Any] = {"training[0].capacity.fallback.enabled": False}
 
 
@@ -53,7 +61,7 @@ def research(
     with living(load("research", changed)) as world, playing(world.clients, world.clock, profile) as nodes:
         data = boot.parse(world.cloud.boot_data("resnet"))
         assert data.agent.volume is not None
-        dataset.stand_in(world.clients, data.agent.volume.dataset)
+        shared.stand_in(world.clients, data.agent.volume.dataset)
         yield world, nodes, data
 
 
@@ -61,21 +69,39 @@ def played() -> dict[str, Any]:
     """Lose it three times, on spot alone, until it is done and gone.
 
     It starts in zone a, goes to b and to c, and waits for c. The first and the third loss are announced, the
-    second is not.
+    second is not. Spot has another price in each zone.
     """
+    so_far: list[dict[str, Any]] = []
     with research(SPOT_ALONE, TrainingProfile(steps=STEPS)) as (world, nodes, data):
         replay = market(world, nodes, Rules(seed=SEED, notice=0.5, warm_up_ticks=0), ONE_BY_ONE)
-        ledger = replay.run()
+        quoted = {("g6.xlarge", zone): price for zone, price in zip(ZONES, PRICES, strict=True)}
+        spot_prices.quote(ec2_backends[ACCOUNT][world.clients.region], quoted)
+
+        def on_tick(tick: int, _: Span) -> None:
+            if tick >= MINUTES // 2 and not so_far:
+                so_far.append(account_of(world))
+
+        ledger = replay.run(on_tick=on_tick)
         nodes.advance(START + MINUTES * 60)
         return {
+            "account": account_of(world),
+            "so_far": so_far[0],
+            "spot_hours": sum(one.spot * one.ticks for one in ledger.spans) * TICK_SECONDS / 3600,
+            "on_demand_hours": sum(one.on_demand * one.ticks for one in ledger.spans) * TICK_SECONDS / 3600,
             "moves": [to_json(move) for move in nodes.migrations().moves],
             "underway": nodes.migrations().underway,
-            "zones": list(nodes.migrations().zones),
             "spans": [asdict(span) for span in ledger.spans],
             "played": replay.played,
             **left_behind(world, nodes, data),
             "tampered": tampered(world, data),
         }
+
+
+def account_of(world: World) -> dict[str, Any]:
+    """Return the job's account, read as on AWS."""
+    reader = JobReader(world.clients, world.deployment.stack, world.clients.region, lambda: world.clock.now)
+    account: dict[str, Any] = report.to_json(reader.report("resnet"))["account"]
+    return account
 
 
 def bridged() -> dict[str, Any]:

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
+import hashlib
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from signal import SIGKILL, SIGTERM
+from typing import Any, Final
 
+from contracts import names
 from lambdas.aws.memory import MemoryStore
 from lambdas.core.model import Pool
 from market.replay.engine import Replay
 from market.replay.groups import GroupShape
-from market.rules import Rules
+from market.replay.ledger import Span
+from market.rules import TICK_SECONDS, Rules
 from market.supply.spot import SpotMarket
 from market.supply.trace import PoolTrace
-from rehearsal import preparing
-from rehearsal.fleets import TrainingFleet
-from rehearsal.machines import dataset
+from pulumi_on_moto.errors import LocalCloudError
+from rehearsal.cloud.local_cloud import LocalCloud
+from rehearsal.fleets import CloudFleet, TrainingFleet
+from rehearsal.machines import shared
 from rehearsal.machines.group import Nodes, playing
 from rehearsal.machines.journal import Entry
+from rehearsal.machines.node import SimulatedNode
 from rehearsal.machines.process import TrainingProfile
+from rehearsal.machines.trainee import Trainee
 from tests.e2e.world import World, living, load
 
 ZONE = "us-west-2a"
@@ -29,6 +39,101 @@ PREPARE = {
 }
 
 
+PREPARE_SECONDS: Final = 600.0
+"""Assumed duration; output is written at the end."""
+_FILES: Final = 24
+_BYTES: Final = 16_384
+
+
+class PreparingProcess:
+    """A fake ``subprocess.Popen`` in simulated time that derives 24 files from those in the folder."""
+
+    first_step = step = 0
+    loads = 0.0
+
+    def __init__(self, environment: Mapping[str, str], clock: Callable[[], float], pid: int) -> None:
+        self.pid = pid
+        self._folder = Path(environment["GPU_SPOT_DATASETS"])
+        self._clock = clock
+        self._end = clock() + PREPARE_SECONDS
+        self._code: int | None = None
+
+    @property
+    def next_checkpoint(self) -> float:
+        """Infinity: it makes no checkpoints."""
+        return math.inf
+
+    @property
+    def quiet_until(self) -> float:
+        """Time of its end."""
+        return self._end if self._code is None else 0.0
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has ended."""
+        return self._code is not None
+
+    def poll(self) -> int | None:
+        """Return the exit code once it has ended."""
+        if self._code is None and self._clock() >= self._end:
+            whole = hashlib.sha256()
+            for path in sorted(path for path in self._folder.rglob("*") if path.is_file()):
+                whole.update(path.read_bytes())
+            for number in range(_FILES):
+                body = hashlib.shake_256(whole.digest() + bytes([number])).digest(_BYTES)
+                (self._folder / f"made-{number:03d}.bin").write_bytes(body)
+            self._code = 0
+        return self._code
+
+    def signal(self, number: int) -> None:
+        """SIGTERM and SIGKILL end it without output; the next start begins again."""
+        if number in (SIGTERM, SIGKILL) and self._code is None:
+            self._code = -number
+
+
+class Node(SimulatedNode):
+    """An instance that also prepares datasets."""
+
+    def _started(self, argv: list[str], environment: dict[str, str], cwd: Path) -> Trainee:
+        if argv == PREPARE["command"]:
+            return PreparingProcess(environment, self._clock.wall, next(self._pids))
+        return super()._started(argv, environment, cwd)
+
+
+_HOURS: Final = 6
+
+
+class _PreparedError(Exception):
+    """The dataset is prepared."""
+
+
+def prepare(cloud: LocalCloud, fleet: CloudFleet) -> None:
+    """Let a group prepare its dataset on Spot without interruptions.
+
+    Raises ``LocalCloudError`` if it does not finish in time.
+    """
+    view, ssm = cloud.group(fleet.group), cloud.clients("ssm")
+    parameter = names.group_parameter(cloud.deployment.stack, view.name, names.PARAMETER_PREPARED)
+    zone = min(view.zones)
+    trace = PoolTrace(zone, float(TICK_SECONDS), (1,) * round(_HOURS * 3600 / TICK_SECONDS))
+    rules = Rules(warm_up_ticks=0)
+    shape = GroupShape((Pool(view.instance_types[0], zone),))
+    before = ssm.get_parameter(Name=parameter)["Parameter"]["Value"]
+
+    def watch(tick: int, span: Span) -> None:
+        is_prepared = ssm.get_parameter(Name=parameter)["Parameter"]["Value"] != before
+        if is_prepared and not cloud.alive(view.name):
+            raise _PreparedError
+
+    try:
+        Replay(SpotMarket([trace], rules, 1), rules, fleet, shape, 1, start=cloud.clock.now).run(
+            on_tick=watch
+        )
+    except _PreparedError:
+        return
+    raise LocalCloudError(f"group {view.name!r} did not prepare its dataset within {_HOURS} hours")
+
+
 def played() -> dict[str, Any]:
     """Prepare, empty the bucket, train two jobs of one dataset to their ends."""
     config = load("research", {"training[0].prepare": PREPARE})
@@ -38,7 +143,8 @@ def played() -> dict[str, Any]:
         {"training": [{**first, "prepare": PREPARE}, {**first, "name": "vit", "prepare": PREPARE}]},
     )
     with living(config) as world, playing(world.clients, world.clock, TrainingProfile(steps=20)) as nodes:
-        dataset.stand_in(world.clients, first["dataset"])
+        nodes._kind = Node
+        shared.stand_in(world.clients, first["dataset"])
         asked: set[tuple[str, tuple[int, int]]] = set()
         said_in = "/gpu-spot/research/groups/imagenet-data/prepared"
 
@@ -48,7 +154,7 @@ def played() -> dict[str, Any]:
 
         watched = fleet(world, nodes, "imagenet-data")
         world.cloud.listen(look)
-        preparing.play(world.cloud, nodes, watched)
+        prepare(world.cloud, watched)
         bucket = empty(world, first["dataset"])
         found: dict[str, Any] = {"asked": sorted(asked), "bucket": bucket, "volumes": volumes(world)}
         found["prepared_on"] = sorted({e.instance for e in nodes.journal.entries if e.kind == "running"})

@@ -8,7 +8,7 @@ import json
 from typing import Any
 
 from gpu_spot import cli
-from gpu_spot.commands.deployed import jobs
+from gpu_spot.jobs import command as jobs
 from market.replay.ledger import Span
 from market.rules import Rules
 from rehearsal.machines.process import TrainingProfile
@@ -42,7 +42,6 @@ def steered() -> dict[str, Any]:
             "said": said,
             "alive": alive,
             "shown": json.loads(run_command(world, "show", "resnet", "--json")),
-            "logs": run_command(world, "logs", "resnet", "--since", "1d"),
         }
 
 

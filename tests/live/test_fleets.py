@@ -13,7 +13,6 @@ from botocore.exceptions import ClientError
 from contracts.group import config as group_config
 from lambdas.core.model import GroupRole, PurchaseOption
 from market.replay.groups import SPOT_REFUSAL
-from rehearsal.cloud.fault_injection import FaultInjection
 from rehearsal.cloud.local_cloud import LocalCloud
 from rehearsal.cloud.views import GroupView
 from tests.live.world import START, Deployed, Running, bodies, empty
@@ -124,7 +123,7 @@ def test_targets_move_together_and_only_as_aws_allows(fleet: Running) -> None:
         ExcessCapacityTerminationPolicy="noTermination",
     )
     assert fleet.cloud.desired(GROUP) == (6, 0)
-    fleet.cloud.set_time(fleet.clock.now + fleet.cloud.faults.fleet_modifying_seconds)
+    fleet.cloud.set_time(fleet.clock.now + 3)
     assert shown(fleet)["SpotFleetRequestConfig"]["OnDemandTargetCapacity"] == 2
     with pytest.raises(ClientError, match="OnDemandTargetCapacity 2 ≤ TargetCapacity 1 does not hold"):
         ec2.modify_spot_fleet_request(SpotFleetRequestId=fleet_id, TargetCapacity=1)
@@ -137,41 +136,32 @@ def test_targets_move_together_and_only_as_aws_allows(fleet: Running) -> None:
 
 def test_a_modifying_fleet_shows_the_old_target_and_rejects_another_modification(fleet: Running) -> None:
     ec2, fleet_id = fleet.clients("ec2"), view(fleet).primary
-    hostile = LocalCloud(
-        fleet.clients, fleet.deployment, fleet.clock, FaultInjection(fleet_modifying_seconds=3.0)
-    )
-    try:
-        ec2.modify_spot_fleet_request(SpotFleetRequestId=fleet_id, TargetCapacity=6)
-        assert hostile.desired(GROUP) == (6, 0)  # the fleet itself has heard
-        for _ in range(2):  # the second answer is a remembered one
-            found = shown(fleet)
-            assert (found["SpotFleetRequestState"], found["SpotFleetRequestConfig"]["TargetCapacity"]) == (
-                "modifying",
-                4,
-            )
-        with pytest.raises(ClientError, match="FleetNotInModifiableState"):
-            ec2.modify_spot_fleet_request(SpotFleetRequestId=fleet_id, TargetCapacity=5)
-        hostile.set_time(START + 3)
+    ec2.modify_spot_fleet_request(SpotFleetRequestId=fleet_id, TargetCapacity=6)
+    assert fleet.cloud.desired(GROUP) == (6, 0)  # the fleet itself has heard
+    for _ in range(2):  # the second answer is a remembered one
         found = shown(fleet)
         assert (found["SpotFleetRequestState"], found["SpotFleetRequestConfig"]["TargetCapacity"]) == (
-            "active",
-            6,
+            "modifying",
+            4,
         )
-        assert [subtype for _, subtype in history(fleet)] == [
-            "active",
-            "modify_in_progress",
-            "modify_succeeded",
-        ]
+    with pytest.raises(ClientError, match="FleetNotInModifiableState"):
         ec2.modify_spot_fleet_request(SpotFleetRequestId=fleet_id, TargetCapacity=5)
-    finally:
-        LocalCloud(fleet.clients, fleet.deployment, fleet.clock)  # as kind as before
-
-
-def test_a_shortage_is_reported_as_a_configuration_error_if_enabled(fleet: Running) -> None:
-    hostile = LocalCloud(
-        fleet.clients, fleet.deployment, fleet.clock, FaultInjection(fleet_says_shortage=True)
+    fleet.cloud.set_time(START + 3)
+    found = shown(fleet)
+    assert (found["SpotFleetRequestState"], found["SpotFleetRequestConfig"]["TargetCapacity"]) == (
+        "active",
+        6,
     )
-    hostile.refuse(GROUP, GroupRole.PRIMARY, SPOT_REFUSAL)
+    assert [subtype for _, subtype in history(fleet)] == [
+        "active",
+        "modify_in_progress",
+        "modify_succeeded",
+    ]
+    ec2.modify_spot_fleet_request(SpotFleetRequestId=fleet_id, TargetCapacity=5)
+
+
+def test_a_shortage_is_reported_as_a_configuration_error(fleet: Running) -> None:
+    fleet.cloud.refuse(GROUP, GroupRole.PRIMARY, SPOT_REFUSAL)
     assert history(fleet, EventType="error") == [("error", "spotFleetRequestConfigurationInvalid")]
     (record,) = fleet.clients("ec2").describe_spot_fleet_request_history(
         SpotFleetRequestId=view(fleet).primary, StartTime="2023-11-01T00:00:00Z", EventType="error"

@@ -9,6 +9,7 @@ from lambdas.core.model import GroupRole, PurchaseOption
 from market.replay.groups import ON_DEMAND_REFUSAL, SPOT_REFUSAL
 from pulumi_on_moto.errors import LocalCloudError
 from rehearsal.cloud.instances import TERMINATED_VISIBLE_SECONDS
+from rehearsal.fleets import CloudFleet
 from tests.live.world import START, Running, bodies
 
 
@@ -20,6 +21,11 @@ def test_groups_are_read_from_the_deployment(running: Running) -> None:
         ("g5.xlarge", "g6.xlarge"),
     )
     assert (view.slots, view.drain_seconds) == ({"g5.xlarge": 1, "g6.xlarge": 2}, 30.0)
+
+
+def test_an_unknown_group_is_an_error_that_names_the_others(running: Running) -> None:
+    with pytest.raises(LocalCloudError, match="group 'moon' is not deployed; groups: inference"):
+        running.cloud.group("moon")
 
 
 def test_desired_capacity_is_recorded_and_nothing_is_launched(running: Running) -> None:
@@ -301,3 +307,20 @@ def test_a_started_warm_instance_has_a_new_launch_time(running: Running) -> None
     running.cloud.set_time(START + 600)
     running.cloud.start_warm("inference", waiting)
     assert running.instance(waiting)["LaunchTime"].timestamp() == START + 600
+
+
+def test_after_a_day_of_failed_launches_launching_is_suspended_until_resumed(running: Running) -> None:
+    cloud, name = running.cloud, running.cloud.group("inference").primary
+    cloud.refuse("inference", GroupRole.PRIMARY, SPOT_REFUSAL)
+    cloud.set_time(START + 3600)
+    cloud.launch("inference", GroupRole.PRIMARY, "g5.xlarge", "us-west-2a", PurchaseOption.SPOT)
+    cloud.refuse("inference", GroupRole.PRIMARY, SPOT_REFUSAL)
+    cloud.set_time(START + 3600 + 86_399)
+    assert not cloud.suspended("inference", GroupRole.PRIMARY)
+    cloud.set_time(START + 3600 + 86_400)
+    processes = {process["ProcessName"] for process in running.primary["SuspendedProcesses"]}
+    assert processes == {"AZRebalance", "Launch"}
+    fleet = CloudFleet(cloud, "inference", None)  # type: ignore[arg-type]
+    assert fleet._launchable(GroupRole.PRIMARY, 2) == 1
+    running.clients("autoscaling").resume_processes(AutoScalingGroupName=name, ScalingProcesses=["Launch"])
+    assert fleet._launchable(GroupRole.PRIMARY, 2) == 2

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.apart import apart
+from tests.apart import made_once
 from tests.live.hosts import played
 
 pytestmark = pytest.mark.soak
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.soak
 
 @pytest.fixture(scope="module")
 def seen() -> dict[str, Any]:
-    return apart(played)
+    return made_once(played)
 
 
 def test_each_tenant_returns_with_the_content_of_its_volume(seen: dict[str, Any]) -> None:

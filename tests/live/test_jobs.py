@@ -35,14 +35,3 @@ def test_a_stop_saves_and_lets_all_capacity_go_and_a_resume_brings_it_back(seen:
     assert (before["lost_seconds"], after["ending"]) == (0, "done")
     assert seen["shown"]["interruptions"] == 0
     assert not seen["alive"][max(seen["alive"])]  # at the end no instance runs
-
-
-def test_agent_log_lines_are_in_the_log_group_with_instance_and_time(seen: dict[str, Any]) -> None:
-    said = [line.split(" ", 3) for line in seen["logs"].splitlines()]
-    starts = [(time, instance) for _, time, instance, text in said if text.startswith("starting training ")]
-    before, after = seen["shown"]["timeline"]
-    assert [instance for _, instance in starts] == [before["instance"], after["instance"]]
-    # Simulated time begins at midnight.
-    hours, minutes, seconds = map(int, starts[1][0].split(":"))
-    assert after["started"] % 86400 == hours * 3600 + minutes * 60 + seconds
-    assert sum(text == "job state written job=resnet state=done reason=" for *_, text in said) == 1

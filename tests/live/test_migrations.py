@@ -7,7 +7,7 @@ import pytest
 from rehearsal.machines.job_migrations import collect_migrations
 from rehearsal.machines.journal import Entry
 from rehearsal.machines.process import TrainingProfile
-from rehearsal.results.moves import Contents, Stay
+from rehearsal.results.moves import Contents
 
 PROFILE = TrainingProfile()
 LOADS = 20.0
@@ -38,25 +38,18 @@ ARRIVED = [*HALF_WAY, Entry(420, "running", "B", step=4, loads=LOADS)]
 
 
 def test_nothing_happened_before_the_first_start() -> None:
-    seen = collect_migrations([], PROFILE, 50)
-    assert (seen.moves, seen.stays, seen.underway) == ((), (), False)
+    seen = collect_migrations([], PROFILE)
+    assert (seen.moves, seen.underway) == ((), False)
 
 
 def test_an_announced_move_to_another_zone() -> None:
-    seen = collect_migrations([*FIRST, *LEFT, *ARRIVED], PROFILE, 1000)
+    seen = collect_migrations([*FIRST, *LEFT, *ARRIVED], PROFILE)
     [move] = seen.moves
     assert (move.cause, move.from_zone, move.to_zone) == ("notice", "a", "b")
     assert (move.from_volume, move.to_volume) == ("v1", "v2")
     assert list(move.parts.values()) == [46, 154, 100, 16, 24]
     assert (move.steps_lost, move.intact) == (0, True)
     assert not seen.underway
-    assert seen.stays == (
-        Stay("v1", "a", 0, 16, False),
-        Stay("v1", "a", 16, 140, True),
-        Stay("v1", "a", 140, 416, False),
-        Stay("v2", "b", 400, 416, False),
-        Stay("v2", "b", 416, 1000, True),
-    )
 
 
 def test_a_loss_without_notice_begins_with_the_end_of_the_instance() -> None:
@@ -71,7 +64,7 @@ def test_a_loss_without_notice_begins_with_the_end_of_the_instance() -> None:
         Entry(306, "mounted", "B", "v1", contents=NEW),
         Entry(306, "running", "B", step=1, loads=LOADS),
     ]
-    [move] = collect_migrations([*FIRST, *lost, *here], PROFILE, 1000).moves
+    [move] = collect_migrations([*FIRST, *lost, *here], PROFILE).moves
     assert (move.cause, move.from_volume, move.to_volume) == ("loss", "v1", "v1")
     assert list(move.parts.values()) == [60, 140, 0, 6, 20]
     assert (move.steps_lost, move.intact) == (3, False)
@@ -84,14 +77,14 @@ def test_a_volume_that_is_free_before_its_loss_is_noted_was_released_in_no_time(
         Entry(98, "free", "A", "v1", "a"),
         Entry(100, "gone", "A"),
     ]
-    [move] = collect_migrations([*FIRST, *lost, *ARRIVED], PROFILE, 1000).moves
+    [move] = collect_migrations([*FIRST, *lost, *ARRIVED], PROFILE).moves
     assert (move.cause, move.lost) == ("loss", 98)
     assert next(iter(move.parts.values())) == 0
 
 
 def test_a_hand_over_begins_with_the_release() -> None:
     released = [Entry(90, "released", "A"), *LEFT[1:]]
-    [move] = collect_migrations([*FIRST, *released, *ARRIVED], PROFILE, 1000).moves
+    [move] = collect_migrations([*FIRST, *released, *ARRIVED], PROFILE).moves
     assert (move.cause, move.lost) == ("hand-over", 90)
     assert list(move.parts.values()) == [56, 154, 100, 16, 24]
 
@@ -108,24 +101,24 @@ def test_an_instance_that_is_lost_on_the_way_belongs_to_the_move() -> None:
         Entry(716, "mounted", "C", "v3", contents=OLD),
         Entry(720, "running", "C", step=4, loads=LOADS),
     ]
-    [move] = collect_migrations([*FIRST, *LEFT, *HALF_WAY, *lost, *again], PROFILE, 1000).moves
+    [move] = collect_migrations([*FIRST, *LEFT, *HALF_WAY, *lost, *again], PROFILE).moves
     assert (move.from_volume, move.to_volume, move.to_zone) == ("v1", "v3", "c")
     assert list(move.parts.values()) == [46, 454, 100, 16, 24]
 
 
 def test_a_restart_on_the_same_instance_is_no_move() -> None:
     restarted = [Entry(50, "stopped", "A", step=1), Entry(60, "running", "A", step=0, loads=LOADS)]
-    assert collect_migrations([*FIRST, *restarted], PROFILE, 1000).moves == ()
+    assert collect_migrations([*FIRST, *restarted], PROFILE).moves == ()
 
 
 def test_a_loss_that_is_not_overcome_is_underway() -> None:
-    assert collect_migrations([*FIRST, *LEFT], PROFILE, 1000).underway
+    assert collect_migrations([*FIRST, *LEFT], PROFILE).underway
 
 
 def test_a_journal_with_a_hole_is_an_error() -> None:
     holed = [entry for entry in (*FIRST, *LEFT, *ARRIVED) if entry.kind != "snapshot"]
     with pytest.raises(ValueError, match="without 'snapshot' of s1"):
-        collect_migrations(holed, PROFILE, 1000)
+        collect_migrations(holed, PROFILE)
 
 
 def test_a_file_system_is_mounted_in_the_zone_of_the_next_instance() -> None:
@@ -139,13 +132,12 @@ def test_a_file_system_is_mounted_in_the_zone_of_the_next_instance() -> None:
         Entry(280, "mounted", "B", "fsap-1", "b", contents=OLD),
         Entry(282, "running", "B", step=4, loads=LOADS),
     ]
-    found = collect_migrations(journal, PROFILE, 1000)
+    found = collect_migrations(journal, PROFILE)
     [move] = found.moves
     assert (move.from_zone, move.to_zone, move.steps_lost, move.intact) == ("a", "b", 0, True)
     assert move.parts == {"release": 11, "wait": 169, "snapshot": 0, "attach": 0, "start": 2 + LOADS}
-    assert [(stay.zone, stay.begin, stay.end) for stay in found.stays] == [("a", 0, 111), ("b", 280, 1000)]
 
 
 def test_contents_are_compared_by_files_and_digest() -> None:
-    [move] = collect_migrations([*FIRST, *LEFT, *ARRIVED], PROFILE, 1000).moves
+    [move] = collect_migrations([*FIRST, *LEFT, *ARRIVED], PROFILE).moves
     assert not replace(move, after=Contents(4, "old")).intact

@@ -8,7 +8,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from lambdas.aws.capacity.capacity_blocks import CapacityBlocks
-from pulumi_on_moto.fixes.ec2.capacity_reservations import reserve
+from pulumi_on_moto.fixes.ec2.placement import reserve
 from tests.live.world import Running
 
 BLOCK = "cr-0123456789abcdef0"

@@ -10,7 +10,6 @@ import pytest
 from botocore.exceptions import ClientError
 
 from lambdas.core.model import GroupRole, PurchaseOption
-from rehearsal.cloud.fault_injection import FaultInjection
 from tests.live.world import START, Running, bodies
 
 HOOK = {"LifecycleTransition": "autoscaling:EC2_INSTANCE_TERMINATING", "HeartbeatTimeout": 300}
@@ -231,7 +230,6 @@ def test_at_the_notice_a_group_that_rebalances_calls_the_hook(
 ) -> None:
     group = running.cloud._instances.group(name(running, GroupRole.PRIMARY))
     before, group.capacity_rebalance = group.capacity_rebalance, rebalances
-    running.cloud.faults = FaultInjection(hook_at_notice=True)
     try:
         interrupted = launch(running)
         running.cloud.notice(interrupted, START + 120)

@@ -1,4 +1,4 @@
-"""A training instance is interrupted and replaced; its volume keeps its content."""
+"""A training instance is interrupted and replaced: its volume keeps its content, its account is the bill."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from tests.apart import apart
+from tests.apart import apart, made_once
 from tests.e2e.world import START
-from tests.live.moves import SECOND, STEPS, bridged, played, revised
+from tests.live.moves import PRICES, SECOND, STEPS, bridged, played, revised
 
 INTERVAL = 20
 
 
 @pytest.fixture(scope="module")
 def seen() -> dict[str, Any]:
-    return apart(played)
+    return made_once(played)
 
 
 def test_the_volume_follows_from_zone_to_zone_with_its_content(seen: dict[str, Any]) -> None:
@@ -80,6 +80,36 @@ def test_dataset_and_training_equal_an_uninterrupted_run(seen: dict[str, Any]) -
 
 def test_quiet_hours_are_not_played(seen: dict[str, Any]) -> None:
     assert seen["played"] < 110
+
+
+def test_the_hours_are_those_of_the_bill_but_for_the_end_of_each_instance(seen: dict[str, Any]) -> None:
+    hours = seen["account"]["total"]["seconds"] / 3600
+    instances = len([move["steps_lost"] for move in seen["moves"]]) + 1
+    assert 0 <= seen["spot_hours"] - hours <= instances / 60
+    assert seen["on_demand_hours"] == 0
+    assert [*seen["account"]["markets"]] == ["spot"]
+
+
+def test_the_cost_is_at_the_spot_price_of_each_zone(seen: dict[str, Any]) -> None:
+    pools = seen["account"]["pools"]
+    expected = [pool["seconds"] / 3600 * price for pool, price in zip(pools, PRICES, strict=True)]
+    assert [pool["cost_usd"] for pool in pools] == pytest.approx(expected, abs=1e-3)
+    assert seen["account"]["total"]["assumed_seconds"] == 0
+    assert seen["account"]["saved_usd"] > 0
+
+
+def test_the_steps_done_again_are_those_that_the_simulation_lost(seen: dict[str, Any]) -> None:
+    assert seen["account"]["repeated_steps"] == sum([move["steps_lost"] for move in seen["moves"]]) > 0
+    assert seen["account"]["interruptions"] == len([move["steps_lost"] for move in seen["moves"]])
+    assert seen["account"]["unreported_attempts"] == 0
+
+
+def test_a_running_job_has_an_account_so_far(seen: dict[str, Any]) -> None:
+    so_far, whole = seen["so_far"], seen["account"]
+    assert not so_far["is_over"]
+    assert whole["is_over"]
+    assert 0 < so_far["total"]["seconds"] < whole["total"]["seconds"]
+    assert so_far["elapsed_seconds"] < whole["elapsed_seconds"]
 
 
 @pytest.mark.soak

@@ -9,11 +9,12 @@ import pytest
 
 from lambdas.aws.capacity.auto_scaling import AutoScalingService
 from lambdas.aws.capacity.capacity_service import CapacityChange
-from lambdas.core.model import Group, GroupRole, PurchaseOption
+from lambdas.core.model import GroupRole, PurchaseOption
+from tests.core.build import group as make_group
 from tests.live.test_scale_in import hooked, members, name, protecting, want
 from tests.live.world import START, Running, bodies
 
-GROUP = Group("inference", target=2, maximum=6)
+GROUP = make_group("inference", target=2, maximum=6)
 
 
 @pytest.fixture

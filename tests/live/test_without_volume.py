@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bench.machines.research import day
+from research.rehearsed.research import day
 from tests.apart import in_json
 
 

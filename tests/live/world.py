@@ -15,7 +15,7 @@ from pulumi_on_moto.running.clock import SimulatedTime
 from pulumi_on_moto.sandbox import ACCOUNT, AwsClients
 from rehearsal.cloud.local_cloud import LocalCloud
 
-SAMPLE = Path(__file__).parents[2] / "pulumi_on_moto/tests/sample"
+SAMPLE = Path(__file__).parents[2] / "packages/pulumi-on-moto/tests/sample"
 OURS = {
     "prefix": "/gpu-spot",
     "tableVariable": names.ENV_REGISTRY_TABLE,

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import time
 import tracemalloc
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from lambdas.core.capacity.policies import build
+from lambdas.core.capacity.policies import DEFAULT, build
 from lambdas.core.capacity.policies.expected_cost import ExpectedCost
-from lambdas.core.model import Group, GroupRole, Pool
-from market.comparison.contenders import everyone, named
-from market.comparison.runs import play
+from lambdas.core.model import GroupRole, Pool, PurchaseOption
 from market.replay.engine import Replay
-from market.replay.fleet import LightFleet
+from market.replay.fleet import LightFleet, Orders, SelfReporting, simulated_group
 from market.replay.groups import GroupShape
 from market.replay.ledger import Ledger
 from market.rules import Rules
@@ -22,17 +21,15 @@ from market.supply import placement
 from market.supply.drawn_market import draw
 from market.supply.spot import SpotMarket
 from market.supply.trace import PoolTrace, TraceError
+from research.simulation.comparison.contenders import everyone, named
+from research.simulation.comparison.runs import play
 from tests.fleets import RecordingFleet, SilentFleet
-from tests.market.markets import market, trace
+from tests.market.markets import EveryTick, market, ready, trace
 from tests.soak import sample
 
 
 def failures_of(ledger: Ledger, kind: str) -> list[tuple[int, int]]:
     return [(h.tick, h.count) for h in ledger.happenings if h.kind == kind]
-
-
-def ready(ledger: Ledger) -> list[int]:
-    return [span.ready for span in ledger.spans for _ in range(span.ticks)]
 
 
 def run(name: str, *traces: PoolTrace, target: int = 1, pool_size: int = 1, **rules: Any) -> Ledger:
@@ -84,16 +81,12 @@ def test_a_pool_that_calls_back_is_not_bought_in() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("contender", sample(everyone(), 4), ids=lambda c: c.name)
 def test_skipping_ticks_changes_nothing(contender: Any) -> None:
-    class EveryTick(Replay):
-        def _next(self, tick: int) -> int:
-            return tick + 1
-
     rules = Rules(seed=3, notice=0.5)
     sold = SpotMarket(draw(3, 36, 11), rules)
     pools = tuple(Pool("any", name) for name in sold.names)
     accounts = []
     for engine in (Replay, EveryTick):
-        fleet = LightFleet(Group("replay", 4, 16), contender.policy)
+        fleet = LightFleet(simulated_group(4, 16), contender.policy)
         replay = engine(sold, rules, fleet, contender.shape(pools), 4, keep_spans=True)
         ledger = replay.run()
         accounts.append((ledger.happenings, ready(ledger), pytest.approx(ledger.cost)))
@@ -112,16 +105,12 @@ def test_skipping_ticks_changes_nothing(contender: Any) -> None:
     ids=lambda t: next(iter(t)),
 )
 def test_faults_cost_availability_and_are_skipped_exactly(faults: dict[str, float]) -> None:
-    class EveryTick(Replay):
-        def _next(self, tick: int) -> int:
-            return tick + 1
-
     def account(engine: type[Replay], **rules: float) -> Ledger:
         chosen = Rules(seed=3, **rules)  # type: ignore[arg-type]
         sold = SpotMarket(draw(3, 72, 11), chosen)
         shape = GroupShape(tuple(Pool("any", name) for name in sold.names))
         return engine(
-            sold, chosen, LightFleet(Group("replay", 4, 16), build("ready-handover")), shape, 4
+            sold, chosen, LightFleet(simulated_group(4, 16), build("ready-handover")), shape, 4
         ).run()
 
     quiet, troubled = account(Replay), account(Replay, **faults)
@@ -137,7 +126,7 @@ def test_a_fleet_that_does_not_say_that_spot_is_short_is_covered_all_the_same(sh
     sold, rules = market(trace(*[2] * 30, *[0] * 90), notice=1.0)
     replays = []
     for kind in (LightFleet, SilentFleet):
-        fleet = kind(Group("g", 2, 4), ExpectedCost(shortage_cost))
+        fleet = kind(simulated_group(2, 4), ExpectedCost(shortage_cost))
         replay = Replay(sold, rules, fleet, GroupShape((Pool("any", "a"),)), 2)
         replays.append(ready(replay.run()))
     reported, silent = replays
@@ -159,7 +148,7 @@ def test_the_controller_knows_a_price_once_it_reads_prices_again() -> None:
     priced = PoolTrace("us-west-2a_g5.xlarge", 60.0, (1,) * 40, prices=(1.0,) * 2 + (2.0,) * 28 + (4.0,) * 10)
     constant = PoolTrace("us-west-2b_g5.xlarge", 60.0, (1,) * 40, prices=(3.0,) * 40)
     sold, rules = market(priced, constant, on_demand_price=4.0)
-    fleet = RecordingFleet(Group("replay", 1, 4), build("ready-handover"))
+    fleet = RecordingFleet(simulated_group(1, 4), build("ready-handover"))
     shape = GroupShape(placement.named(sold.names))
     Replay(sold, rules, fleet, shape, 1).run()
     seen = {now / 60: decision.state.spot_price for now, decision in fleet.decisions}
@@ -168,7 +157,7 @@ def test_the_controller_knows_a_price_once_it_reads_prices_again() -> None:
 
 def test_a_notice_counts_though_the_instance_ends_before_the_next_pass() -> None:
     sold, rules = market(trace(*[1] * 14, *[0] * 4), notice=1.0, look_seconds=300.0)
-    fleet = RecordingFleet(Group("replay", 1, 4), build("ready-handover"))
+    fleet = RecordingFleet(simulated_group(1, 4), build("ready-handover"))
     Replay(sold, rules, fleet, GroupShape((Pool("any", "a"),)), 1).run()
     assert fleet.memory.history.losses == 1
     assert fleet.memory.history.unannounced == 0
@@ -176,7 +165,7 @@ def test_a_notice_counts_though_the_instance_ends_before_the_next_pass() -> None
 
 def test_rejected_on_demand_is_tried_again_each_tick_and_each_try_is_recorded() -> None:
     sold, rules = market(trace(*[0] * 40), on_demand_episodes=1.0)
-    fleet = RecordingFleet(Group("replay", 1, 4), build("ready-handover"))
+    fleet = RecordingFleet(simulated_group(1, 4), build("ready-handover"))
     Replay(sold, rules, fleet, GroupShape((Pool("any", "a"),)), 1).run()
     failed_at = [o.failed_at for o in fleet._refusals.values() if o.group_role is GroupRole.FALLBACK]
     assert failed_at == [39 * 60.0]
@@ -216,3 +205,41 @@ def test_memory_does_not_grow_with_the_length_of_a_run() -> None:
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[2] < peaks[1] + 200_000  # bytes; the market itself, loaded before, is not counted
+
+
+POOL = Pool("g6.xlarge", "us-west-2a")
+
+
+@dataclass
+class Slow(LightFleet):
+    """Works from the tenth to the twentieth minute after the first launch, whatever a cold start takes."""
+
+    began: float | None = None
+    all_ids: set[str] = field(default_factory=set)
+
+    def launched(self, pool: Pool, market: PurchaseOption, side: GroupRole, *, warm: bool) -> str:
+        self.began = self._now if self.began is None else self.began
+        instance_id = LightFleet.launched(self, pool, market, side, warm=warm)
+        self.all_ids.add(instance_id)
+        return instance_id
+
+    def working(self) -> set[str]:
+        if self.began is None or not 600 <= self._now - self.began < 1200:
+            return set()
+        return self.all_ids
+
+    def reconcile(self) -> Orders:
+        orders = LightFleet.reconcile(self)
+        return Orders(orders.desired, orders.released, self._now + 60)
+
+
+def test_readiness_is_what_the_fleet_reports() -> None:
+    fleet = Slow(simulated_group(1, 2, fallback=False), build(DEFAULT))
+    assert isinstance(fleet, SelfReporting)
+    assert not isinstance(LightFleet(fleet.group, fleet.policy), SelfReporting)
+    rules = Rules(warm_up_ticks=0)
+    market = SpotMarket([PoolTrace("us-west-2a", 60.0, (1,) * 40)], rules, 1)
+    replay = Replay(market, rules, fleet, GroupShape((POOL,)), 1)
+    ledger = replay.run()
+    ready = [tick for span in ledger.spans if span.ready for tick in range(span.tick, span.tick + span.ticks)]
+    assert ready == list(range(10, 20))

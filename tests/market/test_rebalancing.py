@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from lambdas.core.capacity.policies import DEFAULT, build
-from lambdas.core.model import Group
 from market.replay.engine import Replay
-from market.replay.fleet import LightFleet
+from market.replay.fleet import LightFleet, simulated_group
 from market.replay.groups import GroupShape
 from market.replay.ledger import Ledger
 from market.rules import HOSTILE, Rules
@@ -18,15 +17,10 @@ from market.supply.drawn_market import draw
 from market.supply.spot import SpotMarket
 from market.supply.trace import PoolTrace
 from tests.fleets import RecordingFleet
-from tests.market.markets import market, trace
+from tests.market.markets import EveryTick, market, ready, trace
 
 RIGHT = {"early": 1.0, "shortest_lead_seconds": 600.0, "longest_lead_seconds": 600.0}
 """A recommendation ten minutes ahead of every drop."""
-
-
-class EveryTick(Replay):
-    def _next(self, tick: int) -> int:
-        return tick + 1
 
 
 def replayed(
@@ -39,17 +33,13 @@ def replayed(
     **rules: Any,
 ) -> Ledger:
     sold, chosen = market(*pools, pool_size=pool_size, **rules)
-    fleet = LightFleet(Group("g", target, 4 * target, fallback=fallback), build(DEFAULT))
+    fleet = LightFleet(simulated_group(target, 4 * target, fallback=fallback), build(DEFAULT))
     shape = GroupShape(placement.named(sold.names), capacity_rebalance=rebalance)
     return engine(sold, chosen, fleet, shape, target).run()
 
 
 def ticks_of(ledger: Ledger, kind: str) -> list[int]:
     return [h.tick for h in ledger.happenings if h.kind == kind for _ in range(h.count)]
-
-
-def ready(ledger: Ledger) -> list[int]:
-    return [span.ready for span in ledger.spans for _ in range(span.ticks)]
 
 
 A = trace(*[1] * 20, *[0] * 10, name="a")
@@ -143,7 +133,7 @@ def test_a_warm_instance_that_is_not_started_is_lost_and_another_boots_from_noth
         sold, rules = market(
             trace(*[1] * 10, *[0] * 10), pool_size=2, notice=0.0, warm_instances=2, warm_refusal=probability
         )
-        fleet = Counting(Group("g", 2, 8), build("ready-handover"))
+        fleet = Counting(simulated_group(2, 8), build("ready-handover"))
         ledger = Replay(sold, rules, fleet, GroupShape(placement.named(sold.names)), 2).run()
         ready_after[probability] = ready(ledger)[10:14]
         assert fleet.lost == len(ticks_of(ledger, "warm-refusal")) == 4 * probability

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import heapq
 from dataclasses import dataclass, replace
 from typing import Final
 
 import pytest
 
-from contracts.group.on_demand_share import on_demand_share
+from contracts.group.warm_pool import on_demand_share
 from lambdas.core.capacity.availability import Decision, decide
 from lambdas.core.capacity.memory import Memory
 from lambdas.core.capacity.plan import Policy
@@ -21,6 +22,7 @@ from market.replay.ledger import Span
 from market.rules import TICK_SECONDS, Rules
 from market.supply import drawn_market, placement
 from market.supply.spot import SpotMarket
+from tests.core.build import group as make_group
 from tests.oracles.shares import SHARES, on_demand_by_awss_rule
 from tests.soak import sample
 
@@ -75,7 +77,7 @@ class Shares:
 def as_spot_fleet(observation: Observation, policy: Policy, memory: Memory, now: float) -> Decision:
     """Decide as for a fleet whose On-Demand target was set with its capacity."""
     group, capacity = observation.group, observation.primary_desired
-    share = on_demand_share(capacity, group.base, group.spot_percentage)
+    share = on_demand_share(capacity, group.config.base, group.config.spot_percentage)
     return decide(replace(observation, on_demand_targets={GroupRole.PRIMARY: share}), policy, memory, now)
 
 
@@ -83,16 +85,19 @@ def week(fleet: LightFleet, is_scaled: bool) -> Shares:
     rules = Rules(seed=3, warm_up_ticks=0)
     market = SpotMarket(drawn_market.draw(len(ZONES), HOURS, 3), rules, 8)
     pools = placement.assign(market.names, ZONES, ["g5.xlarge"])
-    shape = GroupShape(pools, fleet.group.base, fleet.group.spot_percentage, separate_targets=True)
+    shape = GroupShape(
+        pools, fleet.group.config.base, fleet.group.config.spot_percentage, separate_targets=True
+    )
     replay = Replay(market, rules, fleet, shape, TARGET)
     shares = Shares(replay, fleet, is_scaled)
-    replay.visit(range(0, market.ticks, 5))
+    for tick in range(0, market.ticks, 5):  # also when nothing happens
+        heapq.heappush(replay._agenda, tick)
     replay.run(on_tick=shares.look)
     return shares
 
 
 def group(base: int, percentage: int) -> Group:
-    return Group("inference", TARGET, 2 * max(SCALED), base=base, spot_percentage=percentage)
+    return make_group("inference", TARGET, 2 * max(SCALED), base=base, spot_percentage=percentage)
 
 
 @pytest.mark.parametrize("is_scaled", [False, True], ids=["maintain", "scaled"])

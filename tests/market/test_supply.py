@@ -1,14 +1,22 @@
-"""What the spot market gives and takes before anybody holds anything, under each rule that may be doubted."""
+"""What the market gives and takes under each rule, its traces, their pools, and the drawn market."""
 
 from __future__ import annotations
 
+import json
+import math
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lambdas.core.model import Pool
 from market.rules import NOTICE_SECONDS, Rules
+from market.supply.drawn_market import FITTED, draw
+from market.supply.placement import assign, named
 from market.supply.spot import SpotMarket
+from market.supply.trace import TraceError, load
+from research.fit.market import moments, regions, simulated
 from tests.market.markets import market, trace
 
 TICKS_OF_GAP = 5
@@ -101,3 +109,91 @@ def test_what_is_drawn_is_the_same_whatever_else_is_sold() -> None:
     assert capacities(alone) == capacities(combined)
     for tick in range(alone.ticks):
         assert list(alone.announcements(tick)) == [d for d in combined.announcements(tick) if d.pool == 0]
+
+
+def write(path: Path, data: Any, gap: float = 60) -> Path:
+    path.write_text(json.dumps({"metadata": {"gap_seconds": gap}, "data": data}))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("data", "gap", "message"),
+    [
+        ([], 60, "data is a list of 0, a list of at least one sample"),
+        ([1, -1], 60, r"data\[1\] is -1, a whole number ≥ 0"),
+        ([1, float("nan")], 60, r"data\[1\] is nan, a whole number ≥ 0"),
+        ([1, 0.5], 60, r"data\[1\] is 0.5"),
+        ([1, True], 60, r"data\[1\] is True"),
+        ([1] * 100, 0, "metadata.gap_seconds is 0, a positive number"),
+    ],
+)
+def test_a_wrong_trace_is_one_line(tmp_path: Path, data: Any, gap: float, message: str) -> None:
+    with pytest.raises(TraceError, match=message) as refused:
+        load([write(tmp_path / "bad.json", data, gap)])
+    assert "\n" not in str(refused.value)
+
+
+def test_no_trace_at_all(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match=r"holds no \.json file"):
+        load([tmp_path])
+    with pytest.raises(TraceError, match=r"none\.json does not exist"):
+        load([tmp_path / "none.json"])
+
+
+ZONES = ("us-west-2a", "us-west-2b")
+
+
+def test_a_trace_stands_in_its_own_zone_and_others_fill_up() -> None:
+    names = ["us-east-1f_v100_1", "us-west-2b_v100_1", "us-west-2a_v100_1"]
+    assert assign(names, ZONES, ("g5.xlarge", "g6.xlarge")) == (
+        Pool("g6.xlarge", "us-west-2a"),
+        Pool("g5.xlarge", "us-west-2b"),
+        Pool("g5.xlarge", "us-west-2a"),
+    )
+
+
+def test_two_traces_of_one_zone_take_two_instance_types() -> None:
+    pools = assign(["us-west-2a_v100_1", "us-west-2a_v100_8"], ZONES, ("g5.xlarge", "g6.xlarge"))
+    assert pools == (Pool("g5.xlarge", "us-west-2a"), Pool("g6.xlarge", "us-west-2a"))
+
+
+def test_more_traces_than_pools_are_refused() -> None:
+    with pytest.raises(TraceError, match="3 traces, but the group has only 2 capacity pools"):
+        assign(["a", "b", "c"], ZONES, ("g5.xlarge",))
+
+
+def test_a_name_says_zone_and_type() -> None:
+    assert named(["us-west-2a_v100_8", "zone-1"]) == (Pool("v100_8", "us-west-2a"), Pool("any", "zone-1"))
+
+
+def test_the_same_seed_draws_the_same_market() -> None:
+    assert draw(3, 48, 7) == draw(3, 48, 7)
+    assert draw(3, 48, 7) != draw(3, 48, 8)
+
+
+def test_pools_are_named_and_sampled_once_a_minute() -> None:
+    pools = draw(2, 24, 1)
+    assert [p.name for p in pools] == ["model-1", "model-2"]
+    assert all(p.gap_seconds == 60 and len(p.samples) == 1440 and set(p.samples) <= {0, 1} for p in pools)
+
+
+@pytest.mark.parametrize(
+    ("pools", "hours", "message"),
+    [(0, 24, "pools is 0, at least 1"), (1, 0, "hours is 0, at least"), (1, math.nan, "hours is nan")],
+)
+def test_nothing_to_draw_is_refused(pools: int, hours: float, message: str) -> None:
+    with pytest.raises(TraceError, match=message):
+        draw(pools, hours, 1)
+
+
+@pytest.mark.long
+def test_it_looks_like_the_traces(traces: Path | None) -> None:
+    drawn = simulated(FITTED, range(100, 130))
+    assert 0.45 < drawn.availability < 0.75
+    assert 0.3 < drawn.up_run < 1.4
+    assert 0.3 < drawn.down_run < 0.7
+    assert 0.3 < drawn.correlation < 0.6
+    if traces:
+        traced = moments(regions(traces))
+        for name in ("availability", "up_run", "down_run", "correlation", "long_up_share"):
+            assert getattr(drawn, name) == pytest.approx(getattr(traced, name), rel=0.25)

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bench.market import warm_pool
-from market.comparison.contenders import named
-from market.comparison.runs import play
 from market.replay.ledger import Ledger
-from tests.market.markets import market, trace
+from research.simulation.comparison.contenders import named
+from research.simulation.comparison.runs import play
+from tests.market.markets import market, ready, trace
 
-AS_ABOVE, NO_REUSE = list(warm_pool.WORLDS)[:2]
 # On-demand is bought at the start, handed back at tick 3, bought again at the loss of tick 10.
 UP_AND_DOWN = (*[1] * 10, *[0] * 10)
 
@@ -24,10 +20,6 @@ def run(*samples: int, target: int = 2, warm: int | None, **rules: Any) -> Ledge
     sold, chosen = market(trace(*(samples or UP_AND_DOWN)), pool_size=target, **given)
     (contender,) = named("ready-handover")
     return play(sold, chosen, contender, target, keep_spans=True)
-
-
-def ready(ledger: Ledger) -> list[int]:
-    return [span.ready for span in ledger.spans for _ in range(span.ticks)]
 
 
 def standby(ledger: Ledger) -> list[float]:
@@ -81,23 +73,3 @@ def test_the_pool_is_no_part_of_what_the_run_costs(reuse: bool) -> None:
     assert ledger.cost == run(warm=None).cost
     assert ledger.cost_with_everything == ledger.cost + ledger.standby_cost > ledger.cost
     assert run(warm=None, warm_reuse=reuse).standby_cost == 0
-
-
-def test_the_pool_that_a_stack_takes_is_near_the_best(
-    tmp_path: Path, traces: Path | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out = tmp_path / "warm-pool.json"
-    docs = tmp_path / "docs"
-    monkeypatch.setattr(warm_pool, "SHORTAGE_COSTS", (1.2, 100.0))
-    monkeypatch.setattr(warm_pool, "WORLDS", {name: warm_pool.WORLDS[name] for name in (AS_ABOVE, NO_REUSE)})
-    warm_pool.main(["--out", str(out), "--scenarios", "1", "--docs", str(docs)])
-    result = json.loads(out.read_text())
-    cheap, dear = result["costs"]
-    assert (cheap["share"], dear["share"]) == (0.0, 1.0)
-    assert cheap["chosen_vs_best"] <= 1.02
-    assert dear["chosen_vs_best"] == 1.0
-    assert dear["share_0_vs_best"] >= 1.1
-    friendly, without = result["worlds"]
-    assert friendly["everything_vs_bound"] <= without["everything_vs_bound"] - 0.01
-    assert friendly["worth"] < friendly["cold_worth"]
-    assert not docs.exists()  # a reduced count is not published

@@ -11,9 +11,9 @@ from typing import Any
 
 from contracts.agent.config import Training
 from tests.node import configs
-from tests.node.clocks import FakeClock
+from tests.node.configs import FakeClock
 from tests.node.metadata import MetadataServer
-from tests.node.recording_registry import RecordingRegistry
+from tests.node.workbench import RecordingRegistry
 from userdata.agent.aws.imds import Metadata
 from userdata.agent.aws.jobs import JobState
 from userdata.agent.lease.renewal import LeaseRenewer
@@ -106,7 +106,6 @@ class Bench:
         restarts: int = 2,
         lasts: float | None = None,
         stalled_after_minutes: int = 0,  # simulated hours pass while a busy machine starts a process
-        progress: Path | None = None,
     ) -> Trainer:
         stop_requested_at = Training(
             "resnet",
@@ -126,7 +125,7 @@ class Bench:
                 self.tmp / "data",
                 self.tmp,
                 self.tmp / "data" / "artifacts" / "resnet",
-                progress or self.checkpoints.parent,
+                self.checkpoints.parent,
             ),
             self.job,
             self.heartbeats,

@@ -9,9 +9,9 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
-from tests.node.clocks import FakeClock
+from tests.node.configs import FakeClock
 from tests.node.world import KilledError, World, WorldEbs, WorldLease
 from tests.node.world_host import WorldFiller, WorldHost
 from userdata.agent.machine.errors import AgentError, LeaseLostError, WorkCancelledError
@@ -30,17 +30,8 @@ Then = Literal[
     "is taken",
     "is taken, other zone",
 ]
-STARTS: tuple[Start, ...] = ("no volume", "same zone", "other zone")
-THENS: tuple[Then, ...] = (
-    "dies",
-    "dies, other zone",
-    "reboots",
-    "process restarts",
-    "is overtaken",
-    "is overtaken, other zone",
-    "is taken",
-    "is taken, other zone",
-)
+STARTS: tuple[Start, ...] = get_args(Start)
+THENS: tuple[Then, ...] = get_args(Then)
 HARMLESS = {"describe_volumes", "describe_snapshots", "renew", "detach_volume", "release"}
 """Operations that ``volume up`` may still call after a notice."""
 CONDITIONS = {
@@ -50,7 +41,6 @@ CONDITIONS = {
     "lag and throttled": (15.0, 0.3),
 }
 ZONES = ("a", "b")
-SOAKS = 400
 
 
 @dataclass(frozen=True)
@@ -61,14 +51,6 @@ class Case:
     at: int
     """The API call of the boot that is interrupted, counted from 0."""
     side: Literal["before", "after"]
-
-
-@dataclass(frozen=True)
-class Soak:
-    """A random history, by its seed."""
-
-    seed: int
-    then: str = "random history"
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,5 @@
 # ruff: noqa: N802, N803 - NVML's names
-"""NVML without a driver: pynvml's own errors, constants and structures; only the answers are ours.
-
-`test_metrics.py` checks that every function here is one of pynvml's, with the same parameters.
-"""
+"""NVML without a driver: pynvml's own errors, constants and structures; only the answers are ours."""
 
 from __future__ import annotations
 
@@ -22,8 +19,6 @@ class FakeGpu:
     ecc: int | None = 0
     busy: int | None = 0
     """Utilisation in percent; None: not supported."""
-    memory_used: int | None = None
-    """Percent of its memory; None: not supported."""
     error: int = 0
     """The NVML return code of every call to this GPU."""
 
@@ -80,12 +75,6 @@ class FakeNvml:
         if handle.busy is None:
             raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
         return SimpleNamespace(gpu=handle.busy, memory=0)
-
-    def nvmlDeviceGetMemoryInfo(self, handle: FakeGpu) -> Any:
-        self._check(handle.error)
-        if handle.memory_used is None:
-            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
-        return SimpleNamespace(total=24 << 30, used=handle.memory_used * (24 << 30) // 100)
 
     def nvmlDeviceGetTotalEccErrors(self, handle: FakeGpu, errorType: int, counterType: int) -> int:
         self._check(handle.error)

@@ -1,11 +1,4 @@
-"""Two instances that want one job, interleaved call by call; either may stand still or die at any of them.
-
-Each call of an instance to EBS, to the job's item and to its own disks is a point where it can stand still
-while the other goes on, as a paused machine or a slow network makes it. The systematic plays stop the first
-before each call that changes something and the second before each of its own, in either's favour (to stand
-still before a look is to look later); the random ones stop, delay and kill anywhere. Afterwards a third
-instance boots undisturbed: what had been flushed must be there.
-"""
+"""Two instances that want one job, interleaved call by call; either may stand still or die at any of them."""
 
 from __future__ import annotations
 
@@ -15,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from tests.node.clocks import FakeClock
+from tests.node.configs import FakeClock
 from tests.node.crash import ZONES, Outcome, Region
 from tests.node.world import KilledError
 from tests.waiting import TIMEOUT_SECONDS

@@ -1,7 +1,4 @@
-"""The job table's one item in memory: DynamoDB's conditional writes, as the shipped lease sends them.
-
-The expressions are read, not known: a condition that is left out of the product is left out here, too.
-"""
+"""The job table's one item in memory: DynamoDB's conditional writes, as the shipped lease sends them."""
 
 from __future__ import annotations
 
@@ -18,11 +15,7 @@ Call = Callable[[str, Callable[[], Any]], Any]
 
 
 class JobTable:
-    """``update_item`` of one job's item, by the subset of DynamoDB's expressions that the lease speaks.
-
-    Args:
-        call: makes a call under a name of ours; may raise before or after its effect.
-    """
+    """``update_item`` of one job's item, by the subset of DynamoDB's expressions that the lease speaks."""
 
     def __init__(self, item: Attributes, call: Call) -> None:
         self._item, self._call = item, call

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import boto3
 
 from tests.node import configs
-from tests.node.clocks import FakeClock
+from tests.node.configs import FakeClock
 from tests.node.metadata import MetadataServer
-from tests.node.units import DiskHost
+from tests.node.units import UnitHost
 from userdata.agent import tasks
-from userdata.agent.aws.imds import IDENTITY
 from userdata.agent.work import notice
 
 REGION = "us-west-2"
@@ -22,40 +21,38 @@ IMAGE = "ami-12c6146b"
 """One of moto's own: it takes seconds to show them all."""
 
 
-def make_tables() -> None:
-    client = boto3.client("dynamodb", region_name=REGION)
-    for table, keys in {"jobs": ["job"], "registry": ["group", "worker"]}.items():
+TABLES = {"jobs": ("job",), "registry": ("group", "worker")}
+"""The tables' keys."""
+
+
+def make_tables(*tables: str) -> Any:
+    """Make the tables named, or both; return DynamoDB's client."""
+    client: Any = boto3.client("dynamodb", region_name=REGION)
+    for table in tables or TABLES:
         client.create_table(
             TableName=table,
             BillingMode="PAY_PER_REQUEST",
             KeySchema=[
-                {"AttributeName": key, "KeyType": kind}  # type: ignore[typeddict-item]
-                for key, kind in zip(keys, ["HASH", "RANGE"], strict=False)
+                {"AttributeName": key, "KeyType": kind}
+                for key, kind in zip(TABLES[table], ["HASH", "RANGE"], strict=False)
             ],
-            AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in keys],
+            AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in TABLES[table]],
         )
+    return client
+
+
+MakeNode = Callable[..., tasks.Node]
+"""Launches an instance: the letter of its zone, its directory's name, its host."""
 
 
 def node(
-    ec2: Any, server: MetadataServer, clock: FakeClock, directory: Path, zone: str, host: DiskHost
+    ec2: Any, server: MetadataServer, clock: FakeClock, directory: Path, zone: str, host: UnitHost
 ) -> tasks.Node:
     run = ec2.run_instances(
-        ImageId=IMAGE,
-        MinCount=1,
-        MaxCount=1,
-        Placement={"AvailabilityZone": zone},
-        InstanceType="t3.micro",
+        ImageId=IMAGE, MinCount=1, MaxCount=1, Placement={"AvailabilityZone": zone}, InstanceType="t3.micro"
     )
     instance = run["Instances"][0]["InstanceId"]
-    server.documents[IDENTITY] = json.dumps(
-        {
-            "instanceId": instance,
-            "accountId": "123456789012",
-            "availabilityZone": zone,
-            "region": REGION,
-            "instanceType": "t3.micro",
-        }
-    )
+    server.identify(instance, zone)
     made = tasks.Node(configs.load(configs.training(volume={"sizeGib": 1})), directory, server.url)
     made.clock, made.host, made.gpus, made.root = clock, host, None, directory
     made.fenced = lambda dead_at: contextlib.nullcontext()  # it would end the tests

@@ -1,8 +1,4 @@
-"""The agent's subcommands on instances of a deployed stack, overheard: what each group asks of IAM.
-
-Real: the program's roles and boot data in moto, botocore's clients, the boot script under bash, processes.
-Ours: disks, mounts, git, docker and time.
-"""
+"""The agent's subcommands on instances of a deployed stack, overheard: what each group asks of IAM."""
 
 from __future__ import annotations
 
@@ -35,13 +31,13 @@ from tests.e2e.calls import Authorisation, documents
 from tests.e2e.world import World, living, load
 from tests.iam import Request
 from tests.infra.booting import Machine
-from tests.node.clocks import FakeClock
+from tests.node.configs import FakeClock
 from tests.node.metadata import MetadataServer
 from tests.node.units import DiskHost
-from tests.tenants.docker_double import DockerDouble
+from tests.tenants.docker_double import DockerDouble, options
 from userdata.agent import tasks
 from userdata.agent.aws import clients
-from userdata.agent.aws.imds import GROUP_TAG, IDENTITY, LIFECYCLE_STATE, PRIVATE_ADDRESS, PURCHASE_OPTION
+from userdata.agent.aws.imds import GROUP_TAG, LIFECYCLE_STATE, PRIVATE_ADDRESS, PURCHASE_OPTION
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import SystemHost
 from userdata.agent.storage.volume import prepared
@@ -173,16 +169,8 @@ class Group:
         market = PurchaseOption.SPOT if side is GroupRole.PRIMARY else PurchaseOption.ON_DEMAND
         instance = self.world.cloud.launch(self.name, side, kind, where, market)
         self.credentials = {"ec2:SourceInstanceARN": [self.authorisation.ec2("instance", instance)]}
+        self.server.identify(instance, where, kind, self.world.config.region)
         self.server.documents |= {
-            IDENTITY: json.dumps(
-                {
-                    "instanceId": instance,
-                    "accountId": ACCOUNT,
-                    "availabilityZone": where,
-                    "region": self.world.config.region,
-                    "instanceType": kind,
-                }
-            ),
             GROUP_TAG: self.view.side(side),
             PURCHASE_OPTION: str(market),
             PRIVATE_ADDRESS: "10.0.1.5",
@@ -260,10 +248,7 @@ class Group:
         for argv in host.ran:
             if argv[:3] == ["mount", "-t", "efs"]:
                 options = dict(option.partition("=")[::2] for option in argv[4].split(","))
-                params = {
-                    "FileSystemId": argv[5].removesuffix(":/"),
-                    "AccessPointId": options["accesspoint"],
-                }
+                params = {"FileSystemId": argv[5].removesuffix(":/"), "AccessPointId": options["accesspoint"]}
                 for action in ("ClientMount", "ClientWrite"):
                     self.on_call("elasticfilesystem", action, params)
 
@@ -334,6 +319,9 @@ def share(group: Group) -> None:
     first.host = TenantHost(group.world.clients("ec2"))
     group.play("landlord", first, until=60.0)
     assert first.host.docker.pids()
+    [argv] = [argv for argv in first.host.docker.ran if argv[:2] == ["docker", "run"]]
+    assert "API_KEY=k3y\n" in Path(options(argv, "--env-file")[0]).read_text("utf-8")
+    assert [path.name for path in first.host.places] == ["ada"]
     group.play("metrics", first, until=70.0)
     group.play("doctor", first)
     group.server.documents[LIFECYCLE_STATE] = "Terminated"
@@ -395,10 +383,7 @@ def _look_and_leave(group: Group, node: tasks.Node) -> None:
 
 
 def roles(stack: str, overrides: Mapping[str, Any], objects: Mapping[str, str]) -> dict[str, Role]:
-    """Deploy, play every group, and return what was found, by group; for a process of its own.
-
-    ``objects`` are what lies in the bucket ``datasets``, by key.
-    """
+    """Deploy, play every group, and return what was found, by group; for a process of its own."""
     with TemporaryDirectory() as folder, living(load(stack, overrides)) as world:
         # moto takes a second to search its hundreds of Amazon images, none of which is used here.
         snapshots = ec2_backends[ACCOUNT][world.config.region].snapshots

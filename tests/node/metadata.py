@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 import threading
 from collections.abc import Callable
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from userdata.agent.aws.imds import IDENTITY
 
 
 class MetadataServer:
@@ -65,6 +68,11 @@ class MetadataServer:
         threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
         ).start()
+
+    def identify(self, instance: str, zone: str, kind: str = "t3.micro", region: str = "us-west-2") -> None:
+        """Serve the identity document of an instance."""
+        document = {"instanceId": instance, "accountId": "123456789012", "availabilityZone": zone}
+        self.documents[IDENTITY] = json.dumps({**document, "region": region, "instanceType": kind})
 
     def post(self, body: bytes) -> str:
         """Answer what is no metadata; a subclass knows what it is."""

@@ -1,7 +1,4 @@
-"""Instances of a job of several nodes: the shipped agent on each, one job table in memory.
-
-Played are AWS, the metadata service and the mounts; the clock, the host and the command are the caller's.
-"""
+"""Instances of a job of several nodes: the shipped agent on each, one job table in memory."""
 
 from __future__ import annotations
 

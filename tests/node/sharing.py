@@ -1,9 +1,4 @@
-"""Several instances that share experiments, interleaved call by call on one job table and one file system.
-
-Each call to the table, each step of the work and each unmount is a point at which an instance may stand
-still, for longer than its lease, or die. What runs is the shipped loop with its lease, its marks and its
-notes; only the training itself is played: steps on a file system that everybody sees.
-"""
+"""Several instances that share experiments, interleaved call by call on one job table and one file system."""
 
 from __future__ import annotations
 
@@ -19,7 +14,7 @@ from botocore.exceptions import ClientError
 
 from contracts.agent.experiments import by_name
 from tests.node import configs
-from tests.node.clocks import FakeClock
+from tests.node.configs import FakeClock
 from tests.node.interleave import Line
 from tests.node.job_table import Attributes, JobTable
 from tests.node.world import KilledError

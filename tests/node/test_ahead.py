@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.node.clocks import FakeClock
+from tests.node.configs import FakeClock
 from tests.node.crash import Region
 from tests.node.world import WorldEbs, WorldLease
 from tests.node.world_host import WorldHost

@@ -77,9 +77,7 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "testing")
+def bench(tmp_path: Path) -> Iterator[Bench]:
     with models.moto():
         client: Any = boto3.client("s3", region_name="us-east-1")
         client.create_bucket(Bucket="results")

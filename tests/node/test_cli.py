@@ -15,29 +15,20 @@ from botocore.utils import get_environ_proxies
 
 from contracts.agent.config import EfsMount
 from tests.node import configs
-from tests.node.clocks import FakeClock
+from tests.node.configs import FakeClock
 from tests.node.fake_nvml import FakeGpu, FakeNvml
 from tests.node.metadata import MetadataServer
-from tests.node.units import UnitHost
+from tests.node.units import CommandHost, UnitHost
 from tests.waiting import TIMEOUT_SECONDS, wait_until
 from userdata.agent import cli
 from userdata.agent.aws import clients, hooks
-from userdata.agent.aws.imds import IDENTITY, LIFECYCLE_STATE, Metadata
+from userdata.agent.aws.imds import LIFECYCLE_STATE, Metadata
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.metrics.gpus import Gpus
 from userdata.agent.storage import efs
 from userdata.agent.tasks.diagnosis import diagnose
 
 UNITS = Path(cli.__file__).parent / "units"
-IDENTITY_DOCUMENT = json.dumps(
-    {
-        "instanceId": "i-1",
-        "accountId": "123456789012",
-        "availabilityZone": "us-west-2a",
-        "region": "us-west-2",
-        "instanceType": "g5.xlarge",
-    }
-)
 
 
 def test_every_unit_starts_a_subcommand_that_exists() -> None:
@@ -124,13 +115,7 @@ def test_a_running_watch_writes_the_notice_and_ends_on_sigterm(
 
 
 def test_efs_is_mounted_once_with_tls_and_iam() -> None:
-    class Host(UnitHost):
-        ran: list[list[str]] = []  # noqa: RUF012 - one test, one host
-
-        def run(self, argv: Any, stdin: str = "", environment: Any = None) -> str:
-            self.ran.append(list(argv))
-            return ""
-
+    class Host(CommandHost):
         def mounted(self, path: Path) -> str | None:
             return "127.0.0.1:/" if str(path) == "/b" else None
 
@@ -139,8 +124,9 @@ def test_efs_is_mounted_once_with_tls_and_iam() -> None:
         EfsMount("fs-1", "fsap-2", "/b"),
         EfsMount("fs-1", "fsap-3", "/a"),
     ]
-    efs.mount_all(Host(), mounts)
-    mounted = [argv for argv in Host.ran if argv[0] == "mount"]
+    host = Host()
+    efs.mount_all(host, mounts)
+    mounted = [argv for argv in host.ran if argv[0] == "mount"]
     assert [argv[-1] for argv in mounted] == ["/a", "/a/x"]
     assert mounted[0][4].startswith("tls,iam,accesspoint=fsap-3")
 
@@ -185,7 +171,8 @@ class HealthyHost(UnitHost):
 def test_doctor_names_what_is_wrong_and_goes_on(
     tmp_path: Path, clock: FakeClock, metadata_server: MetadataServer
 ) -> None:
-    metadata_server.documents |= {IDENTITY: IDENTITY_DOCUMENT, LIFECYCLE_STATE: "InService"}
+    metadata_server.identify("i-1", "us-west-2a", "g5.xlarge")
+    metadata_server.documents[LIFECYCLE_STATE] = "InService"
     config = configs.load(configs.training())
     host = HealthyHost()
     host.pids = {"gpu-spot-watch.service": 1, "gpu-spot-metrics.service": 2}

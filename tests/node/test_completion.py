@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.node.bench import Bench
-from tests.node.clocks import FakeClock
-from tests.node.metadata import MetadataServer
 from userdata.agent.work.training.checkpoint_files import CheckpointFiles
 from userdata.agent.work.training.completion import find_contradiction, with_pipefail
 from userdata.agent.work.worker_report_file import StepsReport, create_worker_directory, read_job, report_path
@@ -39,13 +36,14 @@ DONE = StepsReport(9, 9, is_finished=True, error="")
 
 
 @pytest.fixture
-def bench(tmp_path: Path, clock: FakeClock, metadata_server: MetadataServer) -> Iterator[Bench]:
-    bench = Bench(tmp_path, clock, metadata_server)
-    bench.variables = {"PYTHONPATH": str(ROOT / "spot_training" / "src"), "PATH": os.environ["PATH"]}
+def bench(bench: Bench, tmp_path: Path) -> Bench:
+    bench.variables = {
+        "PYTHONPATH": str(ROOT / "packages" / "spot-training" / "src"),
+        "PATH": os.environ["PATH"],
+    }
     (tmp_path / "train.py").write_text(TRAINS)
     bench.stand_still()
-    yield bench
-    bench.close()
+    return bench
 
 
 def piped(bench: Bench, how: str) -> str:
@@ -60,10 +58,6 @@ def test_a_crash_in_a_pipeline_is_a_failure(bench: Bench) -> None:
     assert "exit code 3" in bench.job.reasons[1]
 
 
-def test_a_pipeline_that_ends_well_is_the_end(bench: Bench) -> None:
-    assert bench.trainer("echo trained | tee log").run() == "done"
-
-
 @pytest.mark.parametrize(
     ("how", "reason"),
     [
@@ -75,12 +69,6 @@ def test_what_the_training_reported_outweighs_exit_code_0(bench: Bench, how: str
     assert bench.trainer(piped(bench, how)).run() == "failed"
     assert len(bench.starts) == 3
     assert reason in bench.job.reasons[1]
-
-
-@pytest.mark.parametrize("how", ["ends", "stops early"])
-def test_a_training_that_ends_by_itself_is_done(bench: Bench, how: str) -> None:
-    assert bench.trainer(piped(bench, how)).run() == "done"
-    assert len(bench.starts) == 1
 
 
 def test_a_later_run_that_reports_nothing_is_a_failure(bench: Bench) -> None:
@@ -148,14 +136,14 @@ def test_a_report_is_not_trusted(tmp_path: Path) -> None:
     assert read_job(tmp_path) == StepsReport(0, 0, is_finished=False, error="a b", has_step=False)
 
 
-def test_a_checkpoint_dated_ahead_hides_no_progress(bench: Bench) -> None:
-    """A clock was ahead until the time service corrected it; 5 restarts need 5 signs of progress."""
-    script = (
-        "n=$(ls $GPU_SPOT_CHECKPOINTS | wc -l); test $n -ge 6 && exit 0; touch $GPU_SPOT_CHECKPOINTS/$n; "
-        "test $n = 0 && touch -d '1 hour' $GPU_SPOT_CHECKPOINTS/0; exit 1"
-    )
-    assert bench.trainer(script, restarts=1).run() == "done"
-    assert len(bench.starts) == 7
+def test_a_checkpoint_dated_ahead_hides_no_progress(tmp_path: Path) -> None:
+    """A clock was ahead until the time service corrected it."""
+    files = CheckpointFiles(tmp_path)
+    (tmp_path / "ahead").touch()
+    os.utime(tmp_path / "ahead", (2e10, 2e10))
+    assert files.scan() == 1
+    (tmp_path / "next").touch()
+    assert files.scan() == 2
 
 
 def test_a_deleted_checkpoint_is_no_progress_and_a_replaced_one_is(tmp_path: Path) -> None:

@@ -1,29 +1,34 @@
-"""Prices for a job's command, and the page of what its run cost."""
+"""Prices for a job's command, and the time that counts for each attempt."""
 
 from __future__ import annotations
 
-import os
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path, PurePath
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
-from contracts.agent.names import COST_PAGE, LEASE_FILE
+from contracts.agent import names
+from contracts.agent.config import Config, Training
 from contracts.jobs.attempt import JobAttempt
+from contracts.limits import NOTICE_SECONDS
 from tests.node import configs
-from tests.node.clocks import FakeClock
+from tests.node.bench import Bench
+from tests.node.configs import FakeClock
 from userdata.agent.aws.imds import IdentityDocument
-from userdata.agent.machine import files
-from userdata.agent.machine.errors import AgentError, LeaseLostError
 from userdata.agent.tasks import costs, job, recording
 from userdata.agent.tasks.node import Node
+from userdata.agent.work import containers, process
+from userdata.agent.work.failures import faults
+from userdata.agent.work.training import job_container, train, variables
+from userdata.agent.work.training.train import Trainer
 
-PRICES = {"onDemand": {"g6.xlarge": 0.8}, "efsWrite": 0.06, "source": "AWS Price List, 2026-11-24"}
+PRICES = {"onDemand": {"g6.xlarge": 0.8}, "efsWrite": 0.06}
 EFS = [{"fileSystem": "fs-1", "accessPoint": "fsap-1", "path": "/dltraining/checkpoints"}]
 
 
@@ -123,13 +128,10 @@ def test_an_unknown_price_is_left_out(make_node: MakeNode, ec2: Ec2, option: str
 
 
 class Attempts:
-    def __init__(self, *attempts: JobAttempt) -> None:
-        self.items = {attempt.token: attempt for attempt in attempts}
-        self.fails = False
+    def __init__(self) -> None:
+        self.items: dict[int, JobAttempt] = {}
 
     def read(self, token: int) -> JobAttempt | None:
-        if self.fails:
-            raise AgentError("job table jobs: no answer")
         return self.items.get(token)
 
     def write(self, attempt: JobAttempt) -> None:
@@ -137,44 +139,10 @@ class Attempts:
 
 
 @pytest.fixture
-def attempts(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> Attempts:
-    now = clock.wall()
-    first = JobAttempt(
-        1, configs.REVISION, "i-0", "g6.xlarge", "us-west-2a", "spot", "primary",
-        now - 7200, now - 7100, now - 3600, started=now - 7000, starts=1, stopped=now - 3600,
-        ended=now - 3600, end="stopped", notice_at=now - 3700, cause="spot",
-    )  # fmt: skip
-    second = replace(
-        first, token=3, instance="i-1", launched=now - 3600, began=now - 3500, started=now - 3400,
-        stopped=now, last_seen_at=now, ended=0.0, end="", notice_at=0.0, cause="",
-    )  # fmt: skip
-    other = replace(first, token=2, revision="f" * 40)
-    table = Attempts(first, other, second)
+def attempts(monkeypatch: pytest.MonkeyPatch) -> Attempts:
+    table = Attempts()
     monkeypatch.setattr(recording, "attempt_table", lambda node, training: table)
     return table
-
-
-def write(node: Node) -> str:
-    files.write_json(node.directory / LEASE_FILE, {"token": 3})
-    job.artifacts(node).mkdir(parents=True, exist_ok=True)
-    costs.write_page(node, configs.REVISION, "done", lambda: None)
-    path = job.artifacts(node) / COST_PAGE
-    return path.read_text() if path.exists() else ""
-
-
-def test_the_page_has_all_attempts_of_the_run(make_node: MakeNode, attempts: Attempts) -> None:
-    page = write(make_node())
-    assert page.startswith(f"# What resnet cost\n\nRun `{configs.REVISION}`, done, ")
-    assert "| spot | g6.xlarge | us-west-2a | 2.00 | $0.62 | $1.60 |" in page
-    assert "- 2.00 h elapsed, 0.00 h without an instance\n- 1 interruption; " in page
-    assert "- On-Demand prices: AWS Price List, 2026-11-24\n" in page
-
-
-def test_without_spot_prices_the_page_counts_on_demand(
-    make_node: MakeNode, attempts: Attempts, ec2: Ec2
-) -> None:
-    ec2.problem = "UnauthorizedOperation"
-    assert "| 2.00 | up to $1.60 | $1.60 |" in write(make_node())
 
 
 def test_each_attempt_of_an_instance_has_its_time_only(
@@ -197,42 +165,96 @@ def test_each_attempt_of_an_instance_has_its_time_only(
     assert (second.launched, second.booted) == (first.ended, first.ended + 20)
 
 
-def test_a_page_that_cannot_be_written_ends_no_run(make_node: MakeNode, attempts: Attempts) -> None:
-    attempts.fails = True
-    assert write(make_node()) == ""
-    attempts.fails = False
-    node = make_node()
-    (job.artifacts(node) / COST_PAGE).mkdir()
-    files.write_json(node.directory / LEASE_FILE, {"token": 3})
-    costs.write_page(node, configs.REVISION, "done", lambda: None)
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/contract.md").read_text("utf-8")
+UNIT = (ROOT / "userdata/agent/units" / names.UNIT_RUN).read_text("utf-8")
 
 
-def test_a_lost_lease_is_not_hidden(make_node: MakeNode, attempts: Attempts) -> None:
-    def lose() -> None:
-        raise LeaseLostError("gone")
-
-    node = make_node()
-    files.write_json(node.directory / LEASE_FILE, {"token": 3})
-    with pytest.raises(LeaseLostError):
-        costs.write_page(node, configs.REVISION, "done", lose)
+def rows(heading: str) -> dict[str, str]:
+    """The first table below a heading, by its first column."""
+    table = PAGE.partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    lines = [line.strip("|").split(" | ") for line in table.splitlines() if line.startswith("|")]
+    return {cells[0].strip(): " | ".join(cells[1:]).strip() for cells in lines[2:]}
 
 
-def test_no_link_of_the_job_is_followed(tmp_path: Path) -> None:
-    """The agent is root, and the job's user may write to the directory."""
-    root, outside = tmp_path / "data", tmp_path / "outside"
-    for directory in (root / "artifacts" / "resnet", outside):
-        directory.mkdir(parents=True)
-    secret = outside / "shadow"
-    secret.write_text("unchanged")
-    path = PurePath("artifacts/resnet/page.md")
-    (root / path).symlink_to(secret)
-    (root / path.parent / f".page.md.{os.getpid()}").symlink_to(secret)
-    files.write_below(root, path, "text")
-    assert (root / path).read_text() == "text"
-    assert not (root / path).is_symlink()
-    (root / "artifacts" / "vgg").symlink_to(outside)
-    with pytest.raises(NotADirectoryError):
-        files.write_below(root, PurePath("artifacts/vgg/page.md"), "text")
-    assert sorted(file.name for file in outside.iterdir()) == ["shadow"]
-    assert secret.read_text() == "unchanged"
-    assert [file.name for file in (root / path).parent.iterdir()] == ["page.md"]
+@pytest.fixture
+def trainer(bench: Bench) -> Trainer:
+    return bench.trainer("true")
+
+
+@pytest.fixture
+def environment(trainer: Trainer) -> dict[str, str]:
+    return trainer._environment(3)
+
+
+def test_the_table_names_each_variable_and_no_other(environment: dict[str, str]) -> None:
+    named = {name for cell in rows("The environment") for name in re.findall(r"`([A-Z_]+)`", cell)}
+    of_task = {recording.INTERRUPTIONS_VARIABLE, costs.INSTANCE_VARIABLE, costs.STORAGE_VARIABLE}
+    of_task |= {variables.LOCAL_VARIABLE}
+    assert named == {*environment, *of_task}
+
+
+def test_the_values_on_the_page_are_those_that_a_job_gets(environment: dict[str, str]) -> None:
+    documented = rows("The environment")
+    assert f"`{environment['HOME']}` and its `.cache`" in documented["`HOME`, `XDG_CACHE_HOME`"]
+    assert environment["XDG_CACHE_HOME"] == f"{environment['HOME']}/.cache"
+    assert f"`{environment['TMPDIR']}`" in documented["`TMPDIR`"]
+    assert (
+        f"`{environment['LANG']}`, `{environment['PYTHONUNBUFFERED']}`"
+        in documented["`PATH`, `LANG`, `PYTHONUNBUFFERED`"]
+    )
+    assert documented["`USER`, `LOGNAME`"] == f"`{names.JOB_USER}`"
+    assert environment["GPU_SPOT_RESTARTS"] == "3"
+    seconds = documented["`TORCH_ELASTIC_SHUTDOWN_TIMEOUT`"]
+    assert seconds.startswith(f"`{environment['TORCH_ELASTIC_SHUTDOWN_TIMEOUT']}`: ")
+
+
+def test_a_jobs_own_environment_overrides_ours_but_not_the_names_of_gpu_spot(trainer: Trainer) -> None:
+    ours = trainer._environment(0)
+    theirs = dict.fromkeys(ours, "theirs")
+    object.__setattr__(trainer._training, "environment", theirs)
+    got = trainer._environment(0)
+    assert {name for name in got if got[name] == "theirs"} == {
+        name for name in ours if not name.startswith("GPU_SPOT_")
+    }
+
+
+def test_the_times_on_the_page_are_the_agents() -> None:
+    documented = rows("The time")
+    default = Config.__dataclass_fields__["poll_seconds"].default
+    assert f"{NOTICE_SECONDS:.0f} s before it takes the instance; heard within {default:.0f} s" in PAGE
+    killed = documented["killed with SIGKILL, all that is left"]
+    assert killed.startswith(f"{process.GIVE_BACK_SECONDS:.0f} s before that")
+    shutdown = documented["a shutdown or `systemctl stop` without a notice"]
+    assert shutdown == f"{process.STOP_SECONDS:.0f} s, then killed"
+    left = documented["what the command leaves behind when it ends"]
+    assert left == f"SIGTERM, {process.LEFTOVER_SECONDS:.0f} s, SIGKILL"
+    defaults = {name: field.default for name, field in Training.__dataclass_fields__.items()}
+    end = " ".join(f"{key} {value}" for key, value in rows("The end").items())
+    assert (
+        f"after {faults.MIN_DELAY_SECONDS:.0f} s, then twice as long each time up to "
+        f"{faults.MAX_DELAY_SECONDS:.0f} s" in end
+    )
+    assert f"`maxRestarts` failures in a row (default {defaults['max_restarts']})" in end
+    assert f"`stalledAfterMinutes` (default {defaults['stalled_after_minutes']})" in end
+    assert f"killed {train._STALL_GRACE_SECONDS:.0f} s later" in end
+
+
+def test_the_limits_on_the_page_are_the_units() -> None:
+    [files] = re.findall(r"^LimitNOFILE=(\d+)$", UNIT, re.M)
+    assert f"{int(files):,} open files, unlimited pinned memory and tasks, no core dumps" in PAGE
+    assert {"LimitMEMLOCK=infinity", "TasksMax=infinity", "LimitCORE=0"} <= set(UNIT.splitlines())
+
+
+def test_a_container_has_the_same_limits_and_the_shares_on_the_page() -> None:
+    [files] = re.findall(r"^LimitNOFILE=(\d+)$", UNIT, re.M)
+    assert set(containers.LIMITS) == {f"nofile={files}:{files}", "memlock=-1:-1", "core=0"}
+    assert job_container._SHARED_MEMORY_SHARE == 0.5
+    assert f"capped at {job_container._MEMORY_LIMIT_SHARE:.0%}".replace("%", " %") in PAGE
+    assert {"PATH", "USER"} <= set(job_container._HOST_VARIABLES)
+
+
+def test_the_shortest_script_is_python() -> None:
+    [script, loader] = re.findall(r"```python\n(.*?)```", PAGE, re.S)
+    compile(script, "contract.md", "exec")
+    compile(loader, "contract.md", "exec")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +15,10 @@ from contracts.agent.config import Dataset
 from contracts.codec import ContractError
 from tests import models
 from tests.node import configs
-from tests.node.clocks import FakeClock
+from tests.node.configs import FakeClock
 from tests.node.jobs import IMAGE
 from tests.node.metadata import MetadataServer
-from tests.node.units import UnitHost
+from tests.node.units import CommandHost
 from tests.waiting import TIMEOUT_SECONDS
 from userdata.agent import cli
 from userdata.agent.aws.imds import Metadata
@@ -34,14 +33,13 @@ HERE = {
 }
 
 
-class ReaderHost(UnitHost):
+class ReaderHost(CommandHost):
     """One volume with a file system; what is mounted is a dict."""
 
     def __init__(self, filesystem: str | None = "xfs") -> None:
         super().__init__()
         self.kind = filesystem
         self.mounts: dict[str, str] = {}
-        self.ran: list[list[str]] = []
 
     def device_of(self, volume: str) -> str | None:
         return {"vol-1": "/dev/nvme4n1"}.get(volume)
@@ -51,10 +49,6 @@ class ReaderHost(UnitHost):
 
     def mounted(self, path: Path) -> str | None:
         return self.mounts.get(str(path))
-
-    def run(self, argv: Sequence[str], stdin: str = "", environment: Any = None) -> str:
-        self.ran.append(list(argv))
-        return ""
 
 
 @pytest.mark.parametrize(("kind", "options"), [("xfs", "ro,nouuid,"), ("ext4", "ro,")], ids=["xfs", "ext4"])
@@ -141,15 +135,9 @@ FILES = {"fileSystem": "fs-1", "accessPoint": "fsap-1", "path": "/data/shared/fi
             configs.service(datasets=[dataset("/data/a"), dataset("/data/a/b")]),
             "/data/a/b and /data/a overlap",
         ),
-        (
-            configs.service(datasets=[dataset("/data/shared")], efs=[FILES]),
-            "/data/shared/files overlap",
-        ),
+        (configs.service(datasets=[dataset("/data/shared")], efs=[FILES]), "/data/shared/files overlap"),
         # The copy from S3 fills the whole folder.
-        (
-            configs.training(datasets=[dataset("/dltraining/datasets/a")]),
-            "/dltraining/datasets overlap",
-        ),
+        (configs.training(datasets=[dataset("/dltraining/datasets/a")]), "/dltraining/datasets overlap"),
     ],
 )
 def test_places_that_collide_or_belong_to_others_are_refused(body: dict[str, Any], says: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import boto3
 import pytest
 
-from tests.node.clocks import FakeClock
+from tests.node.configs import FakeClock
 from tests.node.fake_nvml import FakeGpu, FakeNvml
 from tests.node.jobs import REGION, job, node, row, volumes, write_notice
 from tests.node.metadata import MetadataServer
@@ -33,6 +33,7 @@ class Commands(DiskHost):
     def __init__(self, ec2: Any) -> None:
         super().__init__(ec2)
         self.ran: list[list[str]] = []
+        self.owned: list[list[str]] = []
         self.fetch: Callable[[], object] = lambda: None
         self.revision = ""
 
@@ -41,6 +42,8 @@ class Commands(DiskHost):
             self.fetch()
         if argv[0] in ("shutdown", "systemctl"):
             self.ran.append(list(argv))
+        if "trainer" in str(argv):
+            self.owned.append(list(argv))
         return self.revision if "rev-parse" in argv else ""
 
 
@@ -151,17 +154,24 @@ def test_a_revision_that_is_not_there_fails_the_job_in_the_end(launch: Launch, c
 
 def test_a_server_that_comes_back_within_half_an_hour_costs_nothing(launch: Launch, clock: FakeClock) -> None:
     made = launch("exit 0")
+    assert isinstance(made.host, Commands)
     end = clock.monotonic() + 1200.0
 
     def away() -> None:
         if clock.monotonic() < end:
             raise CommandError("git: exit 128: fatal: unable to access: Could not resolve host: example.com")
 
-    assert isinstance(made.host, Commands)
     made.host.fetch = away
     assert tasks.run(made) == 0
     assert job()["state"]["S"] == "done"
     assert "hostFaults" not in job()
+    # Before it starts, all checkpoints of the volume belong to the job's user, whoever wrote them.
+    checkpoints = f"{made.data}/checkpoints"
+    owned = [argv for argv in made.host.owned if argv[-1].startswith(checkpoints)]
+    assert owned[:2] == [
+        ["install", "--directory", "--owner=trainer", f"{checkpoints}/resnet"],
+        ["chown", "--recursive", "--no-dereference", "trainer", checkpoints],
+    ]
 
 
 def test_what_breaks_after_a_notice_is_nobodys_fault(launch: Launch, clock: FakeClock) -> None:

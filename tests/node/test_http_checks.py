@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from contracts.agent.config import HttpWorkers
-from tests.node.clocks import FakeClock
+from tests.node.configs import FakeClock
 from tests.node.workbench import Bench
 from tests.waiting import wait_until
 from userdata.agent.work import notice
@@ -190,14 +190,11 @@ def test_a_requested_restart_waits_for_the_requests_and_is_requested_once(workbe
     workers = workbench.workers(WAITS, count=1)
     workers.tick()
     workbench.http._slots[0].is_ready = True
-    workbench.clock.advance(11)
-    workers.tick()
+    workbench.tick_after(11, workers)
     workbench.registry.restarts_requested = {0}
-    workbench.clock.advance(11)
-    workers.tick()
+    workbench.tick_after(11, workers)
     assert workbench.http.respond("0") == DRAIN
-    workbench.clock.advance(11)
-    workers.tick()
+    workbench.tick_after(11, workers)
     assert workbench.processes[0].poll() is None
     open_now[0] = 0
     wait_until(lambda: (workers.tick(), len(workbench.processes) == 2)[1])

@@ -10,7 +10,7 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from tests.node.clocks import FakeClock
+from tests.node.configs import FakeClock
 from tests.node.fake_nvml import FakeGpu, FakeNvml
 from userdata.agent.machine import disks
 from userdata.agent.machine.disks import check_writable
@@ -109,11 +109,8 @@ def test_a_gpu_off_the_bus_is_the_hosts(make: Make) -> None:
     assert "1 of 2 GPUs do not respond" in blamed(inspector)
 
 
-def test_fewer_gpus_than_the_machine_should_have_is_the_hosts(make: Make) -> None:
+def test_fewer_gpus_than_there_should_be_or_a_driver_that_does_not_answer_is_the_hosts(make: Make) -> None:
     assert "1 of 2 GPUs" in blamed(make(FakeNvml([FakeGpu("GPU-1")])))
-
-
-def test_a_driver_that_does_not_answer_is_the_hosts(make: Make) -> None:
     assert "2 of 2 GPUs" in blamed(make(FakeNvml([], init_error=pynvml.NVML_ERROR_DRIVER_NOT_LOADED)))
 
 

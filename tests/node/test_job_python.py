@@ -1,4 +1,4 @@
-"""The environment of a job, with a double of uv; the real one: tests/real/test_python_environment.py."""
+"""The environment of a job, with a double of uv; the real one: tests/real/test_torchrun.py."""
 
 from __future__ import annotations
 

@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import is_dataclass, replace
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import boto3
 import pytest
+from hypothesis import given, reject
+from hypothesis import strategies as st
 
+from contracts import codec, limits
+from contracts.agent import config
+from contracts.stored import ContractError
 from tests import models
-from tests.node.clocks import FakeClock
+from tests.node import configs
+from tests.node.configs import FakeClock
+from tests.node.jobs import make_tables
 from userdata.agent.aws.jobs import Jobs
+from userdata.agent.cli import load
+from userdata.agent.machine.errors import ConfigError
 
 
 @pytest.fixture
-def jobs(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> Iterator[Callable[[str], Jobs]]:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "testing")
+def jobs(clock: FakeClock) -> Iterator[Callable[[str], Jobs]]:
     with models.moto():
-        dynamodb: Any = boto3.client("dynamodb", region_name="us-west-2")
+        dynamodb = make_tables("jobs")
         ssm: Any = boto3.client("ssm", region_name="us-west-2")
-        dynamodb.create_table(
-            TableName="jobs",
-            BillingMode="PAY_PER_REQUEST",
-            KeySchema=[{"AttributeName": "job", "KeyType": "HASH"}],
-            AttributeDefinitions=[{"AttributeName": "job", "AttributeType": "S"}],
-        )
         ssm.put_parameter(Name="/t", Value="none", Type="String")
         yield lambda revision: Jobs(dynamodb, ssm, "jobs", "resnet", revision, "/t", clock)
         assert ssm.get_parameter(Name="/t")["Parameter"]["Value"] == "b" * 40
@@ -83,3 +88,135 @@ def test_a_refusal_is_an_answer_and_silence_is_none(
         monkeypatch.setattr(job.dynamodb, "get_item", fail)
         assert job.is_aws_reachable() is answers, error
     job.publish_finished()
+
+
+def test_a_training_configuration_is_read() -> None:
+    parsed = configs.load(configs.training())
+    assert parsed.training is not None
+    assert parsed.training.command == ("python", "train.py")
+    assert parsed.volume is not None
+    assert parsed.volume.size_gib == 100
+    assert parsed.hooks is not None
+    assert parsed.hooks.terminate_seconds == 300.0
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"drainSecond": 3}, "drainSecond: unknown key"),
+        ({"drainSeconds": True}, "drainSeconds: True is not of type int"),
+        ({"drainSeconds": 111}, "drainSeconds: 111; allowed: 0 to 110"),
+        ({"side": "third"}, "side: 'third'; allowed: 'primary', 'fallback'"),
+        ({"volume": {"sizeGib": "100"}}, "volume.sizeGib: '100' is not of type int"),
+        ({"volume": {"dataset": "datasets"}}, "volume.dataset: 'datasets'; allowed: what matches ^s3://"),
+        ({"volume": {"initializationRateMib": 50}}, "volume.initializationRateMib: 50; allowed: 100 to 300"),
+        ({"service": {"command": ["x"]}}, "exactly one of training, service, sharedHost and proxy"),
+        ({"hooks": {"autoScalingGroup": "a", "terminateSeconds": 5}}, "allowed: 30 to 7200"),
+        (
+            {"efs": [{"fileSystem": "fs-1", "accessPoint": "nope", "path": "/x"}]},
+            "efs[0].accessPoint: 'nope'",
+        ),
+        ({"volume": None}, "training: allowed with volume or efs"),
+        ({"pollSeconds": 60}, "pollSeconds: 60; allowed: 1 to 5"),
+        (
+            {"training": {**configs.training()["training"], "revision": "main"}},
+            "training.revision: 'main'; allowed: what matches",
+        ),
+        (
+            {"service": {"image": "repo/worker:latest"}},
+            "service.image: 'repo/worker:latest'; allowed: what matches",
+        ),
+    ],
+)
+def test_a_wrong_key_or_value_is_named(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ContractError) as error:
+        configs.load(configs.training(**change))
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_missing_key_and_a_missing_file_are_named(tmp_path: Path) -> None:
+    body = configs.training()
+    del body["group"]
+    with pytest.raises(ContractError, match="group: missing"):
+        configs.load(body)
+    with pytest.raises(ConfigError, match=r"no-such\.json: No such file"):
+        load(tmp_path / "no-such.json")
+    wrong = tmp_path / "agent.json"
+    wrong.write_text(json.dumps(body), "utf-8")
+    with pytest.raises(ConfigError, match=r"agent\.json: group: missing"):
+        load(wrong)
+
+
+def of_type(hint: Any) -> st.SearchStrategy[Any]:
+    """Values of a type of the configuration, within its bounds."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        bounds = tuple(mark for mark in arguments[1:] if isinstance(mark, limits.Bound))
+        return within(arguments[0], bounds)
+    if origin in (UnionType, Union):
+        return st.none() | of_type(arguments[0])
+    if origin is Literal:
+        return st.sampled_from(arguments)
+    if origin is tuple:
+        return st.lists(of_type(arguments[0]), max_size=3).map(tuple)
+    if origin in (dict, Mapping):
+        return st.dictionaries(of_type(arguments[0]), of_type(arguments[1]), max_size=3)
+    if is_dataclass(hint):
+        hints = get_type_hints(hint, include_extras=True)
+        parts = {name: of_type(one) for name, one in hints.items()}
+        return st.fixed_dictionaries(parts).map(lambda values: built(hint, values))
+    return {
+        str: st.text(),
+        bool: st.booleans(),
+        int: st.integers(),
+        float: st.floats(allow_nan=False, allow_infinity=False),
+    }[hint]
+
+
+def built(kind: type[Any], values: dict[str, Any]) -> Any:
+    try:
+        return kind(**values)
+    except ValueError:  # a check that looks at several keys
+        reject()
+
+
+def within(kind: Any, bounds: tuple[limits.Bound, ...]) -> st.SearchStrategy[Any]:
+    strategy = of_type(kind)
+    for bound in bounds:
+        if isinstance(bound, limits.Within):
+            number = st.integers if kind is int else st.floats
+            strategy = number(bound.minimum, bound.maximum)
+        elif isinstance(bound, limits.Matches):
+            strategy = st.from_regex(bound.pattern, fullmatch=True)
+    return strategy.filter(lambda value: all(bound.allows(value) for bound in bounds))
+
+
+HINTS = get_type_hints(config.Config, include_extras=True)
+COMMON = ("region", "stack", "group", "group_role", "registry_table", "drain_seconds", "hooks", "metrics")
+ALONE = of_type(config.Training).map(lambda drawn: replace(drawn, experiments={}, nodes=None))
+PARTS = (config.Service, config.Training, config.Volume, config.Dataset, config.EfsMount, config.Hooks)
+
+
+@pytest.mark.parametrize("part", PARTS)
+@given(data=st.data())
+def test_what_is_dumped_is_parsed_again(part: type[Any], data: st.DataObject) -> None:
+    drawn = data.draw(of_type(part))
+    assert codec.parse(part, json.loads(json.dumps(codec.dump(drawn)))) == drawn
+
+
+@given(
+    common=st.fixed_dictionaries({name: of_type(HINTS[name]) for name in COMMON}),
+    work=st.fixed_dictionaries({"service": of_type(config.Service)})
+    | st.fixed_dictionaries({"training": ALONE, "volume": of_type(config.Volume)})
+    | st.fixed_dictionaries(
+        {"training": of_type(config.Training), "efs": st.tuples(of_type(config.EfsMount))}
+    ),
+)
+def test_a_whole_configuration_is_parsed_again(common: dict[str, Any], work: dict[str, Any]) -> None:
+    drawn = config.Config(**common, **work)
+    assert config.parse(json.dumps(codec.dump(drawn))) == drawn
+
+
+def test_what_equals_its_default_is_left_out() -> None:
+    assert codec.dump(config.Service(command=("serve",), slots_per_gpu=1)) == {"command": ["serve"]}

@@ -82,7 +82,6 @@ STACKS: Final[dict[str, tuple[dict[str, Any], dict[str, str]]]] = {
 }
 
 NOT_ITS_OWN_CALLS: Final = {
-    "ReportByGroup": "the agent of the previous version, on instances that still run it",
     "SessionManager": "the SSM agent, for people who look into an instance",
     "ForgetParts": "the transfer library, for an upload in parts that breaks off",
     "SendLogs": "the CloudWatch agent: logs, and metrics in the embedded format",
@@ -140,9 +139,7 @@ def test_every_call_is_allowed(found: dict[tuple[str, str], Role]) -> None:
         assert refused == [], place
 
 
-def test_every_grant_is_needed_by_a_call_or_a_named_caller(
-    found: dict[tuple[str, str], Role],
-) -> None:
+def test_every_grant_is_needed_by_a_call_or_a_named_caller(found: dict[tuple[str, str], Role]) -> None:
     named = set()
     for place, role in found.items():
         every = list(grants(role))

@@ -13,7 +13,7 @@ from typing import Final
 
 import pytest
 
-from tests.node.clocks import FakeClock
+from tests.node.configs import FakeClock
 from tests.waiting import TIMEOUT_SECONDS
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import SystemHost

@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import socketserver
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
-import botocore.session
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from contracts import names
-from contracts.agent.config import HttpPods, HttpProxy, HttpWorkers
+from contracts.agent.config import HttpProxy, HttpWorkers
 from contracts.registry.proxy_state import ProxyState
 from tests.node import configs, jobs
-from tests.node.clocks import FakeClock
+from tests.node.configs import FakeClock
 from tests.node.metadata import MetadataServer
-from tests.node.units import DiskHost
+from tests.node.units import CommandHost
 from userdata.agent import tasks
 from userdata.agent.machine.errors import AgentError, ConfigError
-from userdata.agent.machine.host import SystemHost
 from userdata.agent.proxy import discovery, haproxy_config, metrics, servers
-from userdata.agent.proxy import pods as cluster_pods
 from userdata.agent.proxy.counts import Counts, WorkerKey
 from userdata.agent.proxy.discovery import HttpHost
 from userdata.agent.proxy.haproxy_config import Paths
@@ -100,38 +95,6 @@ def test_a_host_gets_a_row_starts_draining_and_leaves_it_once_nothing_is_in_flig
     table.in_flight = {}
     table.apply(table.plan(["10.0.0.2"]).commands)
     assert table.active() == {(0, "10.0.0.2"), (1, "10.0.0.2")}
-
-
-def test_a_pod_takes_no_request_before_its_first_check() -> None:
-    servers_of = Table(rows=1, slots=1).servers.values()
-    planned = servers.plan(servers_of, {}, {"10.0.0.1"}, 1, 1, has_agents=False)
-    name = "set server workers/s0-1"
-    ready = f"{name} state drain; {name} health down; {name} state ready"
-    assert planned.commands == (f"{name} addr 10.0.0.1", ready)
-
-
-def test_pods_have_no_agent_to_check() -> None:
-    pods = HttpPods("research", "https://example.com", "eA==", "gpu-spot-dev")
-    text = haproxy_config.render(replace(PROXY, pods=pods), PATHS)
-    assert "agent-" not in text
-    assert "server-template s1- 1-4 127.0.0.1:8001 disabled" in text
-    assert "check inter 1s" in text
-
-
-def test_a_token_is_a_signed_url_with_the_clusters_name() -> None:
-    """As ``aws eks get-token`` makes it; each call signs it once."""
-    keys: Any = {"aws_access_key_id": "AKIDEXAMPLE", "aws_secret_access_key": "x"}
-    sts = botocore.session.get_session().create_client("sts", region_name="us-west-2", **keys)
-    cluster_pods.token(sts, "research")
-    token = cluster_pods.token(sts, "research")
-    prefix, _, encoded = token.rpartition(".")
-    assert prefix == "k8s-aws-v1"
-    url = urlsplit(base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)).decode())
-    query = {key: values for key, values in parse_qs(url.query).items() if key != "X-Amz-Signature"}
-    assert url.hostname == "sts.us-west-2.amazonaws.com"
-    assert query["Action"] == ["GetCallerIdentity"]
-    assert query["X-Amz-Expires"] == ["60"]
-    assert query["X-Amz-SignedHeaders"] == ["host;x-k8s-aws-id"]
 
 
 @given(st.lists(st.sets(st.integers(1, 9), max_size=4), max_size=12), st.data())
@@ -367,16 +330,6 @@ def test_only_a_proxy_has_the_subcommand(tmp_path: Path) -> None:
         tasks.proxy(tasks.Node(configs.load(configs.service()), tmp_path, "http://x"))
 
 
-class CommandHost(SystemHost):
-    def __init__(self, commands: list[list[str]]) -> None:
-        super().__init__()
-        self.commands = commands
-
-    def run(self, argv: Sequence[str], stdin: str = "", environment: Mapping[str, str] | None = None) -> str:
-        self.commands.append(list(argv))
-        return ""
-
-
 class FakeHaproxy(socketserver.BaseRequestHandler):
     """HAProxy's socket, with one server: what `RuntimeSocket` reads from a real one in ``tests/real``."""
 
@@ -403,20 +356,19 @@ def test_the_subcommand_configures_haproxy_once_and_reports_its_requests(
     assert host.address.count(".") == 3
     assert host.launched_at is not None
 
-    made = jobs.node(aws, metadata_server, clock, tmp_path, f"{jobs.REGION}a", DiskHost(aws))
+    made = jobs.node(aws, metadata_server, clock, tmp_path, f"{jobs.REGION}a", CommandHost())
     settings = HttpProxy(HttpWorkers(8000), max_workers=1)
     made.config = replace(made.config, training=None, volume=None, proxy=settings)
     made.kernel = tmp_path
     made.run_in_background = lambda work: work()
     made.on_sigterm = lambda stop: setattr(clock, "on_sleep", lambda seconds: stop())
-    units: list[list[str]] = []
-    made.host = CommandHost(units)
+    made.host = commands = CommandHost()
     with socketserver.UnixStreamServer(str(tmp_path / "haproxy.sock"), FakeHaproxy) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         assert tasks.proxy(made) == 0
         assert tasks.proxy(made) == 0
         server.shutdown()
-    assert [argv[1] for argv in units] == ["daemon-reload", "enable", "restart", "enable", "start"]
+    assert [argv[1] for argv in commands.ran] == ["daemon-reload", "enable", "restart", "enable", "start"]
     drop_in = tmp_path / "etc/systemd/system/haproxy.service.d/gpu-spot.conf"
     assert "Restart=always" in drop_in.read_text()
     config = (tmp_path / "etc/haproxy/haproxy.cfg").read_text()

@@ -1,23 +1,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import boto3
 import pytest
+from botocore.exceptions import ClientError
 
+from contracts import names
 from contracts.registry import item as registry_item
 from contracts.registry.item import Progress
 from contracts.registry.worker_report import WorkerReport
-from tests.node import registry_table
+from tests import models
+from tests.node.jobs import make_tables
+from userdata.agent.aws.alarm_metrics import AlarmMetrics
 from userdata.agent.aws.registry import WorkerRegistry
 from userdata.agent.machine.errors import AgentError
 
+TABLE = "registry"
+
+
+@contextmanager
+def empty_registry() -> Iterator[Any]:
+    """Open a sandbox with an empty registry in it, and give a client."""
+    with models.moto():
+        yield make_tables(TABLE)
+
 
 @pytest.fixture
-def dynamodb(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "testing")
-    with registry_table.registry() as client:
+def dynamodb() -> Iterator[Any]:
+    with empty_registry() as client:
         yield client
 
 
@@ -114,3 +127,26 @@ def test_credentials_that_are_revoked_or_expired_are_an_error_of_one_line(dynamo
     dynamodb.meta.events.register("before-call.dynamodb.UpdateItem", refuse)
     with pytest.raises(AgentError, match="registry registry, worker i-1/0: RuntimeError: Credentials"):
         WorkerRegistry(dynamodb, "registry", "serve", "i-1").record_heartbeat([0], 1.0, "ready", None)
+
+
+def test_increment_adds_one_to_the_metric_of_the_group(aws: Any) -> None:
+    client: Any = boto3.client("cloudwatch", region_name="us-west-2")
+    metrics = AlarmMetrics(client, "research", "resnet")
+    for metric in names.JOB_METRICS:
+        metrics.increment(metric)
+    found = client.list_metrics(Namespace=names.INSTANCE_NAMESPACE)["Metrics"]
+    dimensions_by_name = {m["MetricName"]: {d["Name"]: d["Value"] for d in m["Dimensions"]} for m in found}
+    assert dimensions_by_name.keys() == set(names.JOB_METRICS)
+    assert all(
+        dimensions == {"stack": "research", "group": "resnet"} for dimensions in dimensions_by_name.values()
+    )
+
+
+def test_a_failed_increment_is_ignored(caplog: pytest.LogCaptureFixture) -> None:
+    class Deaf:
+        def put_metric_data(self, **_: Any) -> None:
+            raise ClientError({"Error": {"Code": "Throttling", "Message": "m"}}, "PutMetricData")
+
+    client: Any = Deaf()
+    AlarmMetrics(client, "s", "g").increment("JobFailures")
+    assert "alarm metric not sent" in caplog.text

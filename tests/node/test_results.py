@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
 from contracts import names
 from tests.node.bench import Bench
-from tests.node.clocks import FakeClock
-from tests.node.metadata import MetadataServer
 from userdata.agent.machine.errors import LeaseLostError
 from userdata.agent.work import notice
 
@@ -37,11 +34,9 @@ class Results:
 
 
 @pytest.fixture
-def bench(tmp_path: Path, clock: FakeClock, metadata_server: MetadataServer) -> Iterator[Bench]:
-    bench = Bench(tmp_path, clock, metadata_server)
+def bench(bench: Bench) -> Bench:
     bench.results = Results(bench)
-    yield bench
-    bench.close()
+    return bench
 
 
 def test_a_job_is_done_when_its_results_are_there(bench: Bench) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,22 +14,26 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from contracts.agent.config import EfsMount
 from tests.node import configs
-from tests.node.clocks import FakeClock
-from tests.node.jobs import REGION, job, node, volumes
+from tests.node.bench import Bench
+from tests.node.configs import FakeClock
+from tests.node.jobs import REGION, MakeNode, job, volumes
 from tests.node.metadata import MetadataServer
-from tests.node.units import DiskHost, UnitHost
+from tests.node.units import CommandHost, DiskHost
 from tests.waiting import TIMEOUT_SECONDS
 from userdata.agent import tasks
 from userdata.agent.aws import clients
-from userdata.agent.aws.imds import GROUP_TAG, IDENTITY, LIFECYCLE_STATE
+from userdata.agent.aws.imds import GROUP_TAG, LIFECYCLE_STATE
 from userdata.agent.machine.errors import AgentError, ConfigError
+from userdata.agent.storage.volume.background_snapshots import BackgroundSnapshots
 from userdata.agent.tasks import job as job_tasks
+from userdata.agent.tasks import snapshots
 
 
 @pytest.mark.parametrize("answers", [True, False], ids=["docker answers", "docker has stopped"])
 def test_a_container_that_outlived_its_agent_ends_before_the_volume_is_given_back(
-    answers: bool, aws: Any, metadata_server: MetadataServer, clock: FakeClock, tmp_path: Path
+    answers: bool, aws: Any, make_node: MakeNode
 ) -> None:
     class Docker(DiskHost):
         def run(self, argv: Any, stdin: str = "", environment: Any = None) -> str:
@@ -39,7 +45,7 @@ def test_a_container_that_outlived_its_agent_ends_before_the_volume_is_given_bac
             return "0123456789ab\n"
 
     asked: list[tuple[str, bool]] = []
-    one = node(aws, metadata_server, clock, tmp_path, f"{REGION}a", Docker(aws))
+    one = make_node("a", "", Docker(aws))
     training = one.config.training
     assert training is not None
     one.config = replace(one.config, training=replace(training, image=f"a/b@sha256:{'0' * 64}"))
@@ -50,36 +56,34 @@ def test_a_container_that_outlived_its_agent_ends_before_the_volume_is_given_bac
 
 
 def test_a_volume_is_made_given_back_and_follows_to_another_zone(
-    aws: Any, metadata_server: MetadataServer, clock: FakeClock, tmp_path: Path
+    aws: Any, tmp_path: Path, make_node: MakeNode
 ) -> None:
     host, directory = DiskHost(aws), tmp_path / "first"
-    first = node(aws, metadata_server, clock, directory, f"{REGION}a", host)
+    first = make_node("a", "first", host)
     assert tasks.volume(first, "up") == 0
     assert volumes(aws) == [(f"{REGION}a", "in-use", "live")]
     assert json.loads((directory / "lease.json").read_text())["token"] == 1
     assert tasks.volume(first, "down") == 0
     assert tasks.volume(first, "down") == 0  # again, as ExecStop does after `run`
     assert volumes(aws) == [(f"{REGION}a", "available", "live")]
-    second = node(aws, metadata_server, clock, tmp_path / "second", f"{REGION}b", host)
+    second = make_node("b", "second", host)
     assert tasks.volume(second, "up") == 0
     assert volumes(aws) == [(f"{REGION}b", "in-use", "live")]
     ours = aws.describe_snapshots(Filters=[{"Name": "tag-key", "Values": ["gpu-spot:job"]}])
     assert len(ours["Snapshots"]) == 1  # the newest stays
 
 
-def test_the_volume_of_a_finished_job_stays_where_it_is(
-    aws: Any, metadata_server: MetadataServer, clock: FakeClock, tmp_path: Path
-) -> None:
-    made = node(aws, metadata_server, clock, tmp_path, f"{REGION}a", DiskHost(aws))
+def test_the_volume_of_a_finished_job_stays_where_it_is(aws: Any, make_node: MakeNode) -> None:
+    made = make_node()
     job_tasks.jobs(made).mark("done")
     assert tasks.volume(made, "up") == 0
     assert volumes(aws) == []
 
 
 def test_nothing_is_leased_in_the_warm_pool(
-    aws: Any, metadata_server: MetadataServer, clock: FakeClock, tmp_path: Path
+    aws: Any, metadata_server: MetadataServer, clock: FakeClock, make_node: MakeNode
 ) -> None:
-    made = node(aws, metadata_server, clock, tmp_path, f"{REGION}a", DiskHost(aws))
+    made = make_node()
     metadata_server.documents[LIFECYCLE_STATE] = "Warmed:Stopped"
     waited: list[float] = []
 
@@ -128,16 +132,6 @@ class Group:
             raise ClientError({"Error": {"Code": "Throttling", "Message": "m"}}, "Record")
 
 
-class DockerHost(UnitHost):
-    def __init__(self) -> None:
-        super().__init__()
-        self.ran: list[list[str]] = []
-
-    def run(self, argv: Any, stdin: str = "", environment: Any = None) -> str:
-        self.ran.append(list(argv))
-        return "GPU 0: a double\n" if argv[:2] == ["docker", "run"] else ""
-
-
 IMAGE = f"example.com/worker@sha256:{'0' * 64}"
 
 
@@ -157,31 +151,36 @@ def launching(
     directory: Path,
     hooks: dict[str, Any] | None,
     image: str = IMAGE,
-) -> tuple[tasks.Node, DockerHost]:
+) -> tuple[tasks.Node, CommandHost]:
     """A node of a service in its launch, named by its tag; its GPU is declared, there is no driver here."""
-    server.documents[IDENTITY] = json.dumps(
-        {
-            "instanceId": "i-1",
-            "accountId": "123456789012",
-            "availabilityZone": "a",
-            "region": REGION,
-            "instanceType": "g4ad.xlarge",
-        }
-    )
+    server.identify("i-1", "a", "g4ad.xlarge", REGION)
     server.documents[GROUP_TAG] = "asg-of-tag"
     work = {"image": image, "gpus": 1} if image else {"command": ["sleep", "infinity"], "gpus": 1}
     config = configs.load(configs.service(hooks=hooks, service=work))
-    made, host = tasks.Node(config, directory, server.url), DockerHost()
+    made, host = tasks.Node(config, directory, server.url), CommandHost(run="GPU 0: a double\n")
     made.clock, made.host, made.clients = clock, host, NothingReleased()
     return made, host
 
 
-def test_preparation_pulls_the_image_and_then_lets_a_launch_that_begins_late_go_on(
+Launch = Callable[[int], tuple[Group, tasks.Node, CommandHost]]
+
+
+@pytest.fixture
+def launch(
     metadata_server: MetadataServer, clock: FakeClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    group = Group(begins=3)
-    monkeypatch.setattr(clients, "autoscaling", lambda region: group)
-    made, host = launching(metadata_server, clock, tmp_path, {"launch": "prepared"})
+) -> Launch:
+    """Launch an instance whose hook is active from a given question on."""
+
+    def begin(begins: int) -> tuple[Group, tasks.Node, CommandHost]:
+        group = Group(begins)
+        monkeypatch.setattr(clients, "autoscaling", lambda region: group)
+        return group, *launching(metadata_server, clock, tmp_path, {"launch": "prepared"})
+
+    return begin
+
+
+def test_preparation_pulls_the_image_and_then_lets_a_launch_that_begins_late_go_on(launch: Launch) -> None:
+    group, made, host = launch(3)
     assert tasks.prepare(made) == 0
     pulled, tried = host.ran
     assert pulled == ["docker", "pull", "--quiet", IMAGE]
@@ -198,12 +197,10 @@ def test_preparation_pulls_the_image_and_then_lets_a_launch_that_begins_late_go_
 
 
 def test_a_launch_waits_for_a_pull_that_takes_longer_than_its_hook(
-    metadata_server: MetadataServer, clock: FakeClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    launch: Launch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    group = Group(begins=1)
-    monkeypatch.setattr(clients, "autoscaling", lambda region: group)
+    group, made, host = launch(1)
     monkeypatch.setattr(tasks.node, "HOOK_EXTENSION_SECONDS", 0.001)
-    made, host = launching(metadata_server, clock, tmp_path, {"launch": "prepared"})
     long_enough: list[bool] = []
 
     def pull(argv: Any, stdin: str = "") -> str:
@@ -224,13 +221,9 @@ def test_a_launch_waits_for_a_pull_that_takes_longer_than_its_hook(
     assert len(group.completed) == 1
 
 
-def test_a_pull_without_end_is_given_up(
-    metadata_server: MetadataServer, clock: FakeClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    group = Group(begins=1)
-    monkeypatch.setattr(clients, "autoscaling", lambda region: group)
+def test_a_pull_without_end_is_given_up(launch: Launch, monkeypatch: pytest.MonkeyPatch) -> None:
+    group, made, _ = launch(1)
     monkeypatch.setattr(tasks.node, "HOOK_EXTENSION_SECONDS", 0.0)
-    made, _ = launching(metadata_server, clock, tmp_path, {"launch": "prepared"})
     with made.extending_hook("prepared"):
         for thread in threading.enumerate():  # unless it has ended before
             if thread.name == "holds prepared":
@@ -239,12 +232,8 @@ def test_a_pull_without_end_is_given_up(
     assert len(group.extended) == tasks.node.MAX_HOOK_EXTENSIONS
 
 
-def test_a_restart_that_is_no_launch_ends_the_preparation(
-    metadata_server: MetadataServer, clock: FakeClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    group = Group(begins=10_000)
-    monkeypatch.setattr(clients, "autoscaling", lambda region: group)
-    made, _ = launching(metadata_server, clock, tmp_path, {"launch": "prepared"})
+def test_a_restart_that_is_no_launch_ends_the_preparation(launch: Launch, clock: FakeClock) -> None:
+    group, made, _ = launch(10_000)
     started = clock.monotonic()
     assert tasks.prepare(made) == 0
     assert 120 <= clock.monotonic() - started < 130
@@ -260,21 +249,10 @@ def test_a_hook_outside_of_a_group_is_an_error_that_names_it(
         tasks.prepare(made)
 
 
-def test_a_launch_is_not_completed_if_containers_get_no_gpu(
-    metadata_server: MetadataServer, clock: FakeClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    group = Group(begins=1)
-    monkeypatch.setattr(clients, "autoscaling", lambda region: group)
-    made, host = launching(metadata_server, clock, tmp_path, {"launch": "prepared"})
+def test_a_launch_is_not_completed_if_containers_get_no_gpu(launch: Launch) -> None:
+    group, made, host = launch(1)
 
-    def refused(argv: Any, stdin: str = "", environment: Any = None) -> str:
-        if argv[1] == "run":
-            raise AgentError(
-                "docker: exit 125: could not select driver: unresolvable CDI devices nvidia.com/gpu=all"
-            )
-        return ""
-
-    monkeypatch.setattr(host, "run", refused)
+    host.answers["run"] = AgentError("docker: exit 125: unresolvable CDI devices nvidia.com/gpu=all")
     with pytest.raises(AgentError, match=r"containers get no GPU: .*allowed: a CDI specification"):
         tasks.prepare(made)
     assert group.completed == []
@@ -285,11 +263,9 @@ DATASETS = [{"snapshot": "snap-0123456789abcdef0", "device": "/dev/sdk", "path":
 
 
 @pytest.fixture
-def without_its_dataset(
-    aws: Any, metadata_server: MetadataServer, clock: FakeClock, tmp_path: Path
-) -> tuple[tasks.Node, list[Any]]:
+def without_its_dataset(make_node: MakeNode) -> tuple[tasks.Node, list[Any]]:
     """A node whose dataset's volume never comes, and the commands that it ran."""
-    made = node(aws, metadata_server, clock, tmp_path, f"{REGION}a", DiskHost(aws))
+    made = make_node()
     ran: list[Any] = []
     made.host.run = lambda argv, stdin="": ran.append(argv) or ""  # type: ignore[method-assign, func-returns-value]
     return made, ran
@@ -328,10 +304,8 @@ def test_no_job_starts_before_its_datasets_are_mounted_and_a_host_without_them_i
 
 
 @pytest.mark.usefixtures("mount_point")
-def test_no_job_starts_as_a_user_that_could_take_the_instances_role(
-    aws: Any, metadata_server: MetadataServer, clock: FakeClock, tmp_path: Path
-) -> None:
-    made = node(aws, metadata_server, clock, tmp_path, f"{REGION}a", DiskHost(aws))
+def test_no_job_starts_as_a_user_that_could_take_the_instances_role(make_node: MakeNode) -> None:
+    made = make_node()
     made.config = configs.load(configs.training(volume=None, efs=MOUNTS))
     made.spawn = lambda *_: pytest.fail("nothing may start")
 
@@ -346,11 +320,9 @@ def test_no_job_starts_as_a_user_that_could_take_the_instances_role(
     assert "cannot block user 990 from the instance metadata" in job()["reason"]["S"]
 
 
-def test_nothing_is_mounted_or_written_where_the_data_volume_is_missing(
-    aws: Any, metadata_server: MetadataServer, clock: FakeClock, tmp_path: Path
-) -> None:
+def test_nothing_is_mounted_or_written_where_the_data_volume_is_missing(make_node: MakeNode) -> None:
     """A failed `volume up` once left EFS below a root disk directory, and checkpoints next to it."""
-    made = node(aws, metadata_server, clock, tmp_path, f"{REGION}a", DiskHost(aws))
+    made = make_node()
     below = "/dltraining/checkpoints"
     mounts = [{"fileSystem": "fs-1", "accessPoint": "fsap-1", "path": path} for path in (below, "/models")]
     made.config = configs.load(configs.training(volume={"sizeGib": 1}, efs=mounts))
@@ -364,3 +336,68 @@ def test_nothing_is_mounted_or_written_where_the_data_volume_is_missing(
     ran.clear()
     made.mount()
     assert [argv[-1] for argv in ran if argv[0] == "mount"] == [below, "/models"]
+
+
+@pytest.fixture
+def training(make_node: MakeNode) -> tasks.Node:
+    """An instance whose data volume is here."""
+    made = make_node("a", "run")
+    made.run_in_background = lambda work: work()
+    assert tasks.volume(made, "up") == 0
+    return made
+
+
+def taken(ec2: Any) -> list[dict[str, str]]:
+    found = ec2.describe_snapshots(Filters=[{"Name": "tag-key", "Values": ["gpu-spot:job"]}])["Snapshots"]
+    return [{tag["Key"]: tag["Value"] for tag in one["Tags"]} for one in found]
+
+
+def made_for(training: tasks.Node) -> BackgroundSnapshots:
+    found = snapshots.background_snapshots(training, lambda: True)
+    assert found is not None
+    return found
+
+
+def test_a_snapshot_carries_the_lease_of_the_run_and_the_next_process_takes_no_second(
+    aws: Any, training: tasks.Node
+) -> None:
+    made_for(training).poll()
+    [tags] = taken(aws)
+    [home] = aws.describe_volumes(Filters=[{"Name": "tag-key", "Values": ["gpu-spot:job"]}])["Volumes"]
+    assert (tags["gpu-spot:token"], tags["gpu-spot:source"]) == ("1", home["VolumeId"])
+    made_for(training).poll()
+    assert len(taken(aws)) == 1
+
+
+def test_none_is_taken_where_the_stack_wants_none_or_nothing_is_held(aws: Any, training: tasks.Node) -> None:
+    assert training.config.volume is not None
+    quiet = replace(training.config.volume, snapshot_every_minutes=0)
+    wanted, training.config = training.config, replace(training.config, volume=quiet)
+    assert snapshots.background_snapshots(training, lambda: True) is None
+    training.config = wanted
+    (training.directory / "lease.json").unlink()
+    assert snapshots.background_snapshots(training, lambda: True) is None
+
+
+def test_checkpoints_on_efs_are_no_reason_for_another(training: tasks.Node, tmp_path: Path) -> None:
+    training.data = tmp_path
+    newest = tmp_path / "checkpoints" / "resnet" / "step-1"
+    newest.parent.mkdir(parents=True)
+    newest.write_text("saved")
+    assert made_for(training).schedule.last_changed_at() == newest.stat().st_mtime
+    in_parent = newest.parent.parent / "epoch-7.h5"  # a script that knows no variable
+    in_parent.write_text("saved")
+    os.utime(in_parent, (2e9, 2e9))
+    assert made_for(training).schedule.last_changed_at() == 2e9
+    on_efs = EfsMount("fs-1", "fsap-1", str(newest.parent))
+    training.config = replace(training.config, efs=(on_efs,))
+    assert made_for(training).schedule.last_changed_at() == 0.0
+
+
+def test_the_trainer_looks_after_it_while_the_command_runs(bench: Bench) -> None:
+    bench.stand_still()
+    looks: list[int] = []
+    trainer = bench.trainer("sleep 0.3; exit 0")
+    trainer._on_poll = lambda: looks.append(1)
+    assert trainer.run() == "done"
+    assert len(looks) > 3

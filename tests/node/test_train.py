@@ -4,8 +4,6 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +11,11 @@ import pytest
 
 from contracts.registry.item import Progress
 from tests.node.bench import Bench
-from tests.node.clocks import FakeClock
-from tests.node.metadata import MetadataServer
-from tests.waiting import TIMEOUT_SECONDS, wait_until
-from userdata.agent.machine.errors import AgentError, LeaseLostError
+from tests.waiting import TIMEOUT_SECONDS
+from userdata.agent.machine.errors import LeaseLostError
 from userdata.agent.work import notice
 from userdata.agent.work.training import variables
 from userdata.agent.work.training.checkpoint_files import newest_checkpoint
-
-
-@pytest.fixture
-def bench(tmp_path: Path, clock: FakeClock, metadata_server: MetadataServer) -> Iterator[Bench]:
-    bench = Bench(tmp_path, clock, metadata_server)
-    yield bench
-    bench.close()
 
 
 def test_a_command_that_ends_well_makes_the_job_done_and_takes_the_capacity_down(bench: Bench) -> None:
@@ -53,17 +42,6 @@ def test_progress_resets_the_count(bench: Bench) -> None:
     assert len(bench.starts) == 6
 
 
-def test_a_file_in_the_parent_of_the_jobs_directory_is_progress_where_the_volume_is_the_jobs(
-    bench: Bench,
-) -> None:
-    script = (
-        "cd $GPU_SPOT_CHECKPOINTS/..; n=$(ls *.h5 2>/dev/null | wc -l); test $n -ge 5 && exit 0; "
-        "sleep 0.02; touch epoch-$n.h5; exit 1"
-    )
-    assert bench.trainer(script, restarts=1).run() == "done"
-    assert len(bench.starts) == 6
-
-
 def test_checkpoints_on_an_instance_store_are_progress(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -77,13 +55,6 @@ def test_checkpoints_on_an_instance_store_are_progress(
     assert len(bench.starts) == 4
     monkeypatch.setattr(bench.host, "mounted", lambda path: None)
     assert "GPU_SPOT_LOCAL_CHECKPOINTS" not in bench.trainer("true")._environment(0)
-
-
-def test_it_is_none_where_other_jobs_have_their_directories_there(bench: Bench) -> None:
-    script = "sleep 0.02; touch $GPU_SPOT_CHECKPOINTS/../other-job; exit 1"
-    trainer = bench.trainer(script, restarts=1, progress=bench.checkpoints)
-    assert trainer.run() == "failed"
-    assert len(bench.starts) == 2
 
 
 @pytest.mark.parametrize("says_done", [False, True])
@@ -105,25 +76,6 @@ def test_sigterm_is_passed_on_and_exit_0_is_then_a_save_and_not_the_end(
     assert (bench.checkpoints / "saved").exists()
     assert bench.job.marks == (["running", "done", "taken down"] if says_done else ["running"])
     assert len(bench.starts) == 1
-
-
-def test_a_wrapper_does_not_cost_the_save(bench: Bench) -> None:
-    """Bash dies of the signal at once; what it runs in front still saves, and is waited for."""
-    (bench.tmp / "run.sh").write_text(
-        'sh -c \'trap "sleep 0.3; touch $GPU_SPOT_CHECKPOINTS/saved; exit 0" TERM; touch up; '
-        "while :; do sleep .02; done'\necho never\n"
-    )
-    trainer = bench.trainer("bash run.sh; true")
-
-    def stop_when_up(seconds: float) -> None:
-        if (bench.tmp / "up").exists():
-            trainer.stop()
-            # Simulated time would be up long before a busy machine has saved.
-            wait_until((bench.checkpoints / "saved").exists)
-
-    bench.clock.on_sleep = stop_when_up
-    assert trainer.run() == "stopped"
-    assert (bench.checkpoints / "saved").exists()
 
 
 def test_a_training_that_does_not_end_is_killed_shortly_before_the_instance_is_taken(bench: Bench) -> None:
@@ -194,19 +146,6 @@ def test_a_lost_lease_stops_the_training(bench: Bench) -> None:
         trainer.run()
     assert bench.processes[0].poll() is not None
     assert bench.job.marks == ["running"]
-
-
-def test_a_renewal_that_fails_for_another_reason_does_not(bench: Bench) -> None:
-    renewals: list[float] = []
-
-    def renew() -> None:
-        renewals.append(bench.clock.monotonic())
-        raise AgentError("DynamoDB is away")
-
-    trainer = bench.trainer("while test ! -e stop; do sleep 0.02; done", renew)
-    bench.clock.on_sleep = lambda s: (bench.tmp / "stop").touch() if len(renewals) >= 3 else None
-    assert trainer.run() == "done"
-    assert {round(b - a, 1) for a, b in pairwise(renewals)} == {5.0}
 
 
 def test_what_a_failed_run_has_left_does_not_end_the_one_that_is_tried_again(bench: Bench) -> None:

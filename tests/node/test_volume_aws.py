@@ -15,8 +15,8 @@ import pytest
 
 from contracts.agent.config import Volume as VolumeConfig
 from tests import models
-from tests.node.clocks import FakeClock
-from tests.node.jobs import IMAGE
+from tests.node.configs import FakeClock
+from tests.node.jobs import IMAGE, make_tables
 from tests.node.world import World, WorldLease
 from userdata.agent.lease.store import LEASE_SECONDS, DynamoLease, Lease
 from userdata.agent.machine.errors import AgentError, LeaseLostError, RefusedError, WorkCancelledError
@@ -29,21 +29,13 @@ REGION = "us-west-2"
 
 
 @pytest.fixture(autouse=True)
-def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "testing")
+def aws() -> Iterator[None]:
     with models.moto():
         yield
 
 
 def dynamo_stores(clock: FakeClock) -> tuple[DynamoLease, DynamoLease]:
-    client = boto3.client("dynamodb", region_name=REGION)
-    client.create_table(
-        TableName="jobs",
-        BillingMode="PAY_PER_REQUEST",
-        KeySchema=[{"AttributeName": "job", "KeyType": "HASH"}],
-        AttributeDefinitions=[{"AttributeName": "job", "AttributeType": "S"}],
-    )
+    client = make_tables("jobs")
     first, second = (DynamoLease(client, "jobs", "resnet", i, clock) for i in ("i-1", "i-2"))
     return first, second
 
@@ -171,13 +163,16 @@ def test_descriptions_are_paged() -> None:
 
 
 def test_a_repeated_creation_has_the_same_client_token_and_a_copy_its_rate() -> None:
-    client = Recorder(*[{"VolumeId": "vol-1"}] * 3)
+    client = Recorder(*[{"VolumeId": "vol-1"}] * 5)
     adapter = AwsEbs(client, "dev", "g", "j", VolumeConfig(initialization_rate_mib=300))  # type: ignore[arg-type]
     adapter.create_volume("a", 1, CreateVolume("snap-1", "vol-0"))
     adapter.create_volume("a", 1, CreateVolume("snap-1", "vol-0"))
     adapter.create_volume("a", 2, CreateVolume("snap-1", "vol-0"))
-    tokens = [arguments["ClientToken"] for _, arguments in client.asked]
-    assert tokens[0] == tokens[1] != tokens[2]
+    for _ in range(2):  # after one that failed
+        adapter.create_volume("a", 1, CreateVolume("snap-1", "vol-0", 0, 1))
+    first, same, lease, again, still = (arguments["ClientToken"] for _, arguments in client.asked)
+    assert (first, again) == (same, still)
+    assert len({first, lease, again}) == 3
     assert client.asked[0][1]["VolumeInitializationRate"] == 300
     assert "Size" not in client.asked[0][1]
 
@@ -199,6 +194,8 @@ def test_a_volume_and_its_copy_are_under_the_key_that_is_named() -> None:
         ("RequestLimitExceeded", True),
         ("SnapshotLimitExceeded", False),
         ("UnauthorizedOperation", False),
+        ("InvalidParameterDependency", False),
+        ("VolumeLimitExceeded", False),
         ("VolumeInUse", True),
     ],
 )

@@ -5,21 +5,18 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
-from contracts.agent.config import Volume
 from tests.node import job_table
 from tests.node.crash import Outcome, Region
-from tests.node.test_volume_aws import Recorder
 from tests.node.test_volume_plan import HOME, at_home, away
 from tests.node.world import World
 from tests.node.world_host import WorldHost
 from userdata.agent.machine.errors import AgentError, LeaseLostError, RefusedError
 from userdata.agent.storage.volume import model
-from userdata.agent.storage.volume.ebs import AwsEbs, TransientError
-from userdata.agent.storage.volume.model import PREPARING, CreateVolume, EbsVolume, Snapshot
+from userdata.agent.storage.volume.ebs import TransientError
+from userdata.agent.storage.volume.model import PREPARING, EbsVolume, Snapshot
 from userdata.agent.storage.volume.plan import plan
 
 TABLE = {"acquire", "renew", "claim", "commit", "adopt", "release"}
@@ -142,29 +139,6 @@ def test_a_zone_without_room_is_waited_for_and_then_said(region: Region) -> None
     region.live("i-y", "a", release=True)
     region.clock.sleep(60)
     assert region.damage() == Outcome(0, 0)
-
-
-@pytest.mark.parametrize(
-    "code", ["InvalidParameterDependency", "UnauthorizedOperation", "VolumeLimitExceeded"]
-)
-def test_a_key_or_a_limit_that_refuses_is_no_reason_to_wait(code: str) -> None:
-    from botocore.exceptions import ClientError
-
-    error = ClientError({"Error": {"Code": code, "Message": "no"}}, "CreateVolume")
-    client: Any = Recorder(error)
-    with pytest.raises(AgentError, match=code) as found:
-        AwsEbs(client, "dev", "g", "j", Volume()).create_volume("a", 1, CreateVolume(None, None))
-    assert not isinstance(found.value, TransientError)
-
-
-def test_an_attempt_after_a_failed_one_is_another_request() -> None:
-    client: Any = Recorder(*[{"VolumeId": "vol-1"}] * 3)
-    adapter = AwsEbs(client, "dev", "g", "j", Volume())
-    adapter.create_volume("a", 1, CreateVolume("snap-1", "vol-0"))
-    adapter.create_volume("a", 1, CreateVolume("snap-1", "vol-0", 0, 1))
-    adapter.create_volume("a", 1, CreateVolume("snap-1", "vol-0", 0, 1))
-    tokens = [arguments["ClientToken"] for _, arguments in client.asked]
-    assert tokens[0] != tokens[1] == tokens[2]
 
 
 def test_the_next_instance_finds_a_slow_snapshot(region: Region, monkeypatch: pytest.MonkeyPatch) -> None:

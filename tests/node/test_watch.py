@@ -12,7 +12,7 @@ import pytest
 
 from contracts.agent.names import UNIT_RUN, UNIT_VOLUME, UNIT_WORK
 from tests.node import configs
-from tests.node.clocks import FakeClock
+from tests.node.configs import FakeClock
 from tests.node.metadata import MetadataServer
 from tests.node.units import UnitHost
 from userdata.agent.aws.imds import LIFECYCLE_STATE, REBALANCE, SPOT_ACTION, Metadata
@@ -64,6 +64,11 @@ class Node:
     def file(self) -> notice.Notice | None:
         return notice.read(self.directory)
 
+    def notice(self) -> notice.Notice:
+        found = self.file()
+        assert found is not None
+        return found
+
 
 @pytest.fixture
 def training(tmp_path: Path, clock: FakeClock, metadata_server: MetadataServer) -> Iterator[Node]:
@@ -80,8 +85,7 @@ def test_training_gets_sigterm_at_once_and_the_file_has_the_deadline(training: N
     assert training.file() is None
     training.interrupt()
     training.watcher.tick()
-    found = training.file()
-    assert found is not None
+    found = training.notice()
     assert found.deadline == pytest.approx(training.true() + 120, abs=2)
     assert found.kind == "spot"
     assert training.signals() == [(11, signal.SIGTERM)]
@@ -152,8 +156,7 @@ def test_a_hook_that_fails_does_not_stop_the_watch(training: Node) -> None:
 def test_a_scale_in_is_a_notice_with_the_hooks_time(service: Node) -> None:
     service.server.documents[LIFECYCLE_STATE] = "Terminated"
     service.watcher.tick()
-    found = service.file()
-    assert found is not None
+    found = service.notice()
     assert found.kind == "lifecycle"
     assert found.deadline - service.clock.wall() == pytest.approx(300)
     # Others serve already, and each second is paid for.
@@ -166,8 +169,7 @@ def test_an_instance_that_returns_to_the_warm_pool_ends_its_work_then_completes_
     for state in ("InService", "Warmed:Stopped"):
         service.server.documents[LIFECYCLE_STATE] = state
         service.watcher.tick()
-    found = service.file()
-    assert found is not None
+    found = service.notice()
     assert (found.kind, found.action) == ("lifecycle", "stop")
     assert service.signals() == [(12, signal.SIGTERM)]
     service.restart()  # whoever is killed on the way goes on
@@ -189,8 +191,7 @@ def test_an_earlier_deadline_replaces_a_later_one_and_not_the_other_way_round(tr
     training.watcher.tick()
     training.interrupt(60)
     training.watcher.tick()
-    found = training.file()
-    assert found is not None
+    found = training.notice()
     assert found.kind == "spot"
     training.passes(10)
     assert training.file() == found
@@ -217,16 +218,8 @@ def test_a_wrong_local_clock_without_the_services_time_still_gives_two_minutes(s
     service.clock.jump(3600)
     service.interrupt()
     service.watcher.tick()
-    found = service.file()
-    assert found is not None
+    found = service.notice()
     assert found.deadline - service.clock.wall() == pytest.approx(120)
-
-
-def test_duplicates_signal_once(training: Node) -> None:
-    training.interrupt()
-    training.passes(20)
-    assert len(training.signals()) == 1
-    assert len({training.file()}) == 1
 
 
 def test_unavailable_metadata_delay_the_notice_and_nothing_else(training: Node) -> None:
@@ -261,8 +254,7 @@ def test_a_restarted_watcher_takes_the_notice_up_again(service: Node) -> None:
 def test_a_document_that_cannot_be_read_is_a_notice(training: Node) -> None:
     training.server.documents[SPOT_ACTION] = "<html>"
     training.watcher.tick()
-    found = training.file()
-    assert found is not None
+    found = training.notice()
     assert found.deadline - found.received_at == 120
     assert training.signals()
 

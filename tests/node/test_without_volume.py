@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from tests.node import configs
-from tests.node.clocks import FakeClock
-from tests.node.jobs import REGION, job, node, row, write_notice
-from tests.node.metadata import MetadataServer
+from tests.node.configs import FakeClock
+from tests.node.jobs import MakeNode, job, row, write_notice
 from tests.node.units import UnitHost
 from userdata.agent import tasks
 from userdata.agent.machine.errors import AgentError, LeaseLostError
@@ -68,8 +67,8 @@ class Sleeper:
 
 
 @pytest.fixture
-def one(aws: Any, metadata_server: MetadataServer, clock: FakeClock, tmp_path: Path) -> tasks.Node:
-    return without_volume(node(aws, metadata_server, clock, tmp_path / "one", f"{REGION}a", MountHost()))  # type: ignore[arg-type]
+def one(make_node: MakeNode) -> tasks.Node:
+    return without_volume(make_node("a", "one", MountHost()))
 
 
 def without_volume(made: tasks.Node, **changes: Any) -> tasks.Node:
@@ -114,14 +113,12 @@ def test_without_the_lease_the_checkpoints_are_not_mounted(one: tasks.Node) -> N
 
 
 def test_a_successor_stands_by_until_the_lease_is_given_back(
-    one: tasks.Node, aws: Any, metadata_server: MetadataServer, clock: FakeClock, tmp_path: Path
+    one: tasks.Node, clock: FakeClock, make_node: MakeNode
 ) -> None:
     holding.acquire(one, Stop())
     assert job_tasks.lease_and_volume(one) == (1, "")
     one.heartbeat_sender().deregister(0)
-    other = without_volume(
-        node(aws, metadata_server, clock, tmp_path / "other", f"{REGION}b", MountHost())  # type: ignore[arg-type]
-    )
+    other = without_volume(make_node("b", "other", MountHost()))
     states: set[str] = set()
     started_at = clock.wall()
 

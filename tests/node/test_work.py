@@ -7,13 +7,15 @@ import os
 import pwd
 import re
 import signal
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from contracts.agent.config import Service
+from contracts.agent.config import Queue, Service
 from tests.node.workbench import Bench
 from tests.waiting import wait_until
 from userdata.agent.aws.imds import LIFECYCLE_STATE
@@ -22,18 +24,16 @@ from userdata.agent.machine.host import SystemHost
 from userdata.agent.work import notice
 from userdata.agent.work.notice import Notice
 from userdata.agent.work.process import STOP_SECONDS
+from userdata.agent.work.service import queue
 from userdata.agent.work.service.workers import Slot, Workers, container_command, gpu_count, slots
 
 STUBBORN = "trap 'echo drained; exit 0' TERM; echo up; while :; do sleep 0.05; done"
 
 
 def test_every_slot_runs_and_sends_a_heartbeat_per_interval(workbench: Bench) -> None:
-    workers = workbench.workers(STUBBORN)
-    workers.tick()
-    workbench.wait_up()
+    workers = workbench.started(STUBBORN)
     for _ in range(40):
-        workbench.clock.advance(0.5)
-        workers.tick()
+        workbench.tick_after(0.5, workers)
     assert len(workbench.processes) == 2
     assert [b[0] for b in workbench.registry.heartbeats] == [(0, 1)] * 3
     assert {b[2:] for b in workbench.registry.heartbeats} == {("ready", None)}
@@ -59,8 +59,7 @@ def test_an_instance_that_goes_back_to_the_warm_pool_falls_silent(workbench: Ben
     workers.tick()
     workbench.server.documents[LIFECYCLE_STATE] = "Warmed:Stopped"
     for _ in range(5):
-        workbench.clock.advance(11)
-        workers.tick()
+        workbench.tick_after(11, workers)
     assert len(workbench.registry.heartbeats) == 1
 
 
@@ -72,15 +71,12 @@ def test_nothing_starts_while_the_lifecycle_state_is_unknown(workbench: Bench) -
 
 
 def test_an_interrupted_worker_is_ready_until_drain_at_and_reports_until_its_end(workbench: Bench) -> None:
-    workers = workbench.workers(STUBBORN, count=1)
-    workers.tick()
-    workbench.wait_up()
+    workers = workbench.started(STUBBORN, count=1)
     now = workbench.clock.wall()
     notice.write(workbench.tmp, Notice("spot", "terminate", "t", now + 120, now + 100, now))
     workers.tick()
     assert workbench.registry.heartbeats[-1] == ((0,), now, "ready", now + 120)  # at once, not a period later
-    workbench.clock.advance(100)
-    workers.tick()
+    workbench.tick_after(100, workers)
     assert workbench.registry.heartbeats[-1][2] == "draining"
     workers.stop()
     wait_until(lambda: not workers.tick())
@@ -105,54 +101,37 @@ def test_a_worker_that_fails_is_restarted_with_growing_pauses(workbench: Bench) 
 
 
 def test_a_worker_counts_when_it_says_so(workbench: Bench) -> None:
-    workers = workbench.workers(f"touch $GPU_SPOT_READY.soon; {STUBBORN}", count=1, reports_readiness=True)
-    workers.tick()
-    workbench.wait_up()
-    workbench.clock.advance(11)
-    workers.tick()
+    workers = workbench.started(f"touch $GPU_SPOT_READY.soon; {STUBBORN}", count=1, reports_readiness=True)
+    workbench.tick_after(11, workers)
     assert workbench.registry.heartbeats == []
     (workbench.tmp / "ready" / "0" / "ready").touch()
-    workbench.clock.advance(11)
-    workers.tick()
+    workbench.tick_after(11, workers)
     assert workbench.registry.heartbeats[-1][0] == (0,)
 
 
-def test_a_registry_that_is_away_stops_no_work(workbench: Bench) -> None:
-    workers = workbench.workers(STUBBORN, count=1)
-    workbench.registry.down = True
-    for _ in range(3):
-        workers.tick()
-        workbench.clock.advance(11)
-    workbench.registry.down = False
-    workers.tick()
-    assert len(workbench.registry.heartbeats) == 1
-    assert len(workbench.processes) == 1
-
-
-def test_a_registry_that_is_away_is_asked_once_a_period(workbench: Bench) -> None:
+def test_a_registry_that_is_away_stops_no_work_and_is_asked_once_a_period(workbench: Bench) -> None:
     workers = workbench.workers(STUBBORN, count=1)
     workbench.registry.down = True
     for _ in range(40):
         workers.tick()
         workbench.clock.advance(0.5)
     assert workbench.registry.asked == 2
+    workbench.registry.down = False
+    workbench.tick_after(11, workers)
+    assert len(workbench.registry.heartbeats) == len(workbench.processes) == 1
 
 
 def test_a_restart_request_restarts_one_worker_once(workbench: Bench) -> None:
-    workers = workbench.workers(STUBBORN)
-    workers.tick()
-    workbench.wait_up()
+    workers = workbench.started(STUBBORN)
     workbench.registry.restarts_requested = {1}
-    workbench.clock.advance(10)
-    workers.tick()
+    workbench.tick_after(10, workers)
     assert workbench.registry.left == [1]  # a draining worker does not count
     wait_until(lambda: not workers.tick() or len(workbench.processes) == 3)
     assert workbench.processes[0].poll() is None
     assert workbench.processes[1].stdout
     assert workbench.processes[1].stdout.read() == b"drained\n"
     for _ in range(4):
-        workbench.clock.advance(10)
-        workers.tick()
+        workbench.tick_after(10, workers)
     assert len(workbench.processes) == 3
     assert [report.starts for report in workbench.registry.worker_reports[-1].values()] == [1, 2]
     assert workbench.registry.first[1:4] == [frozenset(), frozenset({1}), frozenset()]
@@ -167,12 +146,9 @@ def test_a_worker_that_never_becomes_ready_follows_a_rollback(workbench: Bench) 
         return row[0]
 
     workbench.release = release
-    workers = workbench.workers(STUBBORN, count=1, reports_readiness=True)
-    workers.tick()
-    workbench.wait_up()
+    workers = workbench.started(STUBBORN, count=1, reports_readiness=True)
     for _ in range(360):
-        workbench.clock.advance(0.5)
-        workers.tick()
+        workbench.tick_after(0.5, workers)
     assert len(asked) == 3
     assert len(workbench.processes) == 1  # a model may load for long
     row[0] = Service(command=("bash", "-c", "echo other; sleep 60"), reports_readiness=True)
@@ -183,30 +159,23 @@ def test_a_worker_that_never_becomes_ready_follows_a_rollback(workbench: Bench) 
 
 
 def test_a_request_that_cannot_be_deleted_is_executed_once(workbench: Bench) -> None:
-    workers = workbench.workers(STUBBORN, count=1)
-    workers.tick()
-    workbench.wait_up()
+    workers = workbench.started(STUBBORN, count=1)
     workbench.registry.restarts_requested = {0}
     workbench.clock.advance(10)
     workbench.registry.deregister = lambda slot: None  # type: ignore[method-assign]
     workers.tick()
     wait_until(lambda: not workers.tick() or len(workbench.processes) == 2)
     for _ in range(4):
-        workbench.clock.advance(10)
-        workers.tick()
+        workbench.tick_after(10, workers)
     assert len(workbench.processes) == 2
 
 
 def test_a_worker_that_ignores_a_restart_is_killed_after_its_timeout(workbench: Bench) -> None:
-    workers = workbench.workers("trap '' TERM; echo up; while :; do sleep 0.05; done", count=1)
-    workers.tick()
-    workbench.wait_up()
+    workers = workbench.started("trap '' TERM; echo up; while :; do sleep 0.05; done", count=1)
     workbench.registry.restarts_requested = {0}
-    workbench.clock.advance(10)
-    workers.tick()
+    workbench.tick_after(10, workers)
     count = len(workbench.registry.heartbeats)
-    workbench.clock.advance(STOP_SECONDS - 1)
-    workers.tick()
+    workbench.tick_after(STOP_SECONDS - 1, workers)
     assert workbench.processes[0].poll() is None
     assert len(workbench.registry.heartbeats) == count  # it does not count meanwhile
     workbench.clock.advance(1)
@@ -214,24 +183,18 @@ def test_a_worker_that_ignores_a_restart_is_killed_after_its_timeout(workbench: 
 
 
 def test_restart_requests_are_ignored_during_a_notice(workbench: Bench) -> None:
-    workers = workbench.workers(STUBBORN, count=1)
-    workers.tick()
-    workbench.wait_up()
+    workers = workbench.started(STUBBORN, count=1)
     now = workbench.clock.wall()
     notice.write(workbench.tmp, Notice("spot", "terminate", "t", now + 120, now + 100, now))
     workbench.registry.restarts_requested = {0}
-    workbench.clock.advance(10)
-    workers.tick()
-    workbench.clock.advance(10)
-    workers.tick()
+    workbench.tick_after(10, workers)
+    workbench.tick_after(10, workers)
     assert workbench.registry.left == []
     assert [len(heartbeat[0]) for heartbeat in workbench.registry.heartbeats] == [1, 1, 1]
 
 
 def test_stopped_without_a_notice_the_workers_are_draining(workbench: Bench) -> None:
-    workers = workbench.workers(STUBBORN, count=1)
-    workers.tick()
-    workbench.wait_up()
+    workers = workbench.started(STUBBORN, count=1)
     workbench.processes[0].send_signal(signal.SIGSTOP)  # it has something to finish
     workers.stop()
     workers.tick()
@@ -241,9 +204,7 @@ def test_stopped_without_a_notice_the_workers_are_draining(workbench: Bench) -> 
 
 
 def test_a_slow_secret_delays_no_other_worker(workbench: Bench) -> None:
-    workers = workbench.workers(STUBBORN, count=1)
-    workers.tick()
-    workbench.wait_up()
+    workers = workbench.started(STUBBORN, count=1)
     asked: list[Callable[[], None]] = []
     workbench.run_in_background = asked.append  # and no answer comes
     workbench.processes[0].kill()
@@ -283,14 +244,12 @@ def test_a_registry_that_is_away_is_spoken_of_once_and_when_it_is_back(
     workers.tick()
     workbench.registry.down = True
     for _ in range(6):
-        workbench.clock.advance(10)
-        workers.tick()
+        workbench.tick_after(10, workers)
     workbench.processes[0].kill()
     workbench.processes[0].wait()
     workers.tick()
     workbench.registry.down = False
-    workbench.clock.advance(10)
-    workers.tick()
+    workbench.tick_after(10, workers)
     said = [r.message for r in caplog.records if "heart" in r.message or "remove" in r.message]
     assert said == ["heartbeats fail", "heartbeats recovered"]
 
@@ -344,3 +303,97 @@ def test_a_container_gets_one_gpu_no_rights_and_the_notice(tmp_path: Path) -> No
     assert "nvidia.com/gpu=1" in argv
     assert f"{tmp_path}:{tmp_path}:ro" in argv
     assert argv[argv.index("--cap-drop") + 1] == "ALL"
+
+
+class Docker(SystemHost):
+    """Docker with one container left over, until that is removed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ran: list[list[str]] = []
+
+    def run(self, argv: Sequence[str], stdin: str = "", environment: Any = None) -> str:
+        self.ran.append(list(argv))
+        return "" if any("rm" in call for call in self.ran) else "0123456789ab"
+
+
+QUEUE = Queue(secret="queues/ocr", name="ocr", max_length=10)
+URL = "amqps://gpu-spot:pa55@b-1.example.com:5671"
+
+
+def no_secret() -> Mapping[str, str]:
+    raise AgentError("secret queues/ocr: ResourceNotFoundException")
+
+
+def test_only_a_worker_gets_the_address_of_its_queue(
+    workbench: Bench, capfd: pytest.CaptureFixture[str]
+) -> None:
+    workbench.secrets = lambda: queue.environment(QUEUE, f"{URL}\n")
+    says = "echo $SPOT_WORK_URL $SPOT_WORK_QUEUE $SPOT_WORK_TRIES $SPOT_WORK_MOST; sleep 60"
+    workbench.workers(says, count=1).tick()
+    [process] = workbench.processes
+    assert process.stdout
+    assert process.stdout.readline().decode() == f"{URL} ocr 20 10\n"
+    assert "pa55" not in Path(f"/proc/{process.pid}/cmdline").read_text()
+    assert "pa55" not in "".join(capfd.readouterr())
+
+
+def test_a_container_finds_its_queue_in_a_file_that_only_root_may_read(workbench: Bench) -> None:
+    workbench.secrets = lambda: queue.environment(QUEUE, URL)
+    workbench.host = docker = Docker()
+    workers = workbench.workers("", count=1, image="r@sha256:" + "0" * 64)
+    started: list[tuple[list[str], Mapping[str, str]]] = []
+
+    def spawn(argv: list[str], more: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        started.append((argv, more))
+        workbench.processes.append(subprocess.Popen(["sleep", "60"], start_new_session=True))
+        return workbench.processes[-1]
+
+    workers._spawn = spawn
+    workers.tick()
+    [(argv, more)] = started
+    file = Path(argv[argv.index("--env-file") + 1])
+    assert f"SPOT_WORK_URL={URL}" in file.read_text().splitlines()
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert "pa55" not in " ".join(argv)
+    assert "SPOT_WORK_URL" not in more
+    # One whose client was killed holds name and GPU.
+    assert ["docker", "rm", "--force", "--volumes", "gpu-spot-0"] in docker.ran
+
+
+def test_each_start_takes_the_secret_as_it_is_then(workbench: Bench) -> None:
+    """A rotated password: the worker that the broker refuses ends, and its successor has the new one."""
+    workbench.secrets = lambda: {"SPOT_WORK_URL": "amqps://a:old@b"}
+    workers = workbench.workers("echo $SPOT_WORK_URL", count=1)
+    workers.tick()
+    wait_until(lambda: workbench.processes[0].poll() is not None)
+    workbench.secrets = lambda: {"SPOT_WORK_URL": "amqps://a:new@b"}
+    workers.tick()
+    workbench.tick_after(2.0, workers)
+    lines = [process.stdout.readline() for process in workbench.processes if process.stdout]
+    assert lines == [b"amqps://a:old@b\n", b"amqps://a:new@b\n"]
+
+
+def test_without_its_secret_a_worker_waits_and_with_an_earlier_one_it_starts(workbench: Bench) -> None:
+    workbench.secrets = no_secret
+    workers = workbench.workers("exit 3", count=1)
+    for pause in (2.0, 4.0):
+        assert workers.tick()
+        workbench.tick_after(pause - 0.1, workers)
+        assert workbench.processes == []
+        workbench.clock.advance(0.1)
+    workbench.secrets = dict
+    workers.tick()
+    assert len(workbench.processes) == 1
+    wait_until(lambda: workbench.processes[0].poll() is not None)
+    workbench.secrets = no_secret
+    workers.tick()
+    workbench.tick_after(300.0, workers)
+    assert len(workbench.processes) == 2
+
+
+@pytest.mark.parametrize("text", ["", "pa55word", "https://a:pa55@b", "amqps://a:pa55@b c", "amqps://"])
+def test_what_is_no_address_of_a_broker_is_not_shown(text: str) -> None:
+    with pytest.raises(AgentError, match="secret queues/ocr: not a broker URL") as raised:
+        queue.environment(QUEUE, text)
+    assert "pa55" not in str(raised.value)

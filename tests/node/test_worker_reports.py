@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pynvml
 import pytest
@@ -19,14 +19,13 @@ from contracts.registry import item as registry_item
 from contracts.registry import worker_report
 from contracts.registry.batches import BatchRow
 from contracts.registry.item import Worker
-from tests.node.clocks import FakeClock
+from tests.node.configs import FakeClock
 from tests.node.fake_nvml import FakeGpu, FakeNvml
 from tests.waiting import TIMEOUT_SECONDS
 from userdata.agent.machine.background import BackgroundPoller, BackgroundRunner
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.metrics.gpus import Gpus
 from userdata.agent.work import worker_report_file
-from userdata.agent.work.service.memory_use import MemoryReader, MemoryUse
 from userdata.agent.work.service.worker_reports import RequestRate, WorkerReports, version
 
 
@@ -142,32 +141,6 @@ def test_why_a_worker_takes_no_requests_is_one_bounded_line(bench: Bench) -> Non
         assert 0 < len(bench.worker_reports.build(0).stopped) <= worker_report.MAX_STOPPED_LENGTH
     bench.write_report({"done": 2, "stopped": None})
     assert bench.worker_reports.build(0).stopped == ""
-
-
-def test_memory_is_the_peak_of_the_last_minute(bench: Bench) -> None:
-    uses = iter([MemoryUse(100, 8000), MemoryUse(900, 8000), MemoryUse(200, 8000)])
-
-    class Reader:
-        def read(self, slot: int) -> MemoryUse | None:
-            return next(uses, MemoryUse(300, 8000)) if slot == 0 else None
-
-    reports = bench.worker_reports
-    reports.memory_reader = cast(MemoryReader, Reader())
-    bench.nvml.gpus[0].memory_used = 60
-    reports.record_start(0, "v1")
-    reports.record_start(2, "v1")
-    assert (reports.build(0).memory, reports.build(0).gpu_memory) == (None, None)
-    bench.pass_time(31)
-    bench.nvml.gpus[0].memory_used = 40
-    bench.pass_time(20)
-    report = reports.build(0)
-    assert (report.memory, report.memory_limit, report.gpu_memory) == (900, 8000, 60.0)
-    assert (reports.build(2).memory, reports.build(2).gpu_memory) == (None, None)  # neither is known
-    bench.pass_time(60)
-    report = reports.build(0)
-    assert (report.memory, report.gpu_memory) == (300, 40.0)
-    reports.record_start(0, "v2")
-    assert reports.build(0).memory is None  # of another process
 
 
 def test_workers_of_the_earlier_version_report_no_batches(bench: Bench) -> None:

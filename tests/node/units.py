@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,22 @@ class UnitHost(SystemHost):
 
     def signal(self, pid: int, number: signal.Signals) -> None:
         self.signals.append((pid, number))
+
+
+class CommandHost(UnitHost):
+    """Notes its commands, and answers by program or Docker's subcommand; an error is raised."""
+
+    def __init__(self, **answers: str | Exception) -> None:
+        super().__init__()
+        self.ran: list[list[str]] = []
+        self.answers = answers
+
+    def run(self, argv: Sequence[str], stdin: str = "", environment: Mapping[str, str] | None = None) -> str:
+        self.ran.append(list(argv))
+        answer = self.answers.get(argv[1] if argv[0] == "docker" else argv[0], "")
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
 
 class DiskHost(UnitHost):

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from contracts.agent.config import Service
-from tests.node.clocks import FakeClock
+from contracts.registry.item import Progress, WorkerState
+from contracts.registry.tenant_wait import TenantWait
+from contracts.registry.worker_report import WorkerReport
+from tests.node.configs import FakeClock
 from tests.node.metadata import MetadataServer
-from tests.node.recording_registry import RecordingRegistry
 from userdata.agent.aws.imds import Metadata
+from userdata.agent.aws.registry import WorkerRegistry
 from userdata.agent.machine.background import BackgroundRunner
+from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import SystemHost
 from userdata.agent.work.heartbeat import HeartbeatSender
 from userdata.agent.work.service.http_checks import HttpChecks
@@ -57,7 +61,58 @@ class Bench:
             http=self.http,
         )
 
+    def started(self, command: str, **settings: Any) -> Workers:
+        """Return workers that have started and said so."""
+        workers = self.workers(command, **settings)
+        workers.tick()
+        self.wait_up()
+        return workers
+
+    def tick_after(self, seconds: float, workers: Workers) -> None:
+        self.clock.advance(seconds)
+        workers.tick()
+
     def wait_up(self) -> None:
         for process in self.processes:
             assert process.stdout
             assert process.stdout.readline() == b"up\n"
+
+
+class RecordingRegistry(WorkerRegistry):
+    def __init__(self) -> None:
+        self.heartbeats: list[tuple[tuple[int, ...], float, WorkerState, float | None]] = []
+        self.left: list[int] = []
+        self.down = False
+        self.asked = 0
+        self.progress: Progress | None = None
+        self.worker_reports: list[Mapping[int, WorkerReport]] = []
+        self.first: list[frozenset[int]] = []
+        self.restarts_requested: set[int] = set()
+        """As the rows have it: gone with a row, and with the first beat of a start."""
+
+    def record_heartbeat(
+        self,
+        slots: Iterable[int],
+        now: float,
+        state: WorkerState,
+        deadline: float | None,
+        progress: Progress | None = None,
+        worker_reports: Mapping[int, WorkerReport] | None = None,
+        first: Collection[int] = (),
+        tenant_waits: tuple[TenantWait, ...] | None = None,
+    ) -> frozenset[int]:
+        self.asked += 1
+        self.progress = progress
+        if self.down:
+            raise AgentError("no registry")
+        self.heartbeats.append((tuple(slots), now, state, deadline))
+        self.worker_reports.append(worker_reports or {})
+        self.first.append(frozenset(first))
+        self.restarts_requested -= set(first)
+        return frozenset(self.restarts_requested)
+
+    def deregister(self, slot: int) -> None:
+        if self.down:
+            raise AgentError("no registry")
+        self.left.append(slot)
+        self.restarts_requested.discard(slot)

@@ -1,10 +1,4 @@
-"""EBS, one job's item and the instances of one region, in memory, as AWS behaves and moto does not.
-
-Modelled: volumes hold contents; a volume attaches in its own zone only and to one instance only; snapshots
-take time and hold what had reached the volume when they were begun; what a kernel had not written yet is
-lost with its machine; descriptions lag; requests are throttled; a terminated instance lets go of its volumes
-after a while. Every call passes `World.call`, where a test can stop or kill the caller.
-"""
+"""EBS, one job's item and the instances of one region, in memory, as AWS behaves and moto does not."""
 
 from __future__ import annotations
 
@@ -13,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.node.clocks import FakeClock
+from tests.node.configs import FakeClock
 from tests.node.job_table import Attributes, JobTable
 from userdata.agent.lease.store import DynamoLease
 from userdata.agent.machine.errors import AgentError
@@ -33,10 +27,7 @@ class KilledError(BaseException):
 
 @dataclass
 class Disk:
-    """A volume as it really is. ``durable`` is on it; ``content`` is what its machine sees, caches included.
-
-    None without a file system.
-    """
+    """A volume as it really is."""
 
     id: str
     zone: str

@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from gpu_spot.declared import stackfile
 from infra.settings import load_settings
-from pulumi_declared import stackfile
 from pulumi_on_moto.fixes import parameters
 from pulumi_on_moto.program.run import deploy
 from pulumi_on_moto.sandbox import sandbox

@@ -26,8 +26,8 @@ from pulumi_on_moto.sandbox import sandbox
 from tests import models
 from tests.apart import apart
 from tests.e2e.world import REPOSITORY, living, load, small
+from tests.fakes.aws import FakeAws
 from tests.infra.booting import Machine
-from tests.lambdas.fake_aws import FakeAws
 from tests.node.metadata import MetadataServer
 
 

@@ -17,7 +17,7 @@ from infra.schema import Settings
 from infra.settings import SettingsError, load_settings
 from tests.package.checked import EXAMPLE, ROOT, of_inputs, package, problems
 
-STACK_FILES = sorted(ROOT.glob("Pulumi.*.yaml"))
+STACK_FILES = sorted((ROOT / "stacks").glob("Pulumi.*.yaml"))
 
 
 def example() -> dict[str, Any]:
@@ -38,56 +38,10 @@ def test_every_key_of_every_model_is_in_it_and_required_if_it_has_no_default() -
     for name, choice in models.items():
         made = package()["types"][f"gpu-spot:index:{name}"]
         fields = [{f.alias or n: f for n, f in one.model_fields.items()} for one in choice]
-        deprecated = inputs.deprecated_keys(choice)
-        assert set(made["properties"]) == set().union(*fields, deprecated)
+        assert set(made["properties"]) == set().union(*fields)
         always = {key for key in fields[0] if all(key in one and one[key].is_required() for one in fields)}
-        assert set(made.get("required", [])) == always - {*deprecated.values()}
+        assert set(made.get("required", [])) == always
         assert all(one["description"] for one in made["properties"].values())
-        for key, one in made["properties"].items():
-            current = deprecated.get(key)
-            assert one.get("deprecationMessage") == (f"use {current}" if current else None)
-            if current:
-                same = {"type", "$ref", "items", "additionalProperties"}
-                assert {k: one.get(k) for k in same} == {k: made["properties"][current].get(k) for k in same}
-
-
-def test_published_type_names_do_not_change() -> None:
-    assert {"OwnCluster", "ServiceEntry", "TrainingEntry"} <= inputs.models().keys()
-
-
-def test_the_former_name_of_the_outputs_is_deprecated() -> None:
-    for resource in package()["resources"].values():
-        outputs, former = (dict(resource["properties"][key]) for key in ("outputs", "told"))
-        assert former.pop("deprecationMessage") == "use outputs"
-        assert former.pop("description") != outputs.pop("description")
-        assert former == outputs
-
-
-@pytest.mark.parametrize(
-    ("keys", "current", "path"),
-    [
-        ({"saysReady": True}, {"reportsReadiness": True}, "saysReady"),
-        (
-            {"queue": {"kind": "sqs", "tries": 3}},
-            {"queue": {"kind": "sqs", "maxDeliveries": 3}},
-            "queue.tries",
-        ),
-    ],
-)
-def test_a_component_accepts_deprecated_keys_with_a_warning_by_their_path(
-    keys: dict[str, Any], current: dict[str, Any], path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    warnings: list[str] = []
-    monkeypatch.setattr(pulumi.log, "warn", warnings.append)
-    given = {**example()["resources"]["ocr"]["properties"]}
-    given.pop("stackName", None)
-    assert of_inputs("gpu-spot:index:Service", given | keys) == []
-    old, new = (
-        inputs.load_component_settings("us-west-2", {**given, **each, "name": "ocr"}, "services")
-        for each in (keys, current)
-    )
-    assert old == new
-    assert [line.partition(", use ")[0] for line in warnings] == [f"{path}: deprecated key"]
 
 
 @pytest.mark.parametrize("path", STACK_FILES, ids=lambda path: path.stem)
@@ -162,6 +116,6 @@ def test_a_component_of_one_entry_has_the_keys_of_its_model_and_the_shared_keys(
     for name, entries in (("Service", "services"), ("TrainingJob", "training")):
         keys = set(package()["resources"][f"gpu-spot:index:{name}"]["inputProperties"])
         model = Settings.model_fields[entries].annotation.__args__[0]  # type: ignore[union-attr]
-        entry = {field.alias or key for key, field in model.model_fields.items()} | {*model.deprecated_keys}
+        entry = {field.alias or key for key, field in model.model_fields.items()}
         assert not entry & set(inputs.SHARED)
         assert keys == (entry - {"name", "runsOn", "nodes"}) | {*inputs.SHARED, "stackName"}

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from pulumi_on_moto import deploy, load, sandbox
+from gpu_spot.declared.stackfile import load
+from pulumi_on_moto import deploy, sandbox
 from tests.apart import apart
 from tests.package.checked import ROOT
 

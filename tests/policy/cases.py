@@ -199,7 +199,7 @@ VIOLATING: Final[dict[str, list[Case]]] = {
                 subject("SecurityGroupIngressRule", half, securityGroupId="sg-1", cidrIpv4=half)
                 for half in ("0.0.0.0/1", "128.0.0.0/1")
             ],
-        ),
+        )
     ],
     "no-public-endpoints": [
         ({}, [subject("FunctionUrl", authorizationType="NONE")]),

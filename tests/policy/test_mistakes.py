@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-import pytest
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
-from policy.evaluation import violations
-from tests.policy.cases import FACTS
+import pytest
+from policy_sentry.querying.actions import get_action_data
+
+from policy.evaluation import CONFIG_DIRECTORY, effective_settings, settings_of, violations
+from policy.external_facts import read
+from policy.rules import RULES
+from policy.rules.access import WITHOUT_RESOURCES
+from policy.rules.model import UNKNOWN, PolicyRule, Subject
+from tests.policy.cases import COMPLIANT, FACTS, VIOLATING, Case, group, subject, template
 from tests.policy.mistakes import CONFIG, MISTAKES
 
 
@@ -19,3 +29,121 @@ def test_a_mistake_is_stopped_in_all_its_forms(mistake: str) -> None:
         if rule not in {violation.rule for violation in reported}:
             missed.append((rule, program))
     assert missed == []
+
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def messages(rule: PolicyRule, case: Case) -> list[str]:
+    settings, subjects = case
+    return [v.message for v in violations(subjects, {rule.name: settings}, FACTS) if v.rule == rule.name]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_a_rule_reports_violations_and_passes_compliant_resources(rule: PolicyRule) -> None:
+    assert all(messages(rule, case) for case in VIOLATING[rule.name])
+    assert [messages(rule, case) for case in COMPLIANT[rule.name]] == [[]] * len(COMPLIANT[rule.name])
+
+
+def test_unknown_values_violate_no_rule() -> None:
+    inputs: dict[str, Any] = {
+        "LaunchTemplate": {
+            "metadataOptions": UNKNOWN,
+            "blockDeviceMappings": UNKNOWN,
+            "imageId": UNKNOWN,
+            "tags": UNKNOWN,
+        },
+        "RolePolicy": {"policy": UNKNOWN},
+        "SecurityGroup": {"ingress": UNKNOWN, "tags": UNKNOWN},
+        "SecurityGroupIngressRule": {"cidrIpv4": UNKNOWN},
+        "Group": {
+            "mixedInstancesPolicy": UNKNOWN,
+            "maxSize": UNKNOWN,
+            "vpcZoneIdentifiers": UNKNOWN,
+            "tags": UNKNOWN,
+        },
+        "SpotFleetRequest": {
+            "launchTemplateConfigs": UNKNOWN,
+            "onDemandTargetCapacity": UNKNOWN,
+            "tags": UNKNOWN,
+        },
+        "Parameter": {"insecureValue": UNKNOWN, "tags": UNKNOWN},
+        "FileSystem": {"encrypted": UNKNOWN, "tags": UNKNOWN},
+        "Queue": {"sqsManagedSseEnabled": UNKNOWN, "tags": UNKNOWN},
+    }
+    subjects = [subject(kind, protected=True, **values) for kind, values in inputs.items()]
+    config = {"on-demand-ceiling": {"maximumUsdPerHour": 0.01}}
+    assert not list(violations(subjects, config, FACTS))
+
+
+def test_components_are_not_checked() -> None:
+    component = Subject("gpu-spot:infra:LaunchTemplate", "any", "urn:pulumi:dev::gpu-spot::t::any", {})
+    assert not list(violations([component], {}, FACTS))
+
+
+def test_an_environment_sets_levels_and_limits(tmp_path: Path) -> None:
+    (tmp_path / "dev.json").write_text(
+        json.dumps({"all": "mandatory", "image-age": {"maximumDays": 5}, "imdsv2": "disabled"})
+    )
+    config = settings_of("dev", tmp_path)
+    rules = {rule.name: rule for rule in RULES}
+    assert effective_settings(rules["image-age"], config) == ("mandatory", {"maximumDays": 5})
+    assert effective_settings(rules["imdsv2"], config)[0] == "disabled"
+    defaults = settings_of("other", tmp_path)
+    assert effective_settings(rules["image-age"], defaults) == ("advisory", {"maximumDays": 90})
+    assert not [v for v in violations([template(metadataOptions=None)], config, FACTS) if v.rule == "imdsv2"]
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"imds": "mandatory"}, "'imds' is not a rule, allowed: all, "),
+        ({"imdsv2": "forbidden"}, "imdsv2 is 'forbidden', allowed: mandatory, advisory, disabled"),
+        ({"image-age": {"days": 3}}, "image-age.days, allowed: enforcementLevel, maximumDays"),
+    ],
+)
+def test_unknown_settings_are_rejected(config: dict[str, Any], message: str, tmp_path: Path) -> None:
+    (tmp_path / "dev.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match=r"dev\.json: ") as error:
+        settings_of("dev", tmp_path)
+    assert message in str(error.value)
+
+
+def test_the_shipped_settings_belong_to_existing_environments() -> None:
+    for path in CONFIG_DIRECTORY.glob("*.json"):
+        assert (ROOT / "stacks" / f"Pulumi.{path.stem}.yaml").is_file()
+        settings_of(path.stem)
+
+
+@pytest.mark.parametrize("action", sorted(WITHOUT_RESOURCES))
+def test_the_listed_actions_have_no_resource_level_permissions(action: str) -> None:
+    service, name = action.split(":")
+    [reference] = get_action_data(service, name)[service]
+    assert reference["resource_arn_format"] == "*"
+
+
+def test_an_unknown_price_is_a_violation_that_names_type_region_and_command() -> None:
+    config = {"on-demand-ceiling": {"maximumUsdPerHour": 999.0}}
+    fallback = group(types=4, spot=False)
+    [found] = [one for one in violations([fallback], config, FACTS) if one.rule == "on-demand-ceiling"]
+    assert found.resource == fallback.name
+    assert found.message == (
+        "g6.2xlarge, g6.7xlarge in us-west-2: On-Demand price unknown, so the cost per hour cannot be "
+        "checked (make prices)"
+    )
+
+
+def test_an_environment_in_a_region_without_prices_needs_an_update() -> None:
+    facts = read(now=FACTS.now)
+    config = {"on-demand-ceiling": {"maximumUsdPerHour": 999.0}}
+    priced, unpriced = (
+        [
+            one.message
+            for one in violations([replace(group(spot=False), region=region)], config, facts)
+            if one.rule == "on-demand-ceiling"
+        ]
+        for region in ("eu-north-1", "ap-east-2")
+    )
+    assert priced == []
+    assert len(unpriced) == 1
+    assert unpriced[0].startswith("g5.xlarge, g6.xlarge in ap-east-2: ")

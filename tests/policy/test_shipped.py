@@ -17,7 +17,7 @@ from tests.infra.declared import ROOT, Run, run, shipped, variant
 from tests.infra.test_key import KEY
 from tests.policy.cases import FACTS
 
-FLEET_FILE = ROOT / "Pulumi.fleet.yaml"
+FLEET_FILE = ROOT / "stacks" / "Pulumi.fleet.yaml"
 
 
 def check(preview: Run) -> list[Violation]:
@@ -39,7 +39,7 @@ def subjects_of(preview: Run) -> list[Subject]:
     ]
 
 
-SHIPPED = sorted(path.name.split(".")[1] for path in ROOT.glob("Pulumi.*.yaml"))
+SHIPPED = sorted(path.name.split(".")[1] for path in (ROOT / "stacks").glob("Pulumi.*.yaml"))
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_an_environment_with_a_key_of_its_own_complies(tmp_path: Path) -> None:
     def with_key(config: dict[str, Any]) -> None:
         config["gpu-spot:kmsKeyArn"] = KEY
 
-    declared = run("known", variant(tmp_path, with_key, ROOT / "Pulumi.prod.yaml"), "prod")
+    declared = run("known", variant(tmp_path, with_key, ROOT / "stacks" / "Pulumi.prod.yaml"), "prod")
     assert declared.of("Key") == {}
     assert KEY in json.dumps(declared.of("RolePolicy"))
     assert not [one for one in check(declared) if one.level == "mandatory"]

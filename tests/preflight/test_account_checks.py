@@ -8,13 +8,16 @@ from typing import Any
 
 import pytest
 
+from contracts.agent import names
 from gpu_spot.preflight.account import Account
-from gpu_spot.preflight.checks import disks, encryption, limits
-from gpu_spot.preflight.checks.account import billing, github, permissions, quotas, service_roles
+from gpu_spot.preflight.checks import encryption, images, offerings, permissions, quotas, vcpus, volumes
+from gpu_spot.preflight.stack import Stack
 from infra.catalogue import accelerators as catalogue
 from pulumi_on_moto import AwsClients
 from tests.infra import training
+from tests.preflight.test_stack_checks import TEMPLATE, image
 from tests.preflight.worlds import (
+    REGION,
     declared,
     error,
     on_kubernetes,
@@ -48,7 +51,7 @@ def stub_quotas(clients: AwsClients, values: dict[str, float]) -> None:
 def test_missing_service_linked_roles_are_reported_with_the_command_that_creates_them(
     clients: AwsClients,
 ) -> None:
-    found = results_of(service_roles, stack(declared=[GROUP, FLEET]), clients)
+    found = results_of(permissions.service_roles, stack(declared=[GROUP, FLEET]), clients)
     assert statuses(found) == {
         "AWSServiceRoleForAutoScaling": "warning",
         "AWSServiceRoleForEC2Spot": "failure",
@@ -58,30 +61,29 @@ def test_missing_service_linked_roles_are_reported_with_the_command_that_creates
 
 
 def test_the_first_broker_makes_its_role(clients: AwsClients) -> None:
-    found = results_of(
-        service_roles, stack({"spotPercentage": 0}, [declared("aws:mq/broker:Broker")]), clients
-    )
+    without_spot = stack({"spotPercentage": 0}, [declared("aws:mq/broker:Broker")])
+    found = results_of(permissions.service_roles, without_spot, clients)
     assert statuses(found) == {"AWSServiceRoleForAmazonMQ": "warning"}
     assert "with the first broker" in found[0].finding
 
 
 def test_the_first_drill_makes_its_role(clients: AwsClients) -> None:
     experiment = declared("aws:fis/experimentTemplate:ExperimentTemplate")
-    [found] = results_of(service_roles, stack({"spotPercentage": 0}, [experiment]), clients)
+    [found] = results_of(permissions.service_roles, stack({"spotPercentage": 0}, [experiment]), clients)
     assert (found.subject, found.status) == ("AWSServiceRoleForFIS", "warning")
-    assert found.advice == "allow iam:CreateServiceLinkedRole for the caller of `gpu-spot drill`"
+    assert found.advice == "allow iam:CreateServiceLinkedRole for who creates the experiment"
 
 
 def test_existing_roles_are_ok(clients: AwsClients) -> None:
     for role in ("AutoScaling", "EC2Spot", "EC2SpotFleet"):
         name = f"AWSServiceRoleFor{role}"
         clients("iam").create_role(RoleName=name, Path="/aws-service-role/", AssumeRolePolicyDocument="{}")
-    found = results_of(service_roles, stack(declared=[GROUP, FLEET]), clients)
+    found = results_of(permissions.service_roles, stack(declared=[GROUP, FLEET]), clients)
     assert [one.status for one in found] == ["ok", "ok", "ok"]
 
 
 def test_without_spot_no_role_of_spot_is_needed(clients: AwsClients) -> None:
-    found = results_of(service_roles, stack({"spotPercentage": 0}, [GROUP]), clients)
+    found = results_of(permissions.service_roles, stack({"spotPercentage": 0}, [GROUP]), clients)
     assert [one.subject for one in found] == ["AWSServiceRoleForAutoScaling"]
 
 
@@ -89,7 +91,7 @@ def test_without_spot_no_role_of_spot_is_needed(clients: AwsClients) -> None:
 @pytest.mark.parametrize(("value", "status"), [(0, "failure"), (15, "failure"), (16, "warning"), (64, "ok")])
 def test_a_spot_quota_is_compared_at_target_and_max(clients: AwsClients, value: float, status: str) -> None:
     stub_quotas(clients, {SPOT: value, ON_DEMAND: 1000})
-    assert statuses(results_of(quotas, stack(), clients)) == {SPOT: status, ON_DEMAND: "ok"}
+    assert statuses(results_of(vcpus.run, stack(), clients)) == {SPOT: status, ON_DEMAND: "ok"}
 
 
 # Eight GPUs are eight g6.xlarge with 32 vCPUs, sixteen (the default max) four g6.12xlarge with 192.
@@ -99,26 +101,26 @@ def test_where_gpus_are_counted_a_bigger_type_needs_fewer_instances(
 ) -> None:
     stub_quotas(clients, {SPOT: value, ON_DEMAND: 1000})
     sizes = stack({"unit": "gpus", "target": 8, "instanceTypes": ["g6.xlarge", "g6.12xlarge"]})
-    assert statuses(results_of(quotas, sizes, clients))[SPOT] == status
+    assert statuses(results_of(vcpus.run, sizes, clients))[SPOT] == status
 
 
 def test_a_fallback_needs_on_demand_for_the_whole_target(clients: AwsClients) -> None:
     stub_quotas(clients, {SPOT: 1000, ON_DEMAND: 15})
-    assert statuses(results_of(quotas, stack(), clients))[ON_DEMAND] == "failure"
+    assert statuses(results_of(vcpus.run, stack(), clients))[ON_DEMAND] == "failure"
     without = stack({"fallback": {"enabled": False}})
-    assert statuses(results_of(quotas, without, clients)) == {SPOT: "ok"}
+    assert statuses(results_of(vcpus.run, without, clients)) == {SPOT: "ok"}
 
 
 def test_an_unchanged_quota_has_its_default(clients: AwsClients) -> None:
     stub_quotas(clients, {SPOT: -64, ON_DEMAND: -15})
-    found = results_of(quotas, stack(), clients)
+    found = results_of(vcpus.run, stack(), clients)
     assert statuses(found) == {SPOT: "ok", ON_DEMAND: "failure"}
     assert f"/quotas/{ON_DEMAND}" in found[1].advice
 
 
 def test_types_of_two_quotas_replace_each_other(clients: AwsClients) -> None:
     stub_quotas(clients, {SPOT: 0, ON_DEMAND: 0, "L-7212CCBC": 0, "L-417A185B": 0})
-    found = results_of(quotas, stack({"instanceTypes": ["g5.2xlarge", "p4d.24xlarge"]}), clients)
+    found = results_of(vcpus.run, stack({"instanceTypes": ["g5.2xlarge", "p4d.24xlarge"]}), clients)
     assert set(statuses(found).values()) == {"warning"}
 
 
@@ -141,16 +143,16 @@ CODES_OF_FAMILIES = {
 )
 def test_each_type_has_the_quotas_of_its_family(name: str) -> None:
     family = re.match("[a-z]+", name)
-    codes = quotas.codes(name)
+    codes = vcpus.codes(name)
     assert family is not None
     assert codes is not None
     assert {*codes[0], codes[1]} <= CODES_OF_FAMILIES[family[0]]
 
 
 def test_a_type_of_an_unknown_family_is_not_known(clients: AwsClients) -> None:
-    vcpus = {"InstanceTypes": [{"InstanceType": "q9.large", "VCpuInfo": {"DefaultVCpus": 8}}]}
-    stub_operation(clients, "ec2", "DescribeInstanceTypes", vcpus)
-    assert statuses(results_of(quotas, stack(), clients)) == {"q9.large": "not known"}
+    sizes = {"InstanceTypes": [{"InstanceType": "q9.large", "VCpuInfo": {"DefaultVCpus": 8}}]}
+    stub_operation(clients, "ec2", "DescribeInstanceTypes", sizes)
+    assert statuses(results_of(vcpus.run, stack(), clients)) == {"q9.large": "not known"}
 
 
 def test_pods_and_system_nodes_need_quota_too(clients: AwsClients) -> None:
@@ -159,7 +161,7 @@ def test_pods_and_system_nodes_need_quota_too(clients: AwsClients) -> None:
     nodes = declared(
         "aws:eks/nodeGroup:NodeGroup", instanceTypes=["m7g.large"], scalingConfig={"desiredSize": 3}
     )
-    found = results_of(quotas, on_kubernetes([nodes]), clients)
+    found = results_of(vcpus.run, on_kubernetes([nodes]), clients)
     assert statuses(found) == {SPOT: "failure", ON_DEMAND: "ok", standard: "failure"}
     assert "targets need 6" in found[-1].finding
 
@@ -168,24 +170,7 @@ def test_groups_share_a_quota(clients: AwsClients) -> None:
     stub_quotas(clients, {SPOT: 31, ON_DEMAND: 1000})
     capacity = {"kind": "mixed-asg", "target": 4, "instanceTypes": ["g6.xlarge"]}
     two = stack(services=[{"name": name, "capacity": capacity} for name in ("a", "b")])
-    assert statuses(results_of(quotas, two, clients))[SPOT] == "failure"
-
-
-def test_the_sixth_vpc_of_a_region_is_found(clients: AwsClients) -> None:
-    wanted = stack(declared=[declared("aws:ec2/vpc:Vpc")])
-    stub_operation(
-        clients,
-        "service-quotas",
-        "GetServiceQuota",
-        {"Quota": {"QuotaName": "VPCs per Region", "Value": 2.0}},
-    )
-    assert statuses(results_of(limits, wanted, clients)) == {"VPCs per Region": "ok"}
-    made = clients("ec2").create_vpc(CidrBlock="10.9.0.0/16")["Vpc"]["VpcId"]
-    [found] = results_of(limits, wanted, clients)
-    assert (found.status, found.finding) == ("failure", "2, 2 in use; this stack adds 1")
-    clients("ec2").create_tags(Resources=[made], Tags=[{"Key": "gpu-spot:stack", "Value": "dev"}])
-    [found] = results_of(limits, wanted, clients)
-    assert (found.status, found.finding) == ("ok", "2, 2 in use; this stack adds 0")
+    assert statuses(results_of(vcpus.run, two, clients))[SPOT] == "failure"
 
 
 STORAGE, INTERFACES = "L-7A658B76", "L-DF5E4CA3"
@@ -196,13 +181,13 @@ STORAGE, INTERFACES = "L-7A658B76", "L-DF5E4CA3"
 def test_root_storage_is_compared_at_target_and_max(clients: AwsClients, tib: float, status: str) -> None:
     stub_quotas(clients, {STORAGE: tib, INTERFACES: 5_000})
     many = stack({"target": 300, "max": 400})
-    assert statuses(results_of(disks, many, clients)) == {STORAGE: status, INTERFACES: "ok"}
+    assert statuses(results_of(quotas.run, many, clients)) == {STORAGE: status, INTERFACES: "ok"}
 
 
 def test_a_jobs_volume_counts_in_addition_to_its_root(clients: AwsClients) -> None:
     stub_quotas(clients, {STORAGE: 2, INTERFACES: 5})
     wanted = stack({"target": 1, "max": 2}, training=[training.job(volumeGiB=2_000, dataset=None)])
-    found = {one.subject: one for one in results_of(disks, wanted, clients)}
+    found = {one.subject: one for one in results_of(quotas.run, wanted, clients)}
     assert found[STORAGE].status == "failure"  # 2,000 GiB, and two roots
     assert "need 2.197" in found[STORAGE].finding
     assert found[INTERFACES].status == "ok"
@@ -210,22 +195,9 @@ def test_a_jobs_volume_counts_in_addition_to_its_root(clients: AwsClients) -> No
 
 def test_the_interface_quota_limits_large_groups(clients: AwsClients) -> None:
     stub_quotas(clients, {STORAGE: 9_999, INTERFACES: 5_000})
-    found = results_of(disks, stack({"target": 4_000, "max": 8_000}), clients)
+    found = results_of(quotas.run, stack({"target": 4_000, "max": 8_000}), clients)
     assert [one.status for one in found] == ["ok", "warning"]
     assert f"/quotas/{INTERFACES}" in found[1].advice
-
-
-def test_only_gateway_endpoints_count_for_their_quota(clients: AwsClients) -> None:
-    wanted = stack(
-        declared=[
-            declared("aws:ec2/vpcEndpoint:VpcEndpoint", vpcEndpointType=kind)
-            for kind in ("Gateway", "Interface", "Interface")
-        ]
-    )
-    stub_operation(
-        clients, "service-quotas", "GetServiceQuota", {"Quota": {"QuotaName": "gateways", "Value": 1.0}}
-    )
-    assert statuses(results_of(limits, wanted, clients)) == {"gateways": "ok"}
 
 
 def keyed(clients: AwsClients, policy: dict[str, Any] | None = None) -> str:
@@ -238,25 +210,27 @@ def keyed(clients: AwsClients, policy: dict[str, Any] | None = None) -> str:
 
 def test_the_aws_managed_key_is_ok(clients: AwsClients) -> None:
     stub_operation(clients, "ec2", "GetEbsDefaultKmsKeyId", {"KmsKeyId": "alias/aws/ebs"})
-    assert statuses(results_of(encryption, stack(declared=[GROUP]), clients)) == {"alias/aws/ebs": "ok"}
+    assert statuses(results_of(encryption.run, stack(declared=[GROUP]), clients)) == {"alias/aws/ebs": "ok"}
 
 
 def test_a_customer_managed_key_must_allow_the_launching_roles(clients: AwsClients) -> None:
     key = keyed(clients)
     wanted = stack(declared=[GROUP, FLEET])
-    assert set(statuses(results_of(encryption, wanted, clients)).values()) == {"failure"}
+    assert set(statuses(results_of(encryption.run, wanted, clients)).values()) == {"failure"}
     role = "arn:aws:iam::123456789012:role/aws-service-role/autoscaling/AWSServiceRoleForAutoScaling"
     clients("kms").create_grant(KeyId=key, GranteePrincipal=role, Operations=["CreateGrant"])
-    assert list(statuses(results_of(encryption, wanted, clients)).values()) == ["ok", "failure"]
+    assert list(statuses(results_of(encryption.run, wanted, clients)).values()) == ["ok", "failure"]
     statement = {"Effect": "Allow", "Principal": {"AWS": role.replace("AutoScaling", "EC2SpotFleet")}}
     policy = {"Version": "2012-10-17", "Statement": [{**statement, "Action": "kms:*", "Resource": "*"}]}
     clients("kms").put_key_policy(KeyId=key, PolicyName="default", Policy=json.dumps(policy))
-    assert list(statuses(results_of(encryption, wanted, clients)).values()) == ["ok", "ok"]
+    assert list(statuses(results_of(encryption.run, wanted, clients)).values()) == ["ok", "ok"]
 
 
 def test_a_disabled_key_is_a_failure(clients: AwsClients) -> None:
     clients("kms").disable_key(KeyId=keyed(clients).rpartition("/")[2])
-    assert list(statuses(results_of(encryption, stack(declared=[GROUP]), clients)).values()) == ["failure"]
+    assert list(statuses(results_of(encryption.run, stack(declared=[GROUP]), clients)).values()) == [
+        "failure"
+    ]
 
 
 def test_a_key_that_the_template_names_comes_before_the_default(clients: AwsClients) -> None:
@@ -265,49 +239,8 @@ def test_a_key_that_the_template_names_comes_before_the_default(clients: AwsClie
         "aws:ec2/launchTemplate:LaunchTemplate",
         blockDeviceMappings=[{"deviceName": "/dev/sda1", "ebs": {"kmsKeyId": named}}],
     )
-    [found] = results_of(encryption, stack(declared=[GROUP, template]), clients)
+    [found] = results_of(encryption.run, stack(declared=[GROUP, template]), clients)
     assert (found.status, named in found.subject) == ("failure", True)
-
-
-def previewed(*, create: bool) -> dict[str, Any]:
-    return {"previews": {"repository": "me/mine", "createProvider": create}}
-
-
-def test_the_github_provider_must_exist_once(clients: AwsClients) -> None:
-    assert results_of(github, stack(), clients) == []
-    assert [one.status for one in results_of(github, stack(identity=previewed(create=True)), clients)] == [
-        "ok"
-    ]
-    assert [one.status for one in results_of(github, stack(identity=previewed(create=False)), clients)] == [
-        "failure"
-    ]
-    clients("iam").create_open_id_connect_provider(
-        Url="https://token.actions.githubusercontent.com", ThumbprintList=["0" * 40]
-    )
-    assert [one.status for one in results_of(github, stack(identity=previewed(create=True)), clients)] == [
-        "warning"
-    ]
-    assert [one.status for one in results_of(github, stack(identity=previewed(create=False)), clients)] == [
-        "ok"
-    ]
-
-
-@pytest.mark.parametrize(
-    ("tags", "status"),
-    [
-        ([], "warning"),
-        ([{"TagKey": "gpu-spot:stack", "Type": "UserDefined", "Status": "Inactive"}], "warning"),
-        ([{"TagKey": "gpu-spot:stack", "Type": "UserDefined", "Status": "Active"}], "ok"),
-    ],
-)
-def test_the_budgets_tag_must_be_active(clients: AwsClients, tags: list[dict[str, str]], status: str) -> None:
-    stub_operation(clients, "ce", "ListCostAllocationTags", {"CostAllocationTags": tags})
-    found = results_of(billing, stack(monitoring={"monthlyBudgetUsd": 100}), clients)
-    assert [one.status for one in found] == [status]
-
-
-def test_without_a_budget_no_request_is_made(clients: AwsClients) -> None:
-    assert results_of(billing, stack(), clients) == []  # moto would refuse the call
 
 
 def stub_simulation(clients: AwsClients, decisions: dict[str, str]) -> None:
@@ -349,3 +282,105 @@ def test_for_a_session_its_role_is_simulated(clients: AwsClients) -> None:
 def test_root_is_not_simulated(clients: AwsClients) -> None:
     caller = Account("123456789012", "arn:aws:iam::123456789012:root", clients)
     assert [one.status for one in permissions.run(stack(), caller)] == ["warning"]
+
+
+STANDARD_SPOT, STANDARD = "L-34B43A08", "L-1216C47A"
+
+
+def preparing(**changes: object) -> Stack:
+    prepare = {
+        "name": "imagenet",
+        "version": "1",
+        "command": ["python3", "p.py"],
+        "instanceType": "m5.xlarge",
+    }
+    capacity = {**training.job()["capacity"], "ami": "/own/image"}
+    job = training.job(capacity=capacity, prepare=prepare | changes)
+    return stack(services=[], training=[job], declared=[TEMPLATE])
+
+
+def test_its_vcpus_count_against_the_quotas_of_standard_types(clients: AwsClients) -> None:
+    stub_quotas(clients, {SPOT: 1000, ON_DEMAND: 1000, STANDARD_SPOT: 3, STANDARD: 8})
+    found = statuses(results_of(vcpus.run, preparing(), clients))
+    # An m5.xlarge has 4 vCPUs, and two of them may be up for a moment.
+    assert (found[STANDARD_SPOT], found[STANDARD]) == ("failure", "ok")
+
+
+def test_its_type_must_be_sold_there(clients: AwsClients) -> None:
+    assert statuses(results_of(offerings.run, preparing(), clients))["imagenet-data"] == "ok"
+    unknown = statuses(results_of(offerings.run, preparing(instanceType="m99i.large"), clients))
+    assert unknown["imagenet-data"] == "failure"
+
+
+def test_its_image_and_command_are_checked(clients: AwsClients) -> None:
+    image(clients)
+    found = results_of(images.run, preparing(command=["python", "p.py"]), clients)
+    assert {one.subject: one.status for one in found if one.subject.startswith("imagenet")} == {
+        "imagenet-data: /own/image": "failure"
+    }
+    assert any("no python" in one.finding for one in found if one.subject.startswith("imagenet"))
+
+
+ATLAS = {"name": "atlas", "version": "1", "command": ["true"], "instanceType": "m7i.large"}
+FILES = {"fileSystem": {"accessPoints": [{"name": "files", "path": "/files"}]}}
+
+
+def volume(clients: AwsClients, **tags: str) -> str:
+    labels = [{"Key": key.replace("__", ":"), "Value": value} for key, value in tags.items()]
+    response = clients("ec2").create_volume(
+        AvailabilityZone=f"{REGION}a", Size=20, TagSpecifications=[{"ResourceType": "volume", "Tags": labels}]
+    )
+    return str(response["VolumeId"])
+
+
+def test_a_volume_without_a_job_fails_a_job_without_a_volume(clients: AwsClients) -> None:
+    with_job = stack(training=[training.job(), training.job(name="vit")])
+    assert not results_of(volumes.run, with_job, clients)
+    earlier = volume(clients, Name=names.VOLUME_NAME)
+    [result] = results_of(volumes.run, with_job, clients)
+    assert (result.subject, result.status) == (earlier, "failure")
+    assert result.finding.startswith(
+        f"{earlier} (20 GiB, in {REGION}a, available) belongs to no job, and resnet, vit"
+    )
+    assert result.advice == f"gpu-spot jobs adopt-volume resnet {earlier} --stack dev, or --blank for the id"
+    volume(clients, **names.job_tags("dev", "resnet"))
+    [result] = results_of(volumes.run, with_job, clients)
+    assert "and vit has no volume" in result.finding
+    volume(clients, **names.job_tags("dev", "vit"))
+    assert not results_of(volumes.run, with_job, clients)
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [
+        {"Name": "my-data"},
+        {"Name": names.VOLUME_NAME, "gpu-spot__state": names.STATE_UNUSED},
+        {"Name": names.VOLUME_NAME, "gpu-spot__job": "vit", "gpu-spot__stack": "prod"},
+    ],
+)
+def test_other_volumes_are_no_question(clients: AwsClients, tags: dict[str, str]) -> None:
+    volume(clients, **tags)
+    assert not results_of(volumes.run, stack(training=[training.job()]), clients)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"prepare": ATLAS}, {"checkpoints": "files"}, {"volumeGiB": 0, "checkpoints": "files", "dataset": None}],
+)
+def test_a_job_that_the_agent_does_not_ask_for_is_not_checked(
+    clients: AwsClients, changes: dict[str, Any]
+) -> None:
+    volume(clients, Name=names.VOLUME_NAME)
+    assert not results_of(volumes.run, stack(training=[training.job(**changes)], storage=FILES), clients)
+
+
+def test_a_snapshot_counts_where_no_volume_is_left(clients: AwsClients) -> None:
+    source = volume(clients, Name="my-data")
+    tags = [{"Key": "Name", "Value": names.SNAPSHOT_NAME}]
+    left = clients("ec2").create_snapshot(
+        VolumeId=source, TagSpecifications=[{"ResourceType": "snapshot", "Tags": tags}]
+    )["SnapshotId"]
+    with_job = stack(training=[training.job()])
+    assert [result.subject for result in results_of(volumes.run, with_job, clients)] == [left]
+    earlier = volume(clients, Name=names.VOLUME_NAME)
+    assert [result.subject for result in results_of(volumes.run, with_job, clients)] == [earlier]

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from gpu_spot.preflight.checks import reservations
+from gpu_spot.preflight.check_result import CheckResult
+from gpu_spot.preflight.checks import clusters, offerings, reservations
 from pulumi_on_moto import AwsClients
-from tests.preflight.worlds import error, results_of, stack, stub_operation
+from tests.preflight.worlds import ZONES, error, on_kubernetes, results_of, stack, stub_operation
 
 ID = "cr-0123456789abcdef0"
 GROUP = "arn:aws:resource-groups:us-west-2:123456789012:group/reserved"
@@ -29,11 +30,11 @@ GOOD: dict[str, Any] = {
 def results(clients: AwsClients, source: str = ID, count: int = 2, **given: Any) -> list[tuple[str, str]]:
     stub_operation(clients, "ec2", "DescribeCapacityReservations", {"CapacityReservations": [GOOD | given]})
     wanted = stack({"fallback": {"reservation": {"source": source, "count": count}}})
-    return [(one.status, one.finding) for one in results_of(reservations, wanted, clients)]
+    return [(one.status, one.finding) for one in results_of(reservations.run, wanted, clients)]
 
 
 def test_a_group_without_reservation_needs_no_request(clients: AwsClients) -> None:
-    assert results_of(reservations, stack(), clients) == []
+    assert results_of(reservations.run, stack(), clients) == []
 
 
 def test_a_matching_reservation_is_counted(clients: AwsClients) -> None:
@@ -61,10 +62,7 @@ def test_reservations_of_a_resource_group_are_counted(
         ({"AvailabilityZone": "us-west-2d"}, "is in us-west-2d, where the stack has no subnet"),
         ({"InstancePlatform": "Windows"}, "is for Windows, instances are Linux/UNIX"),
         ({"Tenancy": "dedicated"}, "is for tenancy dedicated, instances have the default one"),
-        (
-            {"ReservationType": "capacity-block"},
-            "is a Capacity Block, which On-Demand launches cannot use",
-        ),
+        ({"ReservationType": "capacity-block"}, "is a Capacity Block, which On-Demand launches cannot use"),
     ],
 )
 def test_an_unusable_reservation_is_a_failure(clients: AwsClients, given: dict[str, Any], said: str) -> None:
@@ -95,7 +93,7 @@ def test_a_count_above_the_reservation_is_a_failure(clients: AwsClients) -> None
 def test_a_missing_reservation_is_a_failure(clients: AwsClients, code: str) -> None:
     stub_operation(clients, "ec2", "DescribeCapacityReservations", error(code))
     wanted = stack({"fallback": {"reservation": {"source": ID, "count": 1}}})
-    [one] = results_of(reservations, wanted, clients)
+    [one] = results_of(reservations.run, wanted, clients)
     assert (one.status, one.finding) == ("failure", "does not exist in this account and region")
 
 
@@ -118,7 +116,7 @@ def job_result(clients: AwsClients, shown: dict[str, Any]) -> tuple[str, str]:
         "command": ["python", "train.py"],
         "capacityBlock": BLOCK,
     }
-    [one] = results_of(reservations, stack(training=[job]), clients)
+    [one] = results_of(reservations.run, stack(training=[job]), clients)
     return one.status, one.finding
 
 
@@ -150,3 +148,132 @@ def test_a_missing_capacity_block_is_a_failure(clients: AwsClients) -> None:
         "failure",
         "does not exist in this account and region",
     )
+
+
+ROLE = "arn:aws:iam::123456789012:role/deploy"
+CREATE = {"access": [{"role": ROLE, "accessPolicy": "admin"}], "publicCidrs": ["192.0.2.0/24"]}
+VPC = "vpc-0123456789abcdef0"
+
+
+def describe(clients: AwsClients, **changes: Any) -> None:
+    cluster = {
+        "name": "research",
+        "status": "ACTIVE",
+        "version": "1.36",
+        "resourcesVpcConfig": {"vpcId": VPC, "endpointPublicAccess": True},
+        "accessConfig": {"authenticationMode": "API"},
+        **changes,
+    }
+    stub_operation(clients, "eks", "DescribeCluster", {"cluster": cluster})
+
+
+@pytest.fixture
+def account(clients: AwsClients) -> AwsClients:
+    """An account with a cluster that fits, and with all that a new one needs."""
+    describe(clients)
+    caller = clients("sts").get_caller_identity()["Arn"]
+    clients("iam").create_role(RoleName="nodes", AssumeRolePolicyDocument="{}")
+    stub_operation(clients, "eks", "ListAccessEntries", {"accessEntries": [caller]})
+    addons = {"addons": [{"addonName": "vpc-cni", "addonVersions": [{"addonVersion": "v1.21.1-eksbuild.1"}]}]}
+    stub_operation(clients, "eks", "DescribeAddonVersions", addons)
+    offer(clients, *ZONES)
+    return clients
+
+
+def offer(clients: AwsClients, *where: str) -> None:
+    pools = [{"InstanceType": "m7g.large", "Location": zone} for zone in where]
+    stub_operation(clients, "ec2", "DescribeInstanceTypeOfferings", {"InstanceTypeOfferings": pools})
+
+
+def problems(results: list[CheckResult]) -> list[tuple[str, str, str]]:
+    """Return status, key and finding of all but what is right or never known."""
+    return [(one.status, one.key, one.finding) for one in results if one.status not in ("ok", "not known")]
+
+
+def test_without_a_cluster_nothing_is_asked(clients: AwsClients) -> None:
+    bare = on_kubernetes()
+    without = type(bare)("dev", bare.settings.model_copy(update={"kubernetes": None}), ())
+    assert results_of(clusters.run, without, clients) == []
+
+
+def test_a_cluster_that_fits_is_ok_and_what_runs_in_it_not_known(account: AwsClients) -> None:
+    found = results_of(clusters.run, on_kubernetes(), account)
+    assert [(one.status, one.subject) for one in found] == [("ok", "research"), ("not known", "research")]
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "key", "words"),
+    [
+        ({"status": "FAILED"}, "failure", "kubernetes.cluster", "FAILED"),
+        ({"version": "1.35"}, "failure", "kubernetes.version", "has 1.35; objects are rendered for 1.36"),
+        (
+            {"resourcesVpcConfig": {"vpcId": "vpc-other", "endpointPublicAccess": True}},
+            "failure",
+            "network.vpcId",
+            "is in vpc-other",
+        ),
+        (
+            {"accessConfig": {"authenticationMode": "CONFIG_MAP"}},
+            "failure",
+            "kubernetes.cluster",
+            "no access entries",
+        ),
+        (
+            {"resourcesVpcConfig": {"vpcId": VPC, "endpointPublicAccess": False}},
+            "warning",
+            "kubernetes.cluster",
+            "private only",
+        ),
+    ],
+)
+def test_a_cluster_that_does_not_fit(
+    account: AwsClients, changes: dict[str, Any], status: str, key: str, words: str
+) -> None:
+    describe(account, **changes)
+    [(found_status, found_key, finding)] = problems(results_of(clusters.run, on_kubernetes(), account))
+    assert (found_status, found_key) == (status, key)
+    assert words in finding
+
+
+def test_a_missing_cluster_a_missing_role_and_no_entry(account: AwsClients) -> None:
+    stub_operation(account, "eks", "ListAccessEntries", {"accessEntries": []})
+    found = problems(results_of(clusters.run, on_kubernetes(nodeRole="gone"), account))
+    assert [(status, key) for status, key, _ in found] == [
+        ("failure", "kubernetes.nodeRole"),
+        ("warning", ""),
+    ]
+    stub_operation(account, "eks", "DescribeCluster", error("ResourceNotFoundException"))
+    assert problems(results_of(clusters.run, on_kubernetes(), account)) == [
+        ("failure", "kubernetes.cluster", "the cluster does not exist")
+    ]
+
+
+def created(account: AwsClients, **changes: Any) -> list[CheckResult]:
+    return results_of(clusters.run, on_kubernetes(create={**CREATE, **changes}), account)
+
+
+def test_a_new_cluster_is_checked_for_what_creating_it_needs(account: AwsClients) -> None:
+    assert problems(created(account, addonVersions={"vpc-cni": "v1.21.1-eksbuild.1"})) == []
+
+
+def test_types_and_addons_that_are_not_offered(account: AwsClients) -> None:
+    offer(account, ZONES[0])
+    private = {"publicCidrs": [], "allowedSources": ["10.0.0.0/16"]}
+    found = created(account, addonVersions={"vpc-cni": "v1.99.0-eksbuild.1"}, **private)
+    assert [(status, key) for status, key, _ in problems(found)] == [
+        ("warning", "kubernetes.create.systemInstanceType"),
+        ("failure", "kubernetes.create.addonVersions.vpc-cni"),
+        ("warning", "kubernetes.create.publicCidrs"),
+    ]
+    offer(account)
+    assert ("failure", "kubernetes.create.systemInstanceType") in [
+        (status, key) for status, key, _ in problems(created(account))
+    ]
+
+
+def test_types_of_pods_are_looked_for_too(clients: AwsClients) -> None:
+    offer(clients)
+    found = results_of(offerings.run, on_kubernetes(), clients)
+    assert [(one.subject, one.status, one.key) for one in found] == [
+        ("web", "failure", "services[0].capacity.instanceTypes")
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,9 @@ import pytest
 import yaml
 from pulumi.runtime import settings
 
+from gpu_spot.declared.stackfile import UserError, load
 from gpu_spot.preflight.actions import ACTIONS
 from gpu_spot.preflight.stack import Stack, declare, read
-from pulumi_declared.errors import UserError
-from pulumi_declared.stackfile import load
 from tests.apart import apart
 from tests.infra.declared import shipped
 
@@ -56,47 +56,51 @@ def test_every_declared_type_has_permissions(name: str) -> None:
     assert {type_ for type_ in declared if type_.startswith("aws:")} <= ACTIONS.keys()
 
 
+def project(folder: Path) -> None:
+    """Make a folder a project with the program, without stack files."""
+    shutil.copy(REPOSITORY / "Pulumi.yaml", folder)
+    (folder / "infra").symlink_to(REPOSITORY / "infra")
+    (folder / "stacks").mkdir()
+
+
 def test_a_stack_with_an_image_parameter_of_its_own_is_read(tmp_path: Path) -> None:
-    (tmp_path / "Pulumi.yaml").write_text((REPOSITORY / "Pulumi.yaml").read_text())
-    (tmp_path / "infra").symlink_to(REPOSITORY / "infra")
-    content = yaml.safe_load((REPOSITORY / "Pulumi.fleet.yaml").read_text())
+    project(tmp_path)
+    content = yaml.safe_load((REPOSITORY / "stacks" / "Pulumi.fleet.yaml").read_text())
     content["config"]["gpu-spot:services"][0]["capacity"]["ami"] = "/images/mine"
-    (tmp_path / "Pulumi.own.yaml").write_text(yaml.safe_dump(content))
+    (tmp_path / "stacks" / "Pulumi.own.yaml").write_text(yaml.safe_dump(content))
     _, _, fleet = apart(types, str(tmp_path), "own")
     assert fleet
 
 
 def test_a_stack_with_allowed_sources_of_a_broker_is_read(tmp_path: Path) -> None:
-    (tmp_path / "Pulumi.yaml").write_text((REPOSITORY / "Pulumi.yaml").read_text())
-    (tmp_path / "infra").symlink_to(REPOSITORY / "infra")
-    content = yaml.safe_load((REPOSITORY / "Pulumi.dev.yaml").read_text())
+    project(tmp_path)
+    content = yaml.safe_load((REPOSITORY / "stacks" / "Pulumi.dev.yaml").read_text())
     queue = {"kind": "rabbitmq", "instanceType": "mq.m7g.large", "allowedSources": ["sg-0123456789abcdef0"]}
     content["config"]["gpu-spot:services"][0] |= {"command": ["serve"], "queue": queue}
-    (tmp_path / "Pulumi.queue.yaml").write_text(yaml.safe_dump(content))
+    (tmp_path / "stacks" / "Pulumi.queue.yaml").write_text(yaml.safe_dump(content))
     _, found, _ = apart(types, str(tmp_path), "queue")
     assert "aws:mq/broker:Broker" in found
     assert {type_ for type_ in found if type_.startswith("aws:")} <= ACTIONS.keys()
 
 
 def test_a_stack_in_an_existing_network_is_read(tmp_path: Path) -> None:
-    (tmp_path / "Pulumi.yaml").write_text((REPOSITORY / "Pulumi.yaml").read_text())
-    (tmp_path / "infra").symlink_to(REPOSITORY / "infra")
-    content = yaml.safe_load((REPOSITORY / "Pulumi.dev.yaml").read_text())
+    project(tmp_path)
+    content = yaml.safe_load((REPOSITORY / "stacks" / "Pulumi.dev.yaml").read_text())
     content["config"]["gpu-spot:network"] = {
         "vpcId": "vpc-0123456789abcdef0",
         "subnets": {"us-west-2a": "subnet-0123456789abcdef0"},
     }
-    (tmp_path / "Pulumi.given.yaml").write_text(yaml.safe_dump(content))
+    (tmp_path / "stacks" / "Pulumi.given.yaml").write_text(yaml.safe_dump(content))
     _, found, _ = apart(types, str(tmp_path), "given")
     assert "aws:ec2/vpc:Vpc" not in found
     assert "aws:autoscaling/group:Group" in found
 
 
 def test_an_invalid_setting_has_the_error_of_a_preview(tmp_path: Path) -> None:
-    (tmp_path / "Pulumi.yaml").write_text((REPOSITORY / "Pulumi.yaml").read_text())
-    content = yaml.safe_load((REPOSITORY / "Pulumi.dev.yaml").read_text())
+    project(tmp_path)
+    content = yaml.safe_load((REPOSITORY / "stacks" / "Pulumi.dev.yaml").read_text())
     content["config"]["gpu-spot:network"]["cidr"] = "10.0.0.0/8"
-    (tmp_path / "Pulumi.wrong.yaml").write_text(yaml.safe_dump(content))
+    (tmp_path / "stacks" / "Pulumi.wrong.yaml").write_text(yaml.safe_dump(content))
     with pytest.raises(UserError, match=r"gpu-spot:network\.cidr: a /8 network, allowed: /16 to /20"):
         read(tmp_path, "wrong")
 

@@ -8,12 +8,22 @@ from typing import Any
 
 import pytest
 
-from gpu_spot.preflight.checks import endpoints, images, monthly_cost, offerings, queues, request_logs, sizes
-from gpu_spot.preflight.checks.account import name_conflicts, secrets
+from gpu_spot.preflight.checks import (
+    endpoints,
+    images,
+    monthly_cost,
+    names,
+    offerings,
+    quotas,
+    request_logs,
+    secrets,
+    vcpus,
+)
+from gpu_spot.preflight.stack import Declared, Stack
 from pulumi_on_moto import AwsClients
 from tests.infra import training
 from tests.oracles.log_patterns import matched
-from tests.preflight.worlds import declared, error, results_of, stack, statuses, stub_operation
+from tests.preflight.worlds import declared, error, results_of, service, stack, statuses, stub_operation
 
 PARAMETER = "/images/mine"
 TEMPLATE = declared(
@@ -30,42 +40,45 @@ def offered(clients: AwsClients, *pools: str) -> None:
 
 def test_missing_zones_and_types_are_reported(clients: AwsClients) -> None:
     offered(clients, "g6.xlarge@us-west-2a", "g5.2xlarge@us-west-2c")
-    found = results_of(offerings, stack(), clients)
+    found = results_of(offerings.run, stack(), clients)
     assert statuses(found) == {"web": "ok", "web in us-west-2b": "warning", "web: g5.2xlarge": "warning"}
     assert found[0].finding == "1 of 4 capacity pools (type and zone) are offered"
 
 
 def test_a_type_that_the_region_does_not_have_fails(clients: AwsClients) -> None:
     offered(clients, "g6.xlarge@us-west-2a", "g6.xlarge@us-west-2b")
-    assert statuses(results_of(offerings, stack(), clients)) == {"web": "ok", "web: g5.2xlarge": "failure"}
+    assert statuses(results_of(offerings.run, stack(), clients)) == {
+        "web": "ok",
+        "web: g5.2xlarge": "failure",
+    }
 
 
 def test_a_group_without_any_pool_fails(clients: AwsClients) -> None:
     offered(clients)
-    assert statuses(results_of(offerings, stack(), clients)) == {"web": "failure"}
+    assert statuses(results_of(offerings.run, stack(), clients)) == {"web": "failure"}
 
 
 def test_a_zone_that_the_account_does_not_have_fails(clients: AwsClients) -> None:
     offered(clients, "g6.xlarge@us-west-2a", "g5.2xlarge@us-west-2h")
     network = {"cidr": "10.0.0.0/16", "zones": ["us-west-2a", "us-west-2h"]}
-    assert statuses(results_of(offerings, stack(network=network), clients)) == {
+    assert statuses(results_of(offerings.run, stack(network=network), clients)) == {
         "us-west-2h": "failure",
         "web": "ok",
     }
 
 
 def test_a_group_that_is_too_large_is_to_be_divided(clients: AwsClients) -> None:
-    large = {"max": sizes.MAX_SLOTS + 1}
-    [found] = results_of(sizes, stack(large), clients)
+    large = {"max": quotas.MAX_SLOTS + 1}
+    [found] = results_of(quotas.sizes, stack(large), clients)
     assert (found.subject, found.status) == ("web", "warning")
     assert found.finding.startswith("max is 5,001: ")
     assert found.advice == "split the group: at most 5,000 slots per group (docs/scale.md)"
-    assert not results_of(sizes, stack({"max": sizes.MAX_SLOTS}), clients)
+    assert not results_of(quotas.sizes, stack({"max": quotas.MAX_SLOTS}), clients)
 
 
 def test_a_group_without_a_max_is_as_large_as_twice_its_target(clients: AwsClients) -> None:
-    assert not results_of(sizes, stack({"target": 2500}), clients)
-    assert statuses(results_of(sizes, stack({"target": 2501}), clients)) == {"web": "warning"}
+    assert not results_of(quotas.sizes, stack({"target": 2500}), clients)
+    assert statuses(results_of(quotas.sizes, stack({"target": 2501}), clients)) == {"web": "warning"}
 
 
 def image(clients: AwsClients, *, kind: str = "aws:ec2:image", **given: Any) -> str:
@@ -87,7 +100,7 @@ def image(clients: AwsClients, *, kind: str = "aws:ec2:image", **given: Any) -> 
 def of_image(clients: AwsClients, **work: Any) -> list[tuple[str, str]]:
     capacity = {"kind": "mixed-asg", "target": 1, "instanceTypes": ["g6.xlarge"], "ami": PARAMETER}
     wanted = stack(declared=[TEMPLATE], services=[{"name": "web", "capacity": capacity, **work}])
-    return [(one.status, one.finding) for one in results_of(images, wanted, clients)]
+    return [(one.status, one.finding) for one in results_of(images.run, wanted, clients)]
 
 
 def test_an_image_that_fits_is_named(clients: AwsClients) -> None:
@@ -156,7 +169,7 @@ def endpoint(name: str, kind: str = "Interface") -> Any:
 def test_an_endpoint_must_be_in_all_zones(clients: AwsClients) -> None:
     wanted = stack(declared=[endpoint("sqs"), endpoint("logs"), endpoint("s3", "Gateway"), endpoint("new")])
     services(clients, {"sqs": ["us-west-2a"], "logs": ["us-west-2a", "us-west-2b"], "s3": []})
-    found = results_of(endpoints, wanted, clients)
+    found = results_of(endpoints.run, wanted, clients)
     assert [(one.subject.rpartition(".")[2], one.status, one.finding) for one in found] == [
         ("sqs", "failure", "no endpoint in us-west-2b"),
         ("new", "failure", "endpoint not available in this region"),
@@ -165,12 +178,14 @@ def test_an_endpoint_must_be_in_all_zones(clients: AwsClients) -> None:
 
 def test_existing_endpoints_are_ok(clients: AwsClients) -> None:
     services(clients, {"sqs": ["us-west-2a", "us-west-2b"]})
-    assert [one.status for one in results_of(endpoints, stack(declared=[endpoint("sqs")]), clients)] == ["ok"]
+    assert [one.status for one in results_of(endpoints.run, stack(declared=[endpoint("sqs")]), clients)] == [
+        "ok"
+    ]
 
 
 def test_efs_zones_are_reported_as_unknown(clients: AwsClients) -> None:
     wanted = stack(declared=[declared("aws:efs/mountTarget:MountTarget")])
-    assert statuses(results_of(endpoints, wanted, clients)) == {"EFS": "not known"}
+    assert statuses(results_of(endpoints.run, wanted, clients)) == {"EFS": "not known"}
 
 
 NAMED = [
@@ -183,13 +198,13 @@ NAMED = [
 def test_available_names_are_ok(clients: AwsClients) -> None:
     clients("ssm").put_parameter(Name="/gpu-spot/dev2/groups/web/target", Value="1", Type="String")
     clients("logs").create_log_group(logGroupName="/gpu-spot/dev/instances/web2")
-    assert statuses(results_of(name_conflicts, stack(declared=NAMED), clients)) == {"stack dev": "ok"}
+    assert statuses(results_of(names.run, stack(declared=NAMED), clients)) == {"stack dev": "ok"}
 
 
 def test_names_of_another_owner_are_conflicts(clients: AwsClients) -> None:
     clients("ssm").put_parameter(Name="/gpu-spot/dev/groups/web/target", Value="1", Type="String")
     clients("logs").create_log_group(logGroupName="/gpu-spot/dev/instances/web")
-    found = statuses(results_of(name_conflicts, stack(declared=NAMED), clients))
+    found = statuses(results_of(names.run, stack(declared=NAMED), clients))
     assert found["/gpu-spot/dev/groups/web/target"] == "failure"
     assert found["/gpu-spot/dev/instances/web"] == "failure"
 
@@ -204,7 +219,7 @@ def test_a_stack_that_is_up_finds_its_own_names(clients: AwsClients) -> None:
     clients("logs").create_log_group(
         logGroupName="/gpu-spot/dev/instances/web", tags={"gpu-spot:stack": "dev"}
     )
-    assert statuses(results_of(name_conflicts, stack(declared=NAMED), clients)) == {"stack dev": "warning"}
+    assert statuses(results_of(names.run, stack(declared=NAMED), clients)) == {"stack dev": "warning"}
 
 
 ALWAYS = [
@@ -217,7 +232,7 @@ ALWAYS = [
 
 def test_permanent_costs_are_added_up(clients: AwsClients) -> None:
     warm = {"fallback": {"warmInstances": 2}}
-    found = results_of(monthly_cost, stack(warm, ALWAYS), clients)
+    found = results_of(monthly_cost.run, stack(warm, ALWAYS), clients)
     findings = {one.subject: one.finding for one in found}
     assert findings["NAT gateways"] == "1 × $32.85 = $32.85"
     assert findings["interface endpoints × zones"] == "2 × $7.30 = $14.60"
@@ -247,7 +262,7 @@ def test_a_cluster_has_permanent_costs(kind: str, expected: tuple[str, str], cli
     ]
     found = {
         one.subject: (one.status, one.finding)
-        for one in results_of(monthly_cost, stack(declared=cluster), clients)
+        for one in results_of(monthly_cost.run, stack(declared=cluster), clients)
     }
     assert found["EKS control planes"] == ("ok", "1 × $73.00 = $73.00")
     assert found[f"system nodes {kind}"] == expected
@@ -257,7 +272,7 @@ def test_a_cluster_has_permanent_costs(kind: str, expected: tuple[str, str], cli
 def test_a_budget_below_permanent_costs_is_a_warning(clients: AwsClients) -> None:
     for budget, status in ((50, "warning"), (60, "ok")):
         wanted = stack({"fallback": {"enabled": False}}, ALWAYS, monitoring={"monthlyBudgetUsd": budget})
-        assert results_of(monthly_cost, wanted, clients)[-1].status == status
+        assert results_of(monthly_cost.run, wanted, clients)[-1].status == status
 
 
 def broker(**changes: Any) -> Any:
@@ -270,53 +285,15 @@ def broker(**changes: Any) -> Any:
     return declared("aws:mq/broker:Broker", **{**inputs, **changes})
 
 
-def sold(
-    clients: AwsClients, *, versions: tuple[str, ...] = ("3.13", "4.2"), zone: str = "us-west-2a"
-) -> None:
-    modes = ["SINGLE_INSTANCE", "CLUSTER_MULTI_AZ"]
-    option = {
-        "AvailabilityZones": [{"Name": "us-west-2a"}],
-        "EngineType": "RABBITMQ",
-        "HostInstanceType": "mq.m7g.large",
-        "SupportedDeploymentModes": modes,
-        "SupportedEngineVersions": list(versions),
-    }
-    stub_operation(clients, "mq", "DescribeBrokerInstanceOptions", {"BrokerInstanceOptions": [option]})
-
-
-@pytest.mark.parametrize("versions", [("4.2",), ("3.13.7", "4.2.1")])
-def test_a_broker_that_is_sold_is_fine(clients: AwsClients, versions: tuple[str, ...]) -> None:
-    sold(clients, versions=versions)
-    assert statuses(results_of(queues, stack(declared=[broker()]), clients)) == {"name": "ok"}
-
-
-def test_a_broker_that_is_not_sold_like_this_fails(clients: AwsClients) -> None:
-    sold(clients, versions=("3.13",))
-    [found] = results_of(queues, stack(declared=[broker()]), clients)
-    assert found.status == "failure"
-    assert "supported: 3.13 as CLUSTER_MULTI_AZ, 3.13 as SINGLE_INSTANCE" in found.finding
-
-
-def test_a_type_of_broker_that_the_region_lacks_fails(clients: AwsClients) -> None:
-    stub_operation(clients, "mq", "DescribeBrokerInstanceOptions", {"BrokerInstanceOptions": []})
-    [found] = results_of(queues, stack(declared=[broker()]), clients)
-    assert (found.status, found.finding) == ("failure", "mq.m7g.large is not offered in this region")
-
-
-@pytest.mark.parametrize(("subnets", "status"), [(1, "ok"), (2, "failure")])
-def test_a_broker_where_it_is_not_sold_fails(clients: AwsClients, subnets: int, status: str) -> None:
-    sold(clients)  # in the first of the stack's two zones
-    wanted = broker(deploymentMode="CLUSTER_MULTI_AZ", subnetIds=["subnet"] * subnets)
-    assert statuses(results_of(queues, stack(declared=[wanted]), clients)) == {"name": status}
-
-
 def test_the_secret_of_an_existing_broker_is_checked(clients: AwsClients) -> None:
     queue = {"kind": "rabbitmq", "existing": {"secret": "queues/ocr"}}
     capacity = {"kind": "mixed-asg", "target": 1, "instanceTypes": ["g6.xlarge"]}
     services = [{"name": "ocr", "command": ["serve"], "capacity": capacity, "queue": queue}]
-    assert statuses(results_of(queues, stack(services=services), clients)) == {"queue of ocr": "failure"}
+    assert statuses(results_of(secrets.queues, stack(services=services), clients)) == {
+        "queue of ocr": "failure"
+    }
     clients("secretsmanager").create_secret(Name="queues/ocr", SecretString="amqps://a:b@c")
-    assert statuses(results_of(queues, stack(services=services), clients)) == {"queue of ocr": "ok"}
+    assert statuses(results_of(secrets.queues, stack(services=services), clients)) == {"queue of ocr": "ok"}
 
 
 def test_existing_sqs_queues_and_their_dead_letter_queues_are_checked(clients: AwsClients) -> None:
@@ -325,13 +302,10 @@ def test_existing_sqs_queues_and_their_dead_letter_queues_are_checked(clients: A
     services = [{"name": "ocr", "command": ["serve"], "capacity": capacity, "queue": queue}]
 
     def seen() -> tuple[str, str]:
-        [found] = results_of(queues, stack(services=services), clients)
+        [found] = results_of(secrets.queues, stack(services=services), clients)
         return found.status, found.finding
 
-    assert seen() == (
-        "failure",
-        "queue ocr does not exist in this account and region: workers would exit",
-    )
+    assert seen() == ("failure", "queue ocr does not exist in this account and region: workers would exit")
     sqs = clients("sqs")
     url = sqs.create_queue(QueueName="ocr")["QueueUrl"]
     assert seen() == ("failure", "ocr has dead-letter queue none, not ocr-dead")
@@ -343,7 +317,7 @@ def test_existing_sqs_queues_and_their_dead_letter_queues_are_checked(clients: A
 
 
 def test_a_broker_is_reported_as_not_included_in_the_total(clients: AwsClients) -> None:
-    found = statuses(results_of(monthly_cost, stack(declared=[broker()]), clients))
+    found = statuses(results_of(monthly_cost.run, stack(declared=[broker()]), clients))
     assert found["broker mq.m7g.large, SINGLE_INSTANCE"] == "not known"
 
 
@@ -354,7 +328,7 @@ def request_log(clients: AwsClients, **log: str) -> tuple[str, str]:
     capacity = {"kind": "mixed-asg", "target": 1, "instanceTypes": ["g6.xlarge"]}
     scaling = {"source": "log", "log": {**LOG, **log}}
     services = [{"name": "ocr", "capacity": capacity, "scaling": scaling}]
-    [found] = results_of(request_logs, stack(services=services), clients)
+    [found] = results_of(request_logs.run, stack(services=services), clients)
     return found.status, found.finding
 
 
@@ -383,10 +357,7 @@ def stub_filters(clients: AwsClients) -> None:
 
 def test_a_request_log_is_checked_with_its_newest_lines(clients: AwsClients) -> None:
     stub_filters(clients)
-    assert request_log(clients) == (
-        "failure",
-        "log group /search does not exist in this account and region",
-    )
+    assert request_log(clients) == ("failure", "log group /search does not exist in this account and region")
     logs = clients("logs")
     logs.create_log_group(logGroupName="/search")
     assert request_log(clients) == ("warning", "log group /search has no line to test the pattern with")
@@ -432,9 +403,56 @@ def test_secrets_of_tenants_and_repositories_are_checked(clients: AwsClients) ->
     clients("secretsmanager").create_secret(Name="lab/keys", SecretString="{}")
     assert [
         (result.status, result.key, result.finding.partition(" in ")[0])
-        for result in results_of(secrets, checked, clients)
+        for result in results_of(secrets.run, checked, clients)
     ] == [
         ("failure", "training[0].repositorySecret", "secret code/net does not exist"),
         ("ok", "sharedHosts[0].tenants[0].secret", "secret lab/keys exists"),
         ("failure", "sharedHosts[0].tenants[0].registrySecret", "secret lab/registry does not exist"),
     ]
+
+
+def of(*declared: Declared) -> Stack:
+    return stack(declared=declared, services=[service(command=["serve"], http={"port": 8000})])
+
+
+def test_proxies_count_for_types_and_quotas(clients: AwsClients) -> None:
+    pools = [
+        {"InstanceType": name, "Location": place}
+        for name in ("g6.xlarge", "g5.2xlarge", "c7g.large")
+        for place in ("us-west-2a", "us-west-2b")
+    ]
+    reply = {"InstanceTypeOfferings": pools[:-1]}
+    stub_operation(clients, "ec2", "DescribeInstanceTypeOfferings", reply)
+    found = results_of(offerings.run, of(), clients)[-1]
+    assert (found.subject, found.status) == ("c7g.large", "warning")
+    assert found.key == "services[].http.proxies.instanceType"
+    stub_operation(clients, "ec2", "DescribeInstanceTypeOfferings", {"InstanceTypeOfferings": pools[:-2]})
+    assert results_of(offerings.run, of(), clients)[-1].status == "failure"
+
+    def quota(request: Any) -> dict[str, Any]:
+        standard = request["QuotaCode"] == "L-1216C47A"
+        return {"Quota": {"QuotaName": request["QuotaCode"], "Value": 3.0 if standard else 9999.0}}
+
+    stub_operation(clients, "service-quotas", "GetServiceQuota", quota)
+    # Two of two vCPUs.
+    assert statuses(results_of(vcpus.run, of(), clients))["L-1216C47A"] == "failure"
+    assert "L-1216C47A" not in statuses(results_of(vcpus.run, stack(), clients))
+
+
+def test_load_balancers_and_proxies_cost(clients: AwsClients) -> None:
+    template = Declared(
+        "aws:ec2/launchTemplate:LaunchTemplate",
+        "p",
+        {"blockDeviceMappings": [{"deviceName": "/dev/xvda", "ebs": {"volumeSize": 10}}]},
+    )
+    tags = [{"key": "gpu-spot:proxy", "value": "web"}]
+    declared = (
+        Declared("aws:lb/loadBalancer:LoadBalancer", "b", {"internal": False, "subnets": ["a", "b"]}),
+        template,
+        Declared("aws:autoscaling/group:Group", "p", {"desiredCapacity": 2, "tags": tags}),
+    )
+    found = {one.subject: one.finding for one in results_of(monthly_cost.run, of(*declared), clients)}
+    assert found["load balancers"] == "1 × $16.43 = $16.43"
+    assert found["proxies c7g.large"] == "2 × $52.92 = $105.85"
+    assert found["GiB of proxies"].startswith("20 × ")
+    assert found["public IPv4 addresses"].startswith("2 × ")

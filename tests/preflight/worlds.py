@@ -32,9 +32,7 @@ def stack(
     return Stack.of("dev", load_settings(raw), declared)
 
 
-def on_kubernetes(
-    declared: Sequence[Declared] = (), http: Mapping[str, Any] | None = None, **kubernetes: Any
-) -> Stack:
+def on_kubernetes(declared: Sequence[Declared] = (), **kubernetes: Any) -> Stack:
     """Return a stack with the service as pods of a cluster."""
     network = {
         "vpcId": "vpc-0123456789abcdef0",
@@ -45,7 +43,6 @@ def on_kubernetes(
         runsOn="kubernetes",
         image="123456789012.dkr.ecr.us-west-2.amazonaws.com/web@sha256:" + "1" * 64,
         command=["serve"],
-        http=http,
     )
     cluster = {"cluster": "research", "nodeImage": "al2023@v20261101", **kubernetes}
     if "create" not in cluster:
@@ -62,11 +59,7 @@ def declared(type_: str, **inputs: Any) -> Declared:
 
 
 def stub_operation(clients: AwsClients, service: str, operation: str, response: Any) -> None:
-    """Let an operation return ``response``, or the result of calling it with the request's body.
-
-    A later stub of an operation replaces an earlier one. A ``dict`` with ``Error`` is raised as boto3 raises
-    it. Requests and responses must fit botocore's model.
-    """
+    """Let an operation return ``response``, or the result of calling it with the request's body."""
     client = clients(service)
     model = client.meta.service_model.operation_model(operation)
 
@@ -90,7 +83,7 @@ def error(code: str, message: str = "") -> dict[str, Any]:
 
 def results_of(check: Check, stack: Stack, clients: AwsClients | Callable[[str], Any]) -> list[CheckResult]:
     account: Account = identify(clients)
-    return list(check.run(stack, account))
+    return list(check(stack, account))
 
 
 def statuses(results: Sequence[CheckResult]) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -10,7 +9,6 @@ from typing import Any
 
 import boto3
 import pytest
-from aws_lambda_powertools import Logger
 
 from contracts import names, watched_queue
 from contracts.registry import http_state, proxy_state
@@ -24,10 +22,10 @@ from lambdas.aws.queues import proxies
 from lambdas.aws.queues.watcher import QueueOutcome, QueueWatcher, build
 from lambdas.handlers import queues as entry
 from tests import models
-from tests.lambdas.fake_aws import ARNS
-from tests.queues.test_watcher import Remaining, metric_names
+from tests.fakes.aws import ARNS
+from tests.queues.test_watcher import TABLE, Remaining, as_deployed, create_registry, metric_names
 
-GROUP, TABLE = "chat", "registry"
+GROUP = "chat"
 CHAT = WatchedQueue(GROUP, watched_queue.HTTP, GROUP, "")
 
 
@@ -41,16 +39,7 @@ class Proxies:
     def __post_init__(self) -> None:
         self.ec2 = boto3.client("ec2", "us-west-2")
         self.dynamodb = boto3.client("dynamodb", "us-west-2")
-        keys = (names.REGISTRY_KEY, names.REGISTRY_SORT_KEY)
-        self.dynamodb.create_table(
-            TableName=TABLE,
-            BillingMode="PAY_PER_REQUEST",
-            AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in keys],
-            KeySchema=[
-                {"AttributeName": keys[0], "KeyType": "HASH"},
-                {"AttributeName": keys[1], "KeyType": "RANGE"},
-            ],
-        )
+        create_registry(self.dynamodb)
         for group, stack in ((GROUP, "dev"), (GROUP, "dev"), ("other", "dev"), (GROUP, "prod")):
             self.launch(group, stack)
 
@@ -186,19 +175,8 @@ def test_a_history_too_large_for_an_item_is_refused(aws: Proxies, monkeypatch: p
 def test_the_handler_logs_and_counts_what_is_unknown(
     aws: Proxies, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name, value in {
-        names.ENV_STACK: "dev",
-        names.ENV_QUEUES: watched_queue.dumps([CHAT]),
-        names.ENV_REGISTRY_TABLE: TABLE,
-        names.ENV_INSTANCE_ARNS: ARNS,
-        "POWERTOOLS_SERVICE_NAME": names.SERVICE_QUEUES,
-        "AWS_DEFAULT_REGION": "us-west-2",
-    }.items():
-        monkeypatch.setenv(name, value)
-    log = io.StringIO()
-    monkeypatch.setattr(entry, "logger", Logger(service="proxies", stream=log))
-    monkeypatch.setattr(entry.time, "time", lambda: aws.now)
-    entry._watcher.cache_clear()
+    monkeypatch.setenv(names.ENV_INSTANCE_ARNS, ARNS)
+    log = as_deployed(monkeypatch, [CHAT], lambda: aws.now)
     found = []
     for counts in ((60, 60), (60, 60), (60,), ()):
         aws.now += 60

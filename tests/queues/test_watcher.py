@@ -1,4 +1,4 @@
-"""The queue watcher with a misbehaving management API and DynamoDB tables of moto."""
+"""The queue watcher with a misbehaving management API, tables of moto, and a new kind of queue."""
 
 from __future__ import annotations
 
@@ -22,11 +22,14 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from contracts import names, watched_queue
+from contracts.registry import queue_state
 from contracts.registry import queue_state as backlog
 from contracts.registry.queue_state import QueueState
 from contracts.watched_queue import WatchedQueue
+from lambdas.aws.queues import kinds
 from lambdas.aws.queues.rabbitmq import RabbitMqReader
 from lambdas.aws.queues.watcher import QueueOutcome, QueueWatcher, build
+from lambdas.core.queues.history import QueueHistory
 from lambdas.handlers import queues as entry
 from tests import models
 from tests.queues.test_management_api import BUSY, STARTED
@@ -90,6 +93,35 @@ def serve(tls: ssl.SSLContext | None) -> Iterator[Api]:
         thread.join()
 
 
+def create_registry(dynamodb: Any) -> None:
+    keys = (names.REGISTRY_KEY, names.REGISTRY_SORT_KEY)
+    dynamodb.create_table(
+        TableName=TABLE,
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in keys],
+        KeySchema=[
+            {"AttributeName": key, "KeyType": kind} for key, kind in zip(keys, ("HASH", "RANGE"), strict=True)
+        ],
+    )
+
+
+def as_deployed(monkeypatch: pytest.MonkeyPatch, queues: list[WatchedQueue], now: Callable[[], float]) -> Any:
+    """Give the handler its environment, a clock and a log, and return the log."""
+    for name, value in {
+        names.ENV_STACK: "dev",
+        names.ENV_QUEUES: watched_queue.dumps(queues),
+        names.ENV_REGISTRY_TABLE: TABLE,
+        "POWERTOOLS_SERVICE_NAME": names.SERVICE_QUEUES,
+        "AWS_DEFAULT_REGION": "us-west-2",
+    }.items():
+        monkeypatch.setenv(name, value)
+    log = io.StringIO()
+    monkeypatch.setattr(entry, "logger", Logger(service=str(queues), stream=log))
+    monkeypatch.setattr(entry.time, "time", now)
+    entry._watcher.cache_clear()
+    return log
+
+
 @dataclass
 class Deployment:
     """Tables and secrets of moto, and a clock."""
@@ -99,16 +131,7 @@ class Deployment:
     def __post_init__(self) -> None:
         self.dynamodb = boto3.client("dynamodb", "us-west-2")
         self.secrets = boto3.client("secretsmanager", "us-west-2")
-        keys = (names.REGISTRY_KEY, names.REGISTRY_SORT_KEY)
-        self.dynamodb.create_table(
-            TableName=TABLE,
-            BillingMode="PAY_PER_REQUEST",
-            AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in keys],
-            KeySchema=[
-                {"AttributeName": keys[0], "KeyType": "HASH"},
-                {"AttributeName": keys[1], "KeyType": "RANGE"},
-            ],
-        )
+        create_registry(self.dynamodb)
         self.secrets.create_secret(Name=SECRET, SecretString="amqps://ocr:first@rabbit")
 
     def watcher(self, *queues: WatchedQueue) -> QueueWatcher:
@@ -353,19 +376,9 @@ def test_a_broker_needs_a_trusted_certificate(deployment: Deployment, tmp_path: 
 def test_the_handler_emits_metrics_for_each_queue_and_logs_each_error(
     deployment: Deployment, api: Api, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    log = io.StringIO()
     unreachable = WatchedQueue("unreachable", "rabbitmq", "pages", "queues/none", api.address)
-    for name, value in {
-        names.ENV_STACK: "dev",
-        names.ENV_QUEUES: watched_queue.dumps([replace(queue(api), requests_per_worker=5), unreachable]),
-        names.ENV_REGISTRY_TABLE: TABLE,
-        "POWERTOOLS_SERVICE_NAME": names.SERVICE_QUEUES,
-        "AWS_DEFAULT_REGION": "us-west-2",
-    }.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr(entry, "logger", Logger(service="queues", stream=log))
-    monkeypatch.setattr(entry.time, "time", lambda: deployment.now)
-    entry._watcher.cache_clear()
+    watched = [replace(queue(api), requests_per_worker=5), unreachable]
+    log = as_deployed(monkeypatch, watched, lambda: deployment.now)
     for _ in range(2):
         deployment.now += 60
         entry.handler({}, Remaining())
@@ -393,3 +406,42 @@ def metric_names(line: dict[str, Any]) -> list[str]:
 class Remaining:
     def get_remaining_time_in_millis(self) -> int:
         return 20_000
+
+
+PIGEONS = WatchedQueue("ocr", "pigeons", "loft", "roof")
+STATE = QueueState(
+    observed_at=60.0, ready=3, in_flight=1, oldest_seconds=9.0, publish_rate=0.5, ack_rate=0.25, consumers=2
+)
+
+
+class FakeReader:
+    def __init__(self, sky: object) -> None:
+        self.sky = sky
+
+    def observe(
+        self, queue: WatchedQueue, past: QueueHistory, at: float, seconds: float
+    ) -> tuple[QueueState | None, QueueHistory]:
+        assert (queue, self.sky) == (PIGEONS, "client of sky")
+        return STATE, past
+
+
+class Table:
+    """Stores the items that are put."""
+
+    def __init__(self) -> None:
+        self.items: list[dict[str, Any]] = []
+
+    def get_item(self, **_: Any) -> dict[str, Any]:
+        return {}
+
+    def put_item(self, *, Item: dict[str, Any], **_: Any) -> None:  # noqa: N803
+        self.items.append(Item)
+
+
+def test_a_new_kind_is_read_and_its_item_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(kinds.KINDS, "pigeons", lambda client: FakeReader(client("sky")))  # type: ignore[arg-type]
+    table = Table()
+    clients = {"dynamodb": table, "sky": "client of sky"}
+    [outcome] = build(clients.__getitem__, [PIGEONS], "registry", lambda: 60.0).run(5.0)
+    assert (outcome.state, outcome.error) == (STATE, "")
+    assert queue_state.dump("ocr", STATE) in table.items

@@ -3,7 +3,7 @@
     python -m tests.real.cluster_days [PLAN.json]
 
 With a plan it must run in a network namespace of its own (`in_own_network`). The same code in
-`test_cluster.py`, at a reduced count, in `make bench-service` and in `make soak`.
+`test_crowd.py`, at a reduced count, in `make bench-service` and in `make soak`.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from rehearsal.machines.real import run_recorder
-from rehearsal.machines.real.broker import free_port
-from rehearsal.machines.real.cluster import NODES, PORT, RabbitCluster, address, in_own_network
+from packages import run_recorder
+from packages.rabbitmq import free_port
 from spot_work import Client, Queue, WorkError
 from tests.real.crowd import wait_for
+from tests.real.rabbit_cluster import NODES, PORT, RabbitCluster, address, in_own_network
 from tests.real.stable import HERE, Processes, Worker
 
 log: Final = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ WORKERS: Final = 3
 _BATCH_SECONDS: Final = 0.004
 _SLOW_BATCH_SECONDS: Final = 0.25
 COMMAND: Final = (
-    *("-m", "spot_work", "rehearsal.machines.real.run_recorder:run", "--requests"),
+    *("-m", "spot_work", "packages.run_recorder:run", "--requests"),
     *("--queue", QUEUE.name, "--batch", "8", "--max-deliveries", str(QUEUE.max_deliveries)),
 )
 
@@ -95,7 +95,7 @@ class _Player:
         (cluster := folder / "cluster").mkdir()
         self._cluster = RabbitCluster(cluster)
         self._port = free_port()
-        self._processes = Processes(folder, "tests.real.doubling:paced")
+        self._processes = Processes(folder, "tests.real.functions:paced")
         self._balancer: subprocess.Popen[str] | None = None
         self._workers: list[Worker] = []
         self._started = 0

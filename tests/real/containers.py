@@ -1,8 +1,4 @@
-"""A Docker daemon and podman of our own, each with an image of a shell and nothing else.
-
-The daemon lives in a network namespace, with a double of the metadata service beside it: neither its bridges
-nor its rules touch the machine.
-"""
+"""A Docker daemon and podman of our own, each with an image of a shell and nothing else."""
 
 from __future__ import annotations
 
@@ -82,11 +78,7 @@ def image(place: Path) -> bytes:
 
 
 def python_image(code: Sequence[tuple[Path, str]]) -> bytes:
-    """An image as a tar: this interpreter with the libraries that it loads, and ``code`` below ``/app``.
-
-    Nothing is built or downloaded: all of it lies on this machine, and stays at its paths. ``code`` are files
-    and folders with their names in there.
-    """
+    """An image as a tar: this interpreter with the libraries that it loads, and ``code`` below ``/app``."""
     library = Path(sysconfig.get_paths()["stdlib"])
     loaded = [INTERPRETER, *Path(sysconfig.get_config_var("DESTSHARED")).glob("*.so")]
     said = subprocess.run(["ldd", *map(str, loaded)], capture_output=True, text=True, check=True).stdout
@@ -122,10 +114,7 @@ def take_in(packed: bytes, name: str) -> None:
 
 
 class DockerHost(SystemHost):
-    """Rules of the firewall are those of the daemon's namespace.
-
-    Containers lock no memory and open no million files: such a machine grants that to nobody, not even root.
-    """
+    """Rules of the firewall are those of the daemon's namespace."""
 
     def __init__(self, daemon: int) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
 """Many real workers on a real broker, lost and drained at random, while clients ask: what became of it all.
 
-The same code in `test_service.py`, `test_sqs.py` and `test_containers_crowd.py` at a reduced count, and in
+The same code in `test_crowd.py` at a reduced count, and in
 `make bench-service` and `make bench-service-sqs`.
 """
 
@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from rehearsal.machines.real import run_recorder
+from packages import run_recorder
 from spot_work import Client, Queue, WorkError
 from tests.real.stable import NOTICE_SECONDS, Stable, Worker
 
 QUEUE: Final = Queue("ocr", max_deliveries=200)
 """Workers are lost here a hundred times as often as on spot instances."""
 WORKER: Final = (
-    *("-m", "spot_work", "rehearsal.machines.real.run_recorder:run", "--requests"),
+    *("-m", "spot_work", "packages.run_recorder:run", "--requests"),
     *("--queue", QUEUE.name, "--batch", "8", "--max-deliveries", str(QUEUE.max_deliveries)),
 )
 """What Python is told."""

@@ -65,10 +65,7 @@ def flooding(host: SharedHost, tenants: Lending, name: str, flood: str) -> Itera
 
 
 def neighbour_shares(host: SharedHost, floods: Iterable[str], seconds: float) -> dict[str, float]:
-    """Return by flood of bo what ada, who wants all CPUs, gets of its part: half of what both get.
-
-    Nothing but the tenants disturbs them.
-    """
+    """Return by flood of bo what ada, who wants all CPUs, gets of its part: half of what both get."""
     shares = {}
     with lending(host) as tenants:
         tenants.wake("ada")

@@ -27,10 +27,7 @@ _ALLOWED_MIB: Final = 256
 
 @dataclass(frozen=True)
 class HostileImage:
-    """An image by the lines of its Dockerfile; ``volume`` is what it hopes to write to, empty if refused.
-
-    One that leads to the notice's directory is not even writable (``is_writable``).
-    """
+    """An image by the lines of its Dockerfile; ``volume`` is what it hopes to write to, empty if refused."""
 
     name: str
     lines: tuple[str, ...]
@@ -163,10 +160,7 @@ def _by_calls(host: SharedHost) -> Iterator[str]:
 
 
 def _outgrows_the_hosts_disk(host: SharedHost) -> bool:
-    """Let eve name an image that unpacks to a thousand times its size.
-
-    Return whether the disk fills up, or parts of the image stay there.
-    """
+    """Let eve name an image that unpacks to a thousand times its size."""
     folder, before, old = host.place.run.parent, host.free_bytes, host.tenants
     images = folder / "registry"
     images.mkdir()

@@ -1,9 +1,4 @@
-"""System calls of a hostile tenant: run by a Python in its container, it prints what gets its way.
-
-Docker's default seccomp profile and the lack of capabilities refuse most of these calls, namespaces the
-others. Source: Docker manual, "Seccomp security profiles for Docker"; capabilities(7). The arguments are the
-ids of its neighbours' processes, as the host sees them. It needs nothing but the standard library.
-"""
+"""System calls of a hostile tenant: run by a Python in its container, it prints what gets its way."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Callers of an HTTP service with libraries of PyPI: ``http_callers.py KIND HOST:PORT``.
-
-Each caller, one of `_CALLERS`, sends requests one after the other until its standard input closes, checks
-each answer to its end, and repeats none. It prints an empty line once it has called, and at the end
-a JSON object: ``counts`` by kind of request, ``failed``.
-"""
+"""Callers of an HTTP service with libraries of PyPI: ``http_callers.py KIND HOST:PORT``."""
 
 from __future__ import annotations
 
@@ -118,16 +113,12 @@ def _websocket(address: str) -> _Requests:
 _CALLERS: Final = {"openai": _openai, "triton": _triton, "websocket": _websocket}
 
 
-def _is_over() -> bool:
-    return bool(select.select([0], [], [], 0)[0]) and not os.read(0, 1)
-
-
 def main(kind: str, address: str) -> int:
     """Call until standard input closes."""
     counts: Counter[str] = Counter()
     failed = []
     for name, request in _CALLERS[kind](address):
-        if _is_over():
+        if bool(select.select([0], [], [], 0)[0]) and (not os.read(0, 1)):
             break
         counts[name] += 1
         if counts.total() == _FEW:

@@ -9,11 +9,11 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
+from packages import environments
 from pulumi_on_moto.errors import LocalCloudError
-from rehearsal.http import play
-from rehearsal.http.hosts import HttpHosts
-from rehearsal.http.play import HttpScript
-from tests.real import environments
+from tests.real.http_play import play
+from tests.real.http_play.hosts import HttpHosts
+from tests.real.http_play.play import HttpScript
 
 _HERE: Final = Path(__file__).parent
 _SERVERS: Final = {

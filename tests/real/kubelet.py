@@ -1,9 +1,4 @@
-"""What a kubelet and a Job controller do with a rendered Job, with real containers: one pod after another.
-
-The kubelet expands ``$$``, gives each pod new ``emptyDir`` volumes, sends SIGTERM to the container's first
-process, and SIGKILL when the grace period is over (Kubernetes, "Pod Lifecycle", termination). Checkpoints
-outlive the pods. What an end means is read from the Job's own policy.
-"""
+"""What a kubelet and a Job controller do with a rendered Job, with real containers: one pod after another."""
 
 from __future__ import annotations
 
@@ -18,10 +13,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from infra.kubernetes.context import Manifest
+from packages.environments import ROOT
 from tests.kubernetes.entries import of_kind, rendered
-from tests.kubernetes.verdicts import verdict
+from tests.kubernetes.test_policies import verdict
 from tests.real import containers
-from tests.real.environments import ROOT
 
 LEASE_SECONDS: Final = 24
 STEPS: Final = 400
@@ -146,7 +141,7 @@ class Kubelet:
 def engine() -> Iterator[Path]:
     """Run an engine with the image of Jobs; yield a folder for them. Raises ``containers.LackingError``."""
     with containers.folder() as place, containers.docker(place):
-        source = ROOT / "spot_training" / "src" / "spot_training"
+        source = ROOT / "packages" / "spot-training" / "src" / "spot_training"
         containers.take_in(containers.python_image([(source, "spot_training")]), containers.PYTHON)
         yield place
 

@@ -1,7 +1,4 @@
-"""Whether idle CPUs are lent, and how soon they come back: by the tenants' control groups.
-
-Nothing in here asks Docker while tenants are busy: its daemon would wait for a CPU as everybody else does.
-"""
+"""Whether idle CPUs are lent, and how soon they come back: by the tenants' control groups."""
 
 from __future__ import annotations
 
@@ -54,26 +51,12 @@ class Lending:
         (self._homes[name] / "go").unlink(missing_ok=True)
 
     def lent(self, busy: str, seconds: float) -> Lent:
-        """Return what ``busy``, who wants all, was given of the CPUs while the other tenants idle.
-
-        What else runs on this machine waits meanwhile: on a host nothing runs beside the tenants.
-        """
+        """Return what ``busy``, who wants all, was given of the CPUs while the other tenants idle."""
         with self.undisturbed():
             started_at, begin, idle = time.monotonic(), self.spent(busy), _idle()
             time.sleep(seconds)
             used = self.spent(busy) - begin
             return Lent(used / (used + _idle() - idle), used / (time.monotonic() - started_at))
-
-    def job_seconds(self, name: str, rounds: int) -> float:
-        """Let a tenant do a job on two CPUs while nothing else disturbs it; return how long it took."""
-        done = self._homes[name] / "done"
-        done.unlink(missing_ok=True)
-        with self.undisturbed():
-            started_at = time.monotonic()
-            (self._homes[name] / "job.new").write_text(str(rounds))
-            (self._homes[name] / "job.new").rename(self._homes[name] / "job")
-            until(done.exists, f"the job of {name} is done", 300.0)
-            return time.monotonic() - started_at
 
     @contextlib.contextmanager
     def undisturbed(self) -> Iterator[None]:
@@ -88,10 +71,7 @@ class Lending:
                 file.write_text(before)
 
     def give_back_seconds(self, owner: str, borrower: str) -> float:
-        """Wake ``owner``; return the seconds until it has had its part beside ``borrower`` for a while.
-
-        Its part is half, as both declare the same; the while is a quarter second. Nothing else disturbs them.
-        """
+        """Wake ``owner``; return the seconds until it has had its part beside ``borrower`` for a while."""
         with self.undisturbed():
             return self._give_back_seconds(owner, borrower)
 
@@ -126,10 +106,7 @@ def lending(host: SharedHost) -> Iterator[Lending]:
 
 
 def _schedule(policy: int, priority: int) -> None:
-    """Schedule all threads of this process, the landlord's too: on a host they run beside no other work.
-
-    Real-time: beside a storm of forks a thread of the nice value -20 waited for half a minute (Linux 6.18).
-    """
+    """Schedule all threads of this process, the landlord's too: on a host they run beside no other work."""
     for thread in Path("/proc/self/task").iterdir():
         with contextlib.suppress(ProcessLookupError):
             os.sched_setscheduler(int(thread.name), policy, os.sched_param(priority))
@@ -137,10 +114,7 @@ def _schedule(policy: int, priority: int) -> None:
 
 @contextlib.contextmanager
 def _kernel_first() -> Iterator[None]:
-    """Prefer the kernel's threads to tenants of a great weight.
-
-    They free what ended processes had: without them a storm of forks fills its tenant's memory.
-    """
+    """Prefer the kernel's threads to tenants of a great weight."""
     before = {pid: os.getpriority(os.PRIO_PROCESS, pid) for pid in _kernel_threads()}
     _set_priorities(dict.fromkeys(before, -20))
     try:

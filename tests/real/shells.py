@@ -1,8 +1,4 @@
-"""Shells of a tenant's users, as Session Manager's agent starts them, and what keys may do in them.
-
-The agent runs the document's command by ``sh -c`` on a terminal of its own, as root, and passes on what the
-user types. Source: amazon-ssm-agent, ``agent/session/shell/shell_unix.go``, ``StartCommandExecutor``.
-"""
+"""Shells of a tenant's users, as Session Manager's agent starts them, and what keys may do in them."""
 
 from __future__ import annotations
 

@@ -12,14 +12,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from rehearsal.machines.real import run_recorder, service_host
-from rehearsal.machines.real.commands import kill_all
-from tests.real import containers
+from packages import run_recorder
+from tests.real import containers, service_host
+from tests.real.service_host import kill_all
 from userdata.agent.work.service.workers import ready_file
 
 HERE: Final = Path(__file__).resolve().parents[2]
 NOTICE_SECONDS: Final = 120.0
-FUNCTION: Final = "tests.real.doubling:double"
+FUNCTION: Final = "tests.real.functions:double"
 
 
 class Worker(Protocol):
@@ -85,7 +85,7 @@ class Processes:
     def start(self, number: int, command: list[str], url: str) -> Worker:
         """See ``Stable``."""
         ready, record = self.folder / f"ready-{number}", self.folder / "runs"
-        paths = os.pathsep.join([str(HERE), str(HERE / "spot_work" / "src")])
+        paths = os.pathsep.join([str(HERE), str(HERE / "packages" / "spot-work" / "src")])
         environment = {**os.environ, "PYTHONPATH": paths, "SPOT_WORK_URL": url}
         environment |= {
             run_recorder.FUNCTION: self.function,
@@ -141,10 +141,7 @@ class _Container:
 
 @dataclass(frozen=True)
 class Containers:
-    """Each worker is a container with a GPU's device file, run by the agent as on an instance of its own.
-
-    ``docker`` must lead to an engine that has ``containers.PYTHON``, see there.
-    """
+    """Each worker is a container with a GPU's device file, run by the agent as on an instance of its own."""
 
     folder: Path
 
@@ -196,9 +193,8 @@ def code() -> list[tuple[Path, str]]:
 
     return [
         (Path(pika.__file__).parent, "pika"),
-        (HERE / "spot_work/src/spot_work", "spot_work"),
+        (HERE / "packages/spot-work/src/spot_work", "spot_work"),
         (HERE / "gpu_spot/__init__.py", "gpu_spot/__init__.py"),
-        (HERE / "rehearsal/machines/__init__.py", "rehearsal/machines/__init__.py"),
-        (HERE / "rehearsal/machines/real/run_recorder.py", "rehearsal/machines/real/run_recorder.py"),
-        (HERE / "tests/real/doubling.py", "tests/real/doubling.py"),
+        (HERE / "packages/run_recorder.py", "packages/run_recorder.py"),
+        (HERE / "tests/real/functions.py", "tests/real/functions.py"),
     ]

@@ -40,16 +40,11 @@ SERVICE = 9000
 """Where a service of the host's listens, on all its addresses."""
 DISK_MIB = 40
 
-# Busy while /data/go exists; ends at SIGTERM, and writes that. A job is so many rounds on each of two CPUs.
+# Busy while /data/go exists; ends at SIGTERM, and writes that.
 BODY = """
 trap 'echo told > /data/told; exit 0' TERM
 busybox httpd -p 8080 -h /data
-rounds() { i=0; while test $i -lt $1; do i=$((i + 1)); done; }
 while :; do
-  if test -e /data/job; then
-    n=$(cat /data/job); rm /data/job
-    rounds $n & rounds $n & wait; touch /data/done
-  fi
   test -e /data/go || { sleep 0.05; continue; }
   (while test -e /data/go; do :; done) & (while test -e /data/go; do :; done) & wait $!
 done
@@ -288,10 +283,7 @@ METADATA_IPV6 = "fd00:ec2::254"
 
 @contextlib.contextmanager
 def outside(host: SharedHost) -> Iterator[str]:
-    """A machine beyond the host's network, at the address that it yields, with a large file to download.
-
-    It answers at ``OUTSIDE_IPV6`` and ``METADATA_IPV6``, too.
-    """
+    """A machine beyond the host's network, at the address that it yields, with a large file to download."""
     web = host.place.run.parent / "outside"
     web.mkdir(exist_ok=True)
     (web / "large").write_bytes(bytes(OUTSIDE_BYTES))

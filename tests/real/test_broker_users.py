@@ -27,7 +27,7 @@ from lambdas.aws.queues.broker_users import BrokerUserManager
 from lambdas.aws.queues.rabbitmq import RabbitMqReader
 from lambdas.core.queues import management_api
 from lambdas.core.queues.history import QueueHistory
-from rehearsal.machines.real.broker import RabbitServer, free_port
+from packages.rabbitmq import RabbitServer, free_port
 from spot_work import BrokerRefusedError, Client, Queue, Worker
 from spot_work import __main__ as command
 from spot_work.callers import AsyncClient
@@ -248,10 +248,7 @@ def test_a_user_may_do_its_part_and_nothing_else(users: Users, name: str) -> Non
 
 @pytest.mark.parametrize("arguments", [["dead-letters"], ["resend", "--all"]])
 def test_a_worker_that_lists_dead_letters_gets_one_line(
-    users: Users,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    arguments: list[str],
+    users: Users, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str]
 ) -> None:
     with pika.BlockingConnection(pika.URLParameters(users.url("administrator"))) as connection:
         connection.channel().basic_publish("", "ocr.dead", b"1")

@@ -1,4 +1,4 @@
-"""The demo of the documentation, typed as its page has it, shorter and on zones that are made here."""
+"""Commands of the documentation, typed as their pages have them; the demo shorter, on zones made here."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from docs.site.stage import ROOT
+from packages.rabbitmq import RabbitServer
 from tests.docs.commands import code_block_commands
 
 LINES = sorted({one.line for one in code_block_commands() if one.line.startswith(".venv/bin/gpu-spot demo ")})
@@ -31,3 +32,23 @@ def test_demo(line: str, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "out" / "report.html").exists()
+
+
+def test_the_readme_starts_both_services_and_the_client(broker: RabbitServer) -> None:
+    page = "examples/ocr-service/README.md"
+    typed = [command.line for command in code_block_commands() if command.page == page]
+    install, enter, export, recognise, preprocess, client = typed
+    assert install.startswith("pip install ")
+    script = (
+        f"{enter}\n{export}\nexport SPOT_WORK_URL={broker.url}\n{recognise} &\n{preprocess} &\n{client}\n"
+    )
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-euc", f"trap 'kill $(jobs -p)' EXIT\n{script}"],
+        cwd=ROOT,
+        env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT / "packages" / "spot-work" / "src")},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert "Text(text='HELLO WORLD', source=" in done.stdout, done.stderr

@@ -15,7 +15,7 @@ from contracts.registry.queue_state import QueueState
 from contracts.watched_queue import WatchedQueue
 from lambdas.aws.queues.rabbitmq import RabbitMqReader
 from lambdas.core.queues.history import QueueHistory
-from rehearsal.machines.real.broker import RabbitServer, free_port
+from packages.rabbitmq import RabbitServer, free_port
 
 TIMEOUT_SECONDS = 120.0
 _CONFIG = "loopback_users = none\nmanagement.tcp.ip = 127.0.0.1\nmanagement.tcp.port = {port}\n"

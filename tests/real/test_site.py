@@ -8,8 +8,8 @@ import pytest
 
 from docs.site.__main__ import build
 from docs.site.stage import DeadLinkError
+from packages.environments import environment, play
 from rehearsal.report.page import render
-from tests.real.environments import environment, play
 from tests.report.rehearsal import rehearse
 
 PAGES = ("index", "stack-file", "runbook", "how-it-decides", "adr/index")
@@ -44,6 +44,14 @@ def test_axe_finds_nothing_serious(width: int, scheme: str, site: Path, tmp_path
     report = tmp_path / "report.html"
     report.write_text(render(rehearse(48)), "utf-8")
     pages = [*(site / f"{page}.html" for page in PAGES), report]
-    found = play(environment("site"), "axe.py", tmp_path, str(width), scheme, *pages, seconds=900)
+    found = play(
+        environment("site"),
+        Path(__file__).with_name("axe.py"),
+        tmp_path,
+        str(width),
+        scheme,
+        *pages,
+        seconds=900,
+    )
     assert len(found) == len(pages)
     assert not {name: wrong for name, wrong in found.items() if wrong}

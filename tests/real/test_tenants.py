@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
+from typing import Final
 
+import boto3
 import pytest
 
+from contracts.agent import config
+from tests import models
 from tests.real import containers as real
 from tests.real import floods, hostile, hostile_calls, shells, tunnels
 from tests.real.breaches import ALONE, TRIED, breaches, network_breaches, plant, secret, unenforced
-from tests.real.changes import LIMIT_SECONDS, list_changes
 from tests.real.lending import lending
 from tests.real.registry import PASSWORD, USER, add_image, registry
 from tests.real.tenants import (
@@ -31,12 +35,84 @@ from tests.real.tenants import (
     until,
 )
 from userdata.agent.machine import files
+from userdata.agent.tenants import codec
 from userdata.agent.tenants.host import container, firewall, meter
+from userdata.agent.tenants.host.container import name_of
+from userdata.agent.tenants.host.listing import TenantListReader
 from userdata.agent.tenants.host.steps import DesiredTenant
+from userdata.agent.tenants.host.supervisor import POLL_INTERVAL_SECONDS
+from userdata.agent.tenants.model import Tenant
 from userdata.agent.tenants.plan import plan
 from userdata.agent.tenants.throughput import ASSUMED, bounds_of
 from userdata.agent.work import notice
 from userdata.agent.work.notice import Notice
+
+LIMIT_SECONDS = 30.0
+_IMAGE = f"registry.example/shell@sha256:{'0' * 64}"
+"""A list names images by their digests; the image of this machine has none."""
+_STACK: Final = config.SharedHost("agents", "jobs")
+_AS_AN_INSTANCE: Final = (_STACK.list_interval_seconds, POLL_INTERVAL_SECONDS)
+
+
+def list_changes(host: SharedHost, changes: int, *, quick: bool = False) -> list[float]:
+    """Return the seconds from each changed list to the running container."""
+    others = host.tenants
+    reads = (host.list_interval_seconds, host.poll_interval_seconds) if quick else _AS_AN_INSTANCE
+    with _in_s3(host, *reads) as put:
+        new = tenant("dee", 2004)
+        put((*others, new))
+        taken = [until(lambda: host.answers(ADDRESS, 8004), "dee serves")]
+        for number in range(1, changes):
+            put((*others, replace(new, environment={"NUMBER": str(number)})))
+            taken.append(until(lambda number=number: _has(number), f"change {number} runs"))  # type: ignore[misc]
+        put(others)
+        until(lambda: "dee" not in host.inspected() and "dee" not in host.disks.here, "dee is gone")
+    # A change waits for a read of the list, and for a look at the containers before and after each work.
+    later = sum(
+        times * (most - read) for times, most, read in zip((1, 3), _AS_AN_INSTANCE, reads, strict=True)
+    )
+    return [seconds + later for seconds in taken]
+
+
+def _has(number: int) -> bool:
+    argv = ["docker", "exec", name_of("dee"), "sh", "-c", f'test "$NUMBER" = {number}']
+    return subprocess.run(argv, capture_output=True).returncode == 0
+
+
+@contextlib.contextmanager
+def _in_s3(
+    host: SharedHost, list_seconds: float, poll_seconds: float
+) -> Iterator[Callable[[tuple[Tenant, ...]], None]]:
+    """Let a host read its list from a bucket, and look at its containers; yield how to replace the list."""
+    before = host.fetch, host.list_interval_seconds, host.poll_interval_seconds
+    with models.moto():
+        client = boto3.client("s3", region_name="us-east-1")
+        client.create_bucket(Bucket=_STACK.bucket)
+
+        def put(tenants: tuple[Tenant, ...]) -> None:
+            text = codec.encode([replace(one, image=_IMAGE) for one in tenants])
+            client.put_object(Bucket=_STACK.bucket, Key=codec.key_of("lab"), Body=text.encode())
+
+        reader = TenantListReader(client, _STACK.bucket, "lab", host.place.run / "list.json")
+
+        def fetched() -> tuple[Tenant, ...] | None:
+            tenants = reader.fetch()
+            return tenants and tuple(replace(one, image=real.IMAGE) for one in tenants)
+
+        put(host.tenants)
+        host.stop()
+        host.fetch, host.list_interval_seconds, host.poll_interval_seconds = (
+            fetched,
+            list_seconds,
+            poll_seconds,
+        )
+        host.begin()
+        try:
+            yield put
+        finally:
+            host.stop()
+            host.fetch, host.list_interval_seconds, host.poll_interval_seconds = before
+            host.begin()
 
 
 @pytest.fixture(scope="module")
@@ -69,10 +145,7 @@ def test_no_hostile_image_or_program_gets_its_way(host: SharedHost) -> None:
 @pytest.mark.soak
 def test_what_programs_try_is_possible_where_nothing_prevents_it(host: SharedHost) -> None:
     said: set[str] = set()
-    for more in (
-        ["NET_ADMIN", "--cap-add", "SYSLOG"],
-        ["SYS_ADMIN", "--security-opt", "seccomp=unconfined"],
-    ):
+    for more in (["NET_ADMIN", "--cap-add", "SYSLOG"], ["SYS_ADMIN", "--security-opt", "seccomp=unconfined"]):
         free = ["docker", "run", "--rm", "--shm-size", "1g", "--cap-add", *more, real.IMAGE, "sh", "-c"]
         done = subprocess.run([*free, hostile.TRIED], capture_output=True, text=True)
         said |= {*done.stdout.splitlines()}
@@ -370,10 +443,7 @@ def _download_seconds(host: SharedHost, name: str, address: str) -> float:
 
 
 def _seen(place: container.TenantPaths, name: str, uid: int, gpus: list[str]) -> list[str]:
-    """Return the devices in a tenant's container, and the GPUs that its first process reads.
-
-    The command is what podman of this age can do of it; the tenant's own variable asks for all GPUs.
-    """
+    """Return the devices in a tenant's container, and the GPUs that its first process reads."""
     script = "ls /dev | grep ^nvidia; echo $NVIDIA_VISIBLE_DEVICES"
     one = tenant(name, uid, command=("sh", "-c", script), host_port=None, container_port=None)
     one = replace(one, environment={"NVIDIA_VISIBLE_DEVICES": "all"})

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import socket
 import subprocess
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.real.environments import environment, variables
+from contracts.agent.config import Python, Training
+from packages.environments import FRAMEWORKS, environment, variables
 from tests.soak import chosen
 from userdata.agent.machine.clock import SystemClock
+from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import SystemHost
 from userdata.agent.work import process
 from userdata.agent.work.process import JobProcess
-
-REAL = Path(__file__).parent
+from userdata.agent.work.training.job_python import MARK, JobPython
 
 TRAIN = """
 import os, signal, sys
@@ -51,29 +56,6 @@ for batch in batches:
         break
 del batches  # ends the loaders: they ignore the SIGTERM that their parent sends at its exit, too
 dist.destroy_process_group()
-"""
-
-
-END = """
-import atexit, sys
-from torch import distributed
-from spot_training.torch.ranks import TorchRanks
-
-def show():
-    for group in (ranks._flags, ranks._saves):
-        try:
-            print("alive", distributed.get_rank(group))
-        except ValueError:
-            print("destroyed")
-
-distributed.init_process_group("gloo", init_method=f"file://{sys.argv[1]}/1", rank=0, world_size=1)
-atexit.register(show)
-ranks = TorchRanks()
-assert ranks.any(True, False) == [True, False]
-if sys.argv[2] != "nothing":
-    distributed.destroy_process_group()
-if sys.argv[2] == "again":
-    distributed.init_process_group("gloo", init_method=f"file://{sys.argv[1]}/2", rank=0, world_size=1)
 """
 
 
@@ -132,12 +114,12 @@ def test_a_training_goes_on_after_the_notice_and_after_a_rank_that_was_killed(
     """``is_local``: on two levels of storage."""
     local = {"GPU_SPOT_LOCAL_CHECKPOINTS": str(tmp_path / "local")} if is_local else {}
     said, reference = tmp_path / "log", tmp_path / "undisturbed"
-    play = [python / "python", REAL / "kills.py", module, "--folder", reference, "--ranks", "2"]
+    play = [python / "python", "-m", "frameworks.kills", module, "--folder", reference, "--ranks", "2"]
     subprocess.run(play, env=variables(python), check=True, capture_output=True)
     history = tmp_path / "history-0"
 
     def start() -> JobProcess:
-        script = [str(REAL / f"{module}.py"), str(tmp_path)]
+        script = [str(FRAMEWORKS / f"{module}.py"), str(tmp_path)]
         command = [str(python / "torchrun"), "--nproc-per-node", "2", "--standalone"]
         with said.open("a") as log:
             own = {**variables(python), **local}
@@ -169,14 +151,6 @@ def test_a_training_goes_on_after_the_notice_and_after_a_rank_that_was_killed(
     assert (tmp_path / "final.pt").read_bytes() == (reference / "reference" / "final.pt").read_bytes()
 
 
-@pytest.mark.parametrize("destroyed", ["nothing", "all", "again"])
-def test_no_group_of_ours_outlives_the_script(python: Path, tmp_path: Path, destroyed: str) -> None:
-    command = [python / "python", "-c", END, tmp_path, destroyed]
-    result = subprocess.run(command, env=variables(python), capture_output=True, text=True, timeout=120)
-    assert (result.returncode, result.stdout.split()) == (0, ["destroyed"] * 2), result.stderr
-    assert "Traceback" not in result.stderr
-
-
 def ranks_in(place: Path, module: str) -> list[int]:
     lines = {one.pid: command_line(one.pid) for one in SystemHost().processes()}
     found = [pid for pid, line in lines.items() if f"{module}.py" in line and str(place) in line]
@@ -188,3 +162,77 @@ def command_line(pid: int) -> str:
         return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
     except OSError:
         return ""
+
+
+USER = "nobody"
+SMALL = "six==1.17.0 --hash=sha256:4721f391ed90541fddacab5acf947aa0d3dc7d27b2e1e8eda2be8970586c3274\n"
+NOWHERE = "http://127.0.0.1:9/simple"
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Path]:
+    assert os.geteuid() == 0, "this test becomes another user: run it as root"
+    folder = Path(tempfile.mkdtemp(prefix="gpu-spot-"))  # pytest's own is for one user only
+    folder.chmod(0o755)
+    for name in ("code", "cache"):
+        (folder / name).mkdir()
+        shutil.chown(folder / name, USER)
+    (folder / "code" / "requirements.txt").write_text(SMALL)
+    (folder / "code" / "impossible.txt").write_text("six==1.17.0\nsix==1.16.0\n")
+    yield folder
+    shutil.rmtree(folder)
+
+
+def job(place: Path, requirements: str = "requirements.txt", **environment: str) -> JobPython:
+    version = ".".join(subprocess.check_output(["python3", "-V"], text=True).split()[1].split(".")[:2])
+    training = Training(
+        "j", "t", "https://example.com/a", "0" * 40, ("x",), USER, "p", python=Python(version, requirements)
+    )
+    training = replace(training, environment=environment)
+    folders = (place / "code", place / "environments", place / "tools", place / "cache")
+    return JobPython(SystemHost(), training, *folders)
+
+
+def test_it_is_built_from_the_index_and_found_again_without_one(place: Path) -> None:
+    first = job(place)
+    first.prepare()
+    start = first.start(["python", "-c", "import six; print(six.__version__, six.__file__)"], {}, place)
+    command = [shutil.which("runuser") or "", "--user", first.user, "--", *start.argv]
+    said = subprocess.check_output(command, env=start.environment, text=True, cwd=place).split()
+    assert said[0] == "1.17.0"
+    home = Path(start.environment["VIRTUAL_ENV"])
+    assert said[1].startswith(str(home))
+    assert home.owner() == USER
+    # Another instance: nothing but the data volume, and no index that answers.
+    shutil.rmtree(place / "tools")
+    shutil.rmtree(place / "cache" / "uv")
+    again = job(place, PIP_INDEX_URL=NOWHERE, UV_OFFLINE="1")
+    again.prepare()
+    assert again.start(["python"], {}, place).environment["VIRTUAL_ENV"] == str(home)
+
+
+def test_requirements_that_cannot_be_met_are_named_with_what_uv_says(place: Path) -> None:
+    with pytest.raises(AgentError, match=r"impossible\.txt: .*six==1\.1[67]\.0.*unsatisfiable"):
+        job(place, "impossible.txt").prepare()
+
+
+def test_an_environment_with_a_killed_build_is_rebuilt(place: Path) -> None:
+    # An index that answers nothing: uv waits for it until it is killed with its user's other processes.
+    (place / "code" / "waits.txt").write_text("six==1.16.0\n")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}/simple"
+        killer = subprocess.Popen(
+            f'until pgrep -u {USER} -f "pip install.*waits.txt" >/dev/null; do sleep 0.1; done;'
+            f' pkill -KILL -u {USER} -f "pip install.*waits.txt"',
+            shell=True,
+        )
+        with pytest.raises(AgentError, match=r"waits\.txt: "):
+            job(place, "waits.txt", UV_DEFAULT_INDEX=address).prepare()
+        killer.wait(60)
+    whole = {mark.parent for mark in (place / "environments").glob(f"*/{MARK}")}
+    waiting = job(place, "waits.txt")
+    waiting.prepare()
+    home = Path(waiting.start(["python"], {}, place).environment["VIRTUAL_ENV"])
+    assert home not in whole
+    python = ["runuser", "--user", USER, "--", str(home / "bin/python"), "-c"]
+    assert subprocess.check_output([*python, "import six; print(six.__version__)"], text=True) == "1.16.0\n"

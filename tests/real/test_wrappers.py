@@ -11,10 +11,10 @@ from typing import Final
 
 import pytest
 
+from packages.environments import environment, variables
 from tests.node.bench import Bench
-from tests.node.clocks import FakeClock
+from tests.node.configs import FakeClock
 from tests.node.metadata import MetadataServer
-from tests.real.environments import environment, variables
 
 TRAIN: Final = """
 import sys, time

@@ -1,8 +1,4 @@
-"""A worker that speaks WebSocket at ``$ADDRESS`` and ``$GPU_SPOT_PORT``.
-
-A request is a prompt and a number of tokens, as JSON; the answer are the prompt's words, as in
-``examples/http-service``.
-"""
+"""A worker that speaks WebSocket at ``$ADDRESS`` and ``$GPU_SPOT_PORT``."""
 
 from __future__ import annotations
 

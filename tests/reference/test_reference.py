@@ -9,9 +9,8 @@ import pytest
 import yaml
 
 from gpu_spot.reference import keys
-from gpu_spot.reference.allowed import allowed
-from gpu_spot.reference.page import page
-from gpu_spot.reference.stack_file import stack_file
+from gpu_spot.reference.keys import stack_file
+from gpu_spot.reference.page import allowed, page
 
 ROOT = Path(__file__).parents[2]
 
@@ -54,7 +53,7 @@ def test_a_rule_in_words(rule: dict[str, object], words: str) -> None:
     assert allowed(rule, lambda ref: ref.rpartition("/")[2]) == words
 
 
-@pytest.mark.parametrize("path", sorted(ROOT.glob("Pulumi.*.yaml")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted((ROOT / "stacks").glob("Pulumi.*.yaml")), ids=lambda path: path.name)
 def test_the_schema_accepts_the_shipped_stack_files(path: Path) -> None:
     jsonschema.validate(yaml.safe_load(path.read_text("utf-8")), stack_file())
 
@@ -64,7 +63,7 @@ def test_the_schema_accepts_the_shipped_stack_files(path: Path) -> None:
     [("gpu-spot:service", []), ("gpu-spot:protect", "yes"), ("gpu-spot:services", [{"name": "a", "x": 1}])],
 )
 def test_the_schema_rejects_what_the_program_rejects(key: str, value: object) -> None:
-    file = yaml.safe_load((ROOT / "Pulumi.dev.yaml").read_text("utf-8"))
+    file = yaml.safe_load((ROOT / "stacks" / "Pulumi.dev.yaml").read_text("utf-8"))
     file["config"][key] = value
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(file, stack_file())

@@ -7,13 +7,14 @@ from typing import Final
 
 from gpu_spot.status.decisions import DecisionLine
 from lambdas.core.capacity.policies import DEFAULT, build
-from lambdas.core.model import Group, Pool, SetDesired, TerminateInstances
+from lambdas.core.model import Pool, SetDesired, TerminateInstances
 from market.replay.engine import Replay
+from market.replay.fleet import simulated_group
 from market.replay.groups import GroupShape
 from market.rules import Rules
 from market.supply.spot import SpotMarket
 from market.supply.trace import PoolTrace
-from rehearsal.results.run import Run, capacity_changes
+from rehearsal.results.run import Run
 from tests.fleets import RecordingFleet
 
 START: Final = 1_767_225_600.0  # 2026-01-01 00:00 UTC
@@ -29,7 +30,7 @@ def rehearse(hours: int, *, target: int = 4, notice: float = 0.5, flips: float =
     rules = Rules(seed=seed, notice=notice)
     market = SpotMarket(traces, rules)
     pools = tuple(Pool("g6.xlarge", zone) for zone in ZONES)
-    fleet = RecordingFleet(Group("inference", target, 2 * target), build(DEFAULT))
+    fleet = RecordingFleet(simulated_group(target, 2 * target), build(DEFAULT))
     replay = Replay(market, rules, fleet, GroupShape(pools), target, start=START)
     ledger = replay.run()
     return Run(
@@ -43,7 +44,6 @@ def rehearse(hours: int, *, target: int = 4, notice: float = 0.5, flips: float =
         market=tuple(f"traces/{zone}.json" for zone in ZONES),
         pool_size=market.pool_size,
         pools=dict(zip(market.names, map(str, pools), strict=True)),
-        capacities=capacity_changes(market, market.ticks),
         ledger=ledger,
         resources=(
             ("aws:ec2/vpc:Vpc", "main"),

@@ -14,7 +14,6 @@ CSS: Final = (files("rehearsal.report") / "page.css").read_text("utf-8")
 TOGETHER: Final = (
     ("spot", "on-demand"),
     ("announced", "lost"),
-    ("open", "closed", "lost"),
     ("ready-fill", "lost"),
 )
 """Colours that mean different things in one picture."""

@@ -7,22 +7,16 @@ import json
 import re
 from dataclasses import replace
 from html import unescape
-from pathlib import Path
 
-import plotly.graph_objects as go
 import pytest
 from rich.console import Console
 
-from rehearsal.report.figures import figures
 from rehearsal.report.page import render
 from rehearsal.report.summary import render_summary
-from rehearsal.results.moves import PARTS, Cause, Contents, JobMigrations, Move, Stay, to_json
+from rehearsal.results.moves import PARTS, Cause, Contents, JobMigrations, Move, to_json
 from rehearsal.results.run import Run
 from rehearsal.results.summary import summarise
-from tests.report.browser import Browser
-from tests.report.png import read
 from tests.report.rehearsal import ZONES
-from tests.report.test_browser import HEIGHT, WIDTH, near, palette, probed
 
 SAVED = Contents(28, "a" * 64)
 A, B, _ = ZONES
@@ -51,14 +45,9 @@ def moved(run: Run, at: float, after: Contents = SAVED, *, cause: Cause = "notic
 
 @pytest.fixture(scope="module")
 def job(run: Run) -> Run:
-    begin, end, hour = run.at(0), run.at(run.ticks), 3600.0
+    hour = 3600.0
     moves = (moved(run, 10 * hour), moved(run, 30 * hour, cause="loss"))
-    stays = (
-        Stay("vol-1", A, begin, begin + 10 * hour, True),
-        Stay("vol-1", A, begin + 10 * hour, begin + 10 * hour + 640, False),
-        Stay("vol-2", B, begin + 10 * hour + 640, end, True),
-    )
-    return replace(run, migrations=JobMigrations(moves, stays, False, 30.0, 20))
+    return replace(run, migrations=JobMigrations(moves, False, 30.0, 20))
 
 
 def test_the_parts_of_a_move_make_up_its_time(run: Run) -> None:
@@ -78,7 +67,6 @@ def test_the_summary_has_the_moves_of_a_job_and_none_of_a_service(job: Run, run:
         "equal": True,
     }
     assert "moves" not in summarise(run)
-    assert "volume" not in {figure.id for figure in figures(run)}
     assert 'id="moves"' not in render(run)
 
 
@@ -123,19 +111,3 @@ def test_an_uninterrupted_job_has_no_moves(job: Run) -> None:
     without_moves = replace(job, migrations=replace(job.migrations, moves=()))
     assert "No interruption: the volume stayed where it was." in render(without_moves)
     assert summarise(without_moves)["moves"] == []
-
-
-@pytest.mark.soak
-def test_the_lanes_are_seen(job: Run, browser: Browser, tmp_path: Path) -> None:
-    for figure in figures(job):
-        go.Figure(data=figure.data, layout=figure.layout)  # plotly knows every key
-    page = tmp_path / "report.html"
-    page.write_text(render(job), encoding="utf-8")
-    found = probed(browser, page, WIDTH)
-    assert found["problems"] == []
-    assert found["figures"]["volume"]["drawn"] == 5
-    picture = read(browser.picture(page, WIDTH, HEIGHT, tmp_path / "page.png"))
-    seen = picture.colours(*(edge / 2 for edge in found["figures"]["volume"]["box"]))
-    colours = palette(0)
-    for name, least in (("ready", 1000), ("announced", 4), ("lost", 4)):
-        assert sum(n for c, n in seen.items() if near(c, colours[name])) >= least, name

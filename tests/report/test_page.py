@@ -20,7 +20,6 @@ from rehearsal.results.summary import summarise
 from tests.report.rehearsal import rehearse
 
 CSS = (files("rehearsal.report") / "page.css").read_text(encoding="utf-8")
-PLOTLY_BYTES = len((files("plotly") / "package_data" / "plotly.min.js").read_bytes())
 
 
 class Page(HTMLParser):
@@ -102,13 +101,6 @@ def test_the_table_holds_a_bounded_number_of_decisions_and_those_around_shortage
     pressing = [d for d in shown if d.actions != ("late and calm",)]
     assert pressing
     assert first not in shown or first in pressing
-
-
-@pytest.mark.soak
-def test_the_page_does_not_grow_with_the_length_of_the_run() -> None:
-    restless = rehearse(14 * 24, flips=0.3, notice=0.9)
-    assert restless.ticks_played > 5_000
-    assert len(render(restless).encode()) - PLOTLY_BYTES < 600_000
 
 
 def colours(value: Any) -> set[str]:

@@ -80,9 +80,7 @@ def test_parts_that_do_not_belong_together_are_refused(run: Run) -> None:
     with pytest.raises(ValueError, match="hours is 0, at least one tick of 60 s"):
         replace(run, hours=0)
     fewer = {name: run.pools[name] for name in ("us-west-2a", "us-west-2b")}
-    with pytest.raises(ValueError, match="capacities are given for"):
-        replace(run, pools=fewer)
     with pytest.raises(ValueError, match=r"interruptions in .*us-west-2c"):
-        replace(run, pools=fewer, capacities={name: run.capacities[name] for name in fewer})
+        replace(run, pools=fewer)
     with pytest.raises(ValueError, match="keep_spans=True"):
         replace(run, ledger=Ledger(run.target, 0))

@@ -1,9 +1,4 @@
-"""Changes of the sample stacks: every key that a stack file has, and every key that it could have, once.
-
-The values come from the schema of stack files: another member of an enumeration, the opposite of a boolean,
-a number below and one above, a list with an element less. What the schema cannot tell (a pattern, a name that
-must exist) is in ``EXAMPLES`` by key. A change that the program refuses has no preview.
-"""
+"""Changes of the sample stacks: every key that a stack file has, and every key that it could have, once."""
 
 from __future__ import annotations
 
@@ -15,7 +10,7 @@ from typing import Any, Final
 
 import yaml
 
-from gpu_spot.reference.stack_file import stack_file
+from gpu_spot.reference.keys import stack_file
 from tests.infra.declared import ROOT
 
 STACKS: Final = (
@@ -69,9 +64,6 @@ EXAMPLES: Final[Mapping[str, Any]] = {
     "warmInstances": 2,
 }
 """A value by the name of the key, where the schema has only a pattern."""
-
-_SECTIONS: Final[Mapping[str, Any]] = {"budget": {"dollarsAnHour": 300}}
-"""A value of a mapping by the name of its key."""
 
 _MORE: Final[Mapping[str, Any]] = {
     "instanceTypes": "g6.4xlarge",
@@ -128,7 +120,7 @@ def changes() -> tuple[Change, ...]:
 
 def _of(stack: str, seen: set[tuple[str, str, bool]]) -> Iterator[Change]:
     """Yield the changes of one stack. A key that no stack file has is set in the first that can have it."""
-    config = yaml.safe_load((ROOT / f"Pulumi.{stack}.yaml").read_text("utf-8"))["config"]
+    config = yaml.safe_load((ROOT / "stacks" / f"Pulumi.{stack}.yaml").read_text("utf-8"))["config"]
     schema = stack_file()
     for path, value in _walk(config, schema["properties"]["config"], schema["$defs"], ()):
         change = Change(stack, path, value)
@@ -208,7 +200,5 @@ def _others(key: str, value: Any, schema: Mapping[str, Any]) -> Iterator[Any]:
         for number in (value - max(1, value // 4), value + max(1, value // 4)):
             if schema.get("minimum", number) <= number <= schema.get("maximum", number):
                 yield number
-    elif kind == "object" and key in _SECTIONS:
-        yield _SECTIONS[key]
     elif key in EXAMPLES and EXAMPLES[key] != value:
         yield EXAMPLES[key]

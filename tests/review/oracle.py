@@ -1,11 +1,4 @@
-"""Whether a changed key ends workers: the truth that the review's verdict is compared with.
-
-It is found without the review's tables. First from resources: one that holds workers ends them when it is
-deleted, or replaced by what ``replacements.py`` has of the providers. Then from keys, by what the controller,
-the health checker, Kubernetes and Karpenter do (docs/operations.md, "What changes in place";
-docs/services.md, "A new release"; docs/kubernetes.md; Karpenter, "Drift"). What no row tells is unknown, for
-which only the verdicts "ends" and "not known" are right.
-"""
+"""Whether a changed key ends workers: the truth that the review's verdict is compared with."""
 
 from __future__ import annotations
 
@@ -182,8 +175,6 @@ RULES: Final[tuple[Rule, ...]] = (
     (r".*\.capacity\.instanceTypes", _types),
     (r".*\.capacity\.(onDemandBase|spotPercentage)", _share),
     (r".*\.capacity\.(ami|onDemandCeiling|drill|maxPrice|allocationStrategy)", "nothing"),
-    # More than the sample stacks' groups cost at their maximum.
-    (r".*\.capacity\.budget", "nothing"),
     (r".*\.capacity\.rootVolumeGiB", _disk),
     (r".*\.capacity\.fallback\.warmInstances", "nothing"),
     (r"kubernetes\.nodeImage", "ends"),
@@ -203,7 +194,7 @@ def truth(change: Change, before: Run, after: Run) -> Truth:
 
 
 def _case(change: Change) -> Case:
-    config = yaml.safe_load((ROOT / f"Pulumi.{change.stack}.yaml").read_text("utf-8"))["config"]
+    config = yaml.safe_load((ROOT / "stacks" / f"Pulumi.{change.stack}.yaml").read_text("utf-8"))["config"]
     place: Any = config
     for part in change.path[:-1]:
         place = place.get(part, {}) if isinstance(place, dict) else place[part]

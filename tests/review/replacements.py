@@ -1,15 +1,4 @@
-"""What the providers replace, of the inputs that the program sets: facts with their source and date.
-
-AWS: ``ForceNew`` and ``RequiresReplace`` in the schemas of hashicorp/terraform-provider-aws, which pulumi-aws
-bridges. The files of EKS (``internal/service/eks/cluster.go``, ``node_group.go``, ``addon.go``,
-``pod_identity_association.go``) and of ``internal/service/lambda/function.go`` were read on 24 November 2026;
-others are the table of ``tests/infra/test_replacements.py``. Not compared with a source: ``AccessEntry``,
-``AccessPolicyAssociation`` and the kinds of ``_OTHERS`` but ``Function``.
-
-Kubernetes: pulumi/pulumi-kubernetes, ``provider/pkg/provider/diff.go`` at 00302beb58ae, read on
-24 November 2026, by path; name and namespace of every object. Objects are replaced by deleting the old one
-first, because the program names them.
-"""
+"""What the providers replace, of the inputs that the program sets: facts with their source and date."""
 
 from __future__ import annotations
 
@@ -19,27 +8,13 @@ from typing import Any, Final
 from gpu_spot.review.value_diff import value_differences
 from tests.infra.test_replacements import FORCES_NEW
 
-_EKS: Final = {
-    "AccessEntry": {"clusterName", "principalArn", "type"},
-    "AccessPolicyAssociation": {"accessScope", "clusterName", "policyArn", "principalArn"},
-    "Addon": {"addonName", "clusterName"},
+_MORE: Final = {
     "Cluster": {"bootstrapSelfManagedAddons", "name", "roleArn"},
     "NodeGroup": {"amiType", "capacityType", "clusterName", "instanceTypes", "nodeRoleArn", "subnetIds"},
-    "PodIdentityAssociation": {"clusterName", "namespace", "serviceAccount"},
-}
-_OTHERS: Final = {
     "Budget": {"name"},
-    "EventSourceMapping": {"eventSourceArn"},
     "Function": {"name", "packageType"},
     "FunctionEventInvokeConfig": {"functionName", "qualifier"},
-    "InstanceProfile": {"name"},
-    "MetricAlarm": {"name"},
     "Permission": {"action", "function", "principal", "sourceArn"},
-    "Policy": {"description", "name"},
-    "Role": {"name"},
-    "RolePolicy": {"name", "role"},
-    "RolePolicyAttachment": {"policyArn", "role"},
-    "RouteTableAssociation": {"subnetId"},
 }
 _KUBERNETES: Final[Mapping[str, tuple[str, ...]]] = {
     "ConfigMap": ("data", "binaryData"),
@@ -62,9 +37,7 @@ def forcing(type_: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> 
         return changed & _HELM
     if type_.startswith("kubernetes:"):
         return set(_top_keys(before, after, (*_NAMES, *_KUBERNETES.get(kind, ()))))
-    return changed & (
-        {**FORCES_NEW, **_EKS, **_OTHERS}.get(kind, set()) if type_.startswith("aws:") else set()
-    )
+    return changed & ({**FORCES_NEW, **_MORE}.get(kind, set()) if type_.startswith("aws:") else set())
 
 
 def _top_keys(before: Mapping[str, Any], after: Mapping[str, Any], paths: tuple[str, ...]) -> Iterator[str]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpu_spot.review.comment import MARKER
-from tests.review.making import GOLDEN, render_comment
-from tests.review.requests import REQUESTS
+from tests.review.making import GOLDEN, REQUESTS, render_comment
 from tests.soak import sample
 
 

@@ -87,7 +87,8 @@ def base(work_dir: Path, *environments: str, others: tuple[str, ...] = ("sample"
     known = {name: {"previewRoleArn": f"arn:{name}"} if name == "prod" else {} for name in environments}
     (work_dir / ".github" / "stacks.json").write_text(json.dumps(known))
     for name in (*environments, *others):
-        (work_dir / f"Pulumi.{name}.yaml").write_text("config: {}\n")
+        (work_dir / "stacks").mkdir(exist_ok=True)
+        (work_dir / "stacks" / f"Pulumi.{name}.yaml").write_text("config: {}\n")
     git("add", ".")
     git("commit", "--quiet", "--message", "base")
 
@@ -96,15 +97,15 @@ def base(work_dir: Path, *environments: str, others: tuple[str, ...] = ("sample"
     ("paths", "changed"),
     [
         (["docs/operations.md", "README.md", "tests/x.py"], []),
-        (["Pulumi.dev.yaml", "docs/operations.md"], ["dev"]),
-        (["Pulumi.prod.yaml", "Pulumi.dev.yaml"], ["dev", "prod"]),
+        (["stacks/Pulumi.dev.yaml", "docs/operations.md"], ["dev"]),
+        (["stacks/Pulumi.prod.yaml", "stacks/Pulumi.dev.yaml"], ["dev", "prod"]),
         (["infra/program/stack.py"], ["dev", "prod"]),
         (["userdata/boot.sh"], ["dev", "prod"]),
         (["requirements.lock"], ["dev", "prod"]),
         (["policy/rules/data.py"], ["dev", "prod"]),
         (["policy/config/prod.json"], ["prod"]),
-        (["Pulumi.sample.yaml", "Pulumi.new one.yaml"], []),
-        (["Pulumi.sample.yaml", "infra/x.py"], ["dev", "prod"]),
+        (["stacks/Pulumi.sample.yaml", "stacks/Pulumi.new one.yaml"], []),
+        (["stacks/Pulumi.sample.yaml", "infra/x.py"], ["dev", "prod"]),
     ],
 )
 def test_only_environments_that_the_pull_request_changes(
@@ -133,7 +134,7 @@ def test_a_new_entry_has_a_preview_and_one_without_a_file_has_none(work_dir: Pat
 
 def test_a_deleted_environment_has_no_preview(work_dir: Path) -> None:
     base(work_dir, "dev", "prod")
-    git("rm", "--quiet", "Pulumi.prod.yaml")
+    git("rm", "--quiet", "stacks/Pulumi.prod.yaml")
     git("commit", "--quiet", "--message", "head")
     assert json.loads(script("changed-environments", "HEAD^1").stdout) == []
 
@@ -197,7 +198,7 @@ def test_from_the_engine_to_the_comment(work_dir: Path) -> None:
     known = {"GPU_SPOT": command(work_dir, FORECAST), "PYTHONPATH": str(ROOT)}
     assert script("preview", "fleet").returncode == 0
     assert script("forecast", "fleet", "HEAD", **known, MAX_MONTHLY_INCREASE="100").returncode == 0
-    assert "--head Pulumi.fleet.yaml --markdown --base" in (work_dir / "asked").read_text()
+    assert "--head stacks/Pulumi.fleet.yaml --markdown --base" in (work_dir / "asked").read_text()
     assert "--max-monthly-increase 100" in (work_dir / "asked").read_text()
     run = {"RUN": "https://ci.example.org/run/1", "COMMIT": "c0ffee" * 6}
     done = script("review", "comment.md", **known, **run)
@@ -211,7 +212,8 @@ def test_an_exceeded_threshold_fails_but_a_failed_forecast_does_not(
     work_dir: Path, status: int, expected: int, text: str
 ) -> None:
     git("init", "--quiet", "--initial-branch", "main")
-    (work_dir / "Pulumi.dev.yaml").write_text("config: {}\n")
+    (work_dir / "stacks").mkdir()
+    (work_dir / "stacks/Pulumi.dev.yaml").write_text("config: {}\n")
     git("commit", "--quiet", "--allow-empty", "--message", "base")
     done = script("forecast", "dev", "HEAD", GPU_SPOT=command(work_dir, "dear\n", status))
     assert done.returncode == expected
@@ -387,7 +389,7 @@ def test_of_a_stack_one_deployment_runs_at_a_time_and_only_the_newest_preview() 
 def test_the_named_stacks_have_files() -> None:
     named = json.loads((ROOT / ".github/stacks.json").read_text("utf-8"))
     assert named == {"dev": {}, "prod": {}}  # nothing is previewed or deployed without roles
-    assert all((ROOT / f"Pulumi.{name}.yaml").exists() for name in named)
+    assert all((ROOT / "stacks" / f"Pulumi.{name}.yaml").exists() for name in named)
 
 
 def test_gitlabs_example_has_jobs_with_scripts_a_token_and_an_environment() -> None:

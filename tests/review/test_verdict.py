@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,13 @@ import pytest
 
 from gpu_spot.cli import main
 from gpu_spot.review.comment import comment
+from gpu_spot.review.effects.consequences import CONSEQUENCES, TYPES, Severity
+from gpu_spot.review.effects.workers import assess_preview
 from gpu_spot.review.environments import ReviewedEnvironment, review_environments
-from gpu_spot.review.preview import read
+from gpu_spot.review.preview import EngineStep, Preview, read
 from gpu_spot.review.verdict import EXIT_STATUS, verdict_of
+from tests.infra.declared import ROOT
+from tests.infra.test_replacements import FORCES_NEW
 
 UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 SECRET = {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270", "plaintext": '"hunter2"'}
@@ -147,73 +152,76 @@ def test_protection_removed_from_unchanged_resources_is_named() -> None:
     assert "Bucket `data`" in said(reviewed(unprotected))[1]
 
 
-def manifest(kind: str, spec: dict[str, Any], **labels: str) -> dict[str, Any]:
-    return {
-        "kind": kind,
-        "metadata": {"name": "web", "labels": {"gpu-spot/group": "web", **labels}},
-        "spec": spec,
-    }
+def manifest(kind: str, spec: Any) -> dict[str, Any]:
+    return {"kind": kind, "metadata": {"name": "web", "labels": {"gpu-spot/group": "web"}}, "spec": spec}
 
 
-def deployment(image: str, replicas: int | None = 3) -> dict[str, Any]:
-    limits = {"resources": {"limits": {"nvidia.com/gpu": 1}}}
-    spec = {
-        "template": {"spec": {"containers": [{"image": image, **limits}]}},
-        "strategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
-    }
-    return manifest("Deployment", spec | ({} if replicas is None else {"replicas": replicas}))
-
-
-DEPLOYMENT = "kubernetes:apps/v1:Deployment"
-POOL = "kubernetes:karpenter.sh/v1:NodePool"
+QUEUE = "kubernetes:kueue.x-k8s.io/v1beta2:ClusterQueue"
+DEPLOYMENT, JOB, POOL = (
+    f"kubernetes:{token}" for token in ("apps/v1:Deployment", "batch/v1:Job", "karpenter.sh/v1:NodePool")
+)
 
 
 @pytest.mark.parametrize(
-    ("limit", "room"), [("6", "yes, 4 of at most 6 GPUs"), ("3", "**no**, 4 of at most 3 GPUs")]
+    ("op", "type_", "old", "new", "outcome", "words"),
+    [
+        ("update", DEPLOYMENT, {"template": 1}, {"template": 2}, "ends", "all pods replaced"),
+        ("update", DEPLOYMENT, {"template": 1}, {"template": UNKNOWN}, "ends", "all pods replaced"),
+        ("update", DEPLOYMENT, {"replicas": 3}, {"replicas": 2}, "unknown", "changes (spec.replicas)"),
+        ("update", DEPLOYMENT, {"paused": True}, {"paused": False}, "nothing", ""),
+        ("update", DEPLOYMENT, {"replicas": 3}, UNKNOWN, "unknown", "changes (spec)"),
+        ("delete", DEPLOYMENT, {}, None, "ends", "all workers ended"),
+        ("replace", JOB, {"template": 1}, {"template": 2}, "ends", "Job `it` is replaced"),
+        ("delete", JOB, {}, None, "ends", "Job `it` is deleted"),
+        ("update", JOB, {"suspend": False}, {"suspend": True}, "unknown", "changes (spec.suspend)"),
+        ("update", POOL, {"limits": 1}, {"limits": 2}, "nothing", ""),
+        ("update", POOL, {"template": 1}, {"template": 2}, "unknown", "whether its pods stay"),
+        ("delete", POOL, {}, None, "ends", "NodePool `it` is deleted"),
+        ("update", "kubernetes:karpenter.k8s.aws/v1:EC2NodeClass", {"a": 1}, {"a": 2}, "unknown", "(spec.a)"),
+        ("update", "kubernetes:helm.sh/v3:Release", {"a": 1}, {"a": 2}, "unknown", "may end workers"),
+        ("create", "kubernetes:keda.sh/v1alpha1:ScaledObject", None, {}, "unknown", "is created"),
+        ("update", QUEUE, {"nominalQuota": "9500m"}, {"nominalQuota": "10"}, "nothing", ""),
+        ("update", QUEUE, {"nominalQuota": "10"}, {"nominalQuota": "9500m"}, "unknown", "nominalQuota"),
+        ("update", QUEUE, {"nominalQuota": 1}, {"nominalQuota": UNKNOWN}, "unknown", "nominalQuota"),
+    ],
 )
-def test_a_pod_template_rolls(limit: str, room: str) -> None:
-    pool = manifest("NodePool", {"limits": {"nvidia.com/gpu": limit}})
-    change = step("update", DEPLOYMENT, "web", deployment("a"), deployment("b"), diffReasons=["spec"])
-    outcome, text = said(reviewed(change, step("same", POOL, "pool", pool, pool)))
-    assert outcome == "ends"
-    assert "3 workers end in `dev` (web)." in text
-    assert "1 pod more at a time, 0 pods fewer" in text
-    assert room in text
-    assert "node pool: not known" in said(reviewed(change))[1]
+def test_objects_of_a_cluster_end_pods_or_are_to_be_looked_at(
+    op: str, type_: str, old: Any, new: Any, outcome: str, words: str
+) -> None:
+    kind = type_.rpartition(":")[2]
+    states = [None if spec is None else manifest(kind, spec) for spec in (old, new)]
+    unchanged = step("same", DEPLOYMENT, "web", manifest("Deployment", {}), manifest("Deployment", {}))
+    found, text = said(reviewed(unchanged, step(op, type_, "it", *states)))
+    assert found == outcome
+    assert words in text
 
 
-def test_scaled_pods_are_not_counted() -> None:
-    change = step("update", DEPLOYMENT, "web", deployment("a", None), deployment("b", None))
-    assert "Workers end in `dev` (web): how many in all is not known." in said(reviewed(change))[1]
+@pytest.mark.parametrize("op", ["update", "replace", "delete"])
+@pytest.mark.parametrize(
+    "kind", ["lb/loadBalancer:LoadBalancer", "lb/listener:Listener", "lb/targetGroup:TargetGroup"]
+)
+def test_a_changed_address_ends_no_worker_and_is_to_be_looked_at(op: str, kind: str) -> None:
+    new = None if op == "delete" else {"port": 2, "tags": TAGS}
+    outcome, text = said(reviewed(target(), step(op, f"aws:{kind}", "a", {"port": 1, "tags": TAGS}, new)))
+    assert outcome == "nothing"
+    assert "look whether callers still reach the service" in text
+    assert "Review `dev`" in text
+    new_one = step("create", f"aws:{kind}", "a", None, {"tags": TAGS})
+    assert "look whether" not in said(reviewed(target(), new_one))[1]
 
 
-@pytest.mark.parametrize("op", ["replace", "delete"])
-def test_a_job_that_goes_ends_the_run(op: str) -> None:
-    job = manifest("Job", {"template": {}})
-    change = step(op, "kubernetes:batch/v1:Job", "job", job, job if op == "replace" else None)
-    assert "1 worker ends in `dev` (web)." in said(reviewed(change))[1]
-
-
-@pytest.mark.parametrize(("budget", "outcome"), [("0", "nothing"), ("1", "ends")])
-def test_a_node_class_drifts_nodes_that_may_be_disrupted(budget: str, outcome: str) -> None:
-    pool = manifest(
-        "NodePool",
-        {
-            "template": {"spec": {"nodeClassRef": {"name": "web"}}},
-            "disruption": {"budgets": [{"nodes": budget, "reasons": ["Drifted"]}]},
-        },
-    )
-    old, new = (manifest("EC2NodeClass", {"amiSelectorTerms": [{"alias": alias}]}) for alias in "ab")
-    change = step("update", "kubernetes:karpenter.k8s.aws/v1:EC2NodeClass", "class", old, new)
-    assert said(reviewed(change, step("same", POOL, "pool", pool, pool)))[0] == outcome
-    assert said(reviewed(change))[0] == "unknown"
-
-
-def test_a_charts_version_is_named() -> None:
-    old, new = ({"chart": "karpenter", "version": version} for version in ("1.14.0", "1.15.0"))
-    outcome, text = said(reviewed(step("update", "kubernetes:helm.sh/v3:Release", "chart", old, new)))
+@pytest.mark.parametrize(
+    ("after", "names"), [("[2]", "of `a`"), ("[]", "of `a`"), (UNKNOWN, "that are known")]
+)
+def test_changed_tenants_may_be_replaced(after: str, names: str) -> None:
+    key = {"key": "hosts/lab/tenants.json", "tags": {"gpu-spot:group": "lab"}}
+    old = {**key, "content": json.dumps({"tenants": [{"name": "a", "uid": 1}, {"name": "b"}]})}
+    tenants = [{"name": "a", "uid": uid} for uid in json.loads(after)] if after != UNKNOWN else []
+    content = after if after == UNKNOWN else json.dumps({"tenants": [*tenants, {"name": "b"}]})
+    change = step("update", "aws:s3/bucketObjectv2:BucketObjectv2", "list", old, {**key, "content": content})
+    outcome, text = said(reviewed(target(), change))
     assert outcome == "unknown"
-    assert "chart `karpenter` from version 1.14.0 to 1.15.0" in text
+    assert f"has changes {names}" in text
 
 
 def test_a_replaced_cluster_ends_everything() -> None:
@@ -245,3 +253,55 @@ def test_truncated_json_is_a_failed_preview(tmp_path: Path, cut: int) -> None:
     text = out.read_text("utf-8")
     assert "Not known whether workers end in `dev`." in text
     assert "cannot be read (invalid JSON" in text
+
+
+PAGE = (ROOT / "docs" / "operations.md").read_text("utf-8").split("## What is replaced")[1].split("\n## ")[0]
+ROWS = [re.findall(r"`([A-Z]\w+)\.(\w+)`", row) for row in PAGE.splitlines() if row.startswith("| ")]
+ENDING = [row for row in PAGE.splitlines() if "workers end" in row and re.search(r"`[A-Z]\w+\.\w+`", row)]
+BY_ROW = sorted({pair for row in ROWS for pair in row})
+
+
+def replaced(kind: str, key: str) -> EngineStep:
+    type_ = TYPES.get(kind, f"aws:x/y:{kind}")
+    return EngineStep("replace", type_, "gpu-spot-dev-it", {key: 1}, {key: 2}, (key,), (key,))
+
+
+def test_the_table_has_exactly_the_replacements_of_the_page() -> None:
+    table = {(one.kind, key) for one in CONSEQUENCES if one.op == "replace" for key in one.inputs}
+    assert table == set(BY_ROW)
+
+
+@pytest.mark.parametrize(("kind", "key"), BY_ROW)
+def test_severity_matches_the_page(kind: str, key: str) -> None:
+    worst = assess_preview(Preview("dev", (replaced(kind, key),))).worst
+    ends = any(f"`{kind}.{key}`" in row for row in ENDING)
+    lost = any(
+        f"`{kind}.{key}`" in row
+        and ("lost**" in row or "cannot be changed**" in row or "second stack" in row)
+        for row in PAGE.splitlines()
+    )
+    assert worst is Severity.LOST if lost else (worst is Severity.ENDS) == ends
+
+
+def test_the_effect_of_an_unlisted_replacement_is_unknown() -> None:
+    unknown = assess_preview(Preview("dev", (replaced("Thing", "engine"),)))
+    assert unknown.worst is Severity.UNKNOWN
+    assert unknown.effects[0].words == "may end workers: not known"
+    assert "is replaced because of engine" in unknown.effects[0].details[0]
+    kinds = {one.kind for one in CONSEQUENCES if one.op == "replace"}
+    assert kinds - {"Cluster", "NatGateway"} <= FORCES_NEW.keys()
+
+
+@pytest.mark.parametrize(
+    ("side", "words"),
+    [
+        ("primary", "of the primary group are terminated"),
+        ("fallback", "all On-Demand workers are terminated at once"),
+    ],
+)
+def test_a_deleted_group_ends_its_own_role(side: str, words: str) -> None:
+    tags = [{"key": "gpu-spot:group", "value": "web"}, {"key": "gpu-spot:side", "value": side}]
+    deleted = EngineStep("delete", "aws:autoscaling/group:Group", "g", {"tags": tags})
+    [effect] = assess_preview(Preview("dev", (deleted,))).effects
+    assert (effect.severity, effect.group) == (Severity.ENDS, "web")
+    assert words in effect.words

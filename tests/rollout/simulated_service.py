@@ -135,31 +135,17 @@ class SimulatedService:
 
     def _agents(self) -> None:
         for instance in self.instances.values():
-            if (
-                instance.restart_requested_at is not None
-                and self.now - instance.restart_requested_at >= self.restart_seconds
-            ):
-                instance.release, instance.restart_requested_at, instance.since = (
-                    self.row.release_for(instance.id),
-                    None,
-                    self.now,
-                )
+            requested_at, registered = instance.restart_requested_at, self.row.release_for(instance.id)
+            if requested_at is not None and self.now - requested_at >= self.restart_seconds:
+                instance.release, instance.restart_requested_at, instance.since = registered, None, self.now
                 instance.starts += 1
             if self.fault(instance) == "crashes":
                 instance.starts += 2
-            if (
-                self.fault(instance) == "never ready"
-                and instance.restart_requested_at is None
-                and self.row.release_for(instance.id) != instance.release
-            ):
-                instance.restart_requested_at = (
-                    self.now
-                )  # without heartbeats no request arrives: the agent polls
-        surge = (
-            self.last_decision.rollout.request.surge
-            if self.last_decision and self.last_decision.rollout.request
-            else 0
-        )
+            is_waiting = self.fault(instance) == "never ready" and instance.restart_requested_at is None
+            if is_waiting and registered != instance.release:
+                instance.restart_requested_at = self.now  # without requests the agent polls
+        request = self.last_decision.rollout.request if self.last_decision else None
+        surge = request.surge if request else 0
         desired = min(self.maximum, self.target + surge)
         self.booting += [self.now + self.boot_seconds] * (desired - len(self.instances) - len(self.booting))
         for ready_at in [at for at in self.booting if at <= self.now]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -18,6 +18,7 @@ from lambdas.aws.health.remediation import RemediationExecutor
 from lambdas.core.health.model import Restart
 from lambdas.core.rollout.memory import Rollout
 from lambdas.core.rollout.step import RolloutStep
+from tests.fakes.aws import FakeAws
 from tests.rollout.simulated_service import NEW, OLD
 from userdata.agent.aws import releases
 from userdata.agent.machine.errors import AgentError
@@ -36,114 +37,78 @@ def client_error(code: str) -> ClientError:
     return ClientError({"Error": {"Code": code, "Message": "no"}}, "any")
 
 
-@dataclass
-class FakeAws:
-    """Records the calls of a rollout in order; those in ``failures`` raise that error."""
+def roll(aws: FakeAws, step: RolloutStep = STEP) -> Rollout:
+    values = {name.rpartition("/")[2]: text for name, text in aws.parameters.items()}
+    return executor(aws).apply_rollout(GROUP, step, values)
 
-    item: dict[str, Any] | None = None
-    parameters: dict[str, str] = field(default_factory=dict)
-    calls: list[str] = field(default_factory=list)
-    failures: dict[str, Exception] = field(default_factory=dict)
-    restarted: list[str] = field(default_factory=list)
 
-    def put_item(self, TableName: str, Item: dict[str, Any]) -> None:  # noqa: N803
-        self._call("put_item")
-        self.item = Item
+def executor(aws: FakeAws) -> RemediationExecutor:
+    return RemediationExecutor("dev", aws.client("ssm"), aws.client("dynamodb"), "registry", None, "topic")  # type: ignore[arg-type]
 
-    def put_parameter(self, Name: str, Value: str, Type: str, Overwrite: bool) -> None:  # noqa: N803
-        self._call("put_parameter")
-        assert (Type, Overwrite) == ("String", True)
-        self.parameters[Name] = Value
 
-    def update_item(self, Key: Mapping[str, Any], **_: Any) -> None:  # noqa: N803
-        worker = Key["worker"]["S"]
-        self._call(f"update_item {worker}")
-        self.restarted.append(worker)
-
-    def get_item(self, TableName: str, Key: Any, ConsistentRead: bool) -> dict[str, Any]:  # noqa: N803
-        self._call("get_item")
-        assert ConsistentRead  # the item written before the request must be read
-        return {} if self.item is None else {"Item": self.item}
-
-    def _call(self, name: str) -> None:
-        self.calls.append(name)
-        if name in self.failures:
-            raise self.failures[name]
-
-    @property
-    def parameter_values(self) -> dict[str, str]:
-        return {name.rpartition("/")[2]: text for name, text in self.parameters.items()}
-
-    def roll(self, step: RolloutStep = STEP) -> Rollout:
-        executor = RemediationExecutor("dev", self, self, "registry", self, "topic")  # type: ignore[arg-type]
-        return executor.apply_rollout(GROUP, step, self.parameter_values)
-
-    def read(self, instance: str) -> Any:
-        return releases.read(self, "registry", GROUP, instance)  # type: ignore[arg-type]
+def read(aws: FakeAws, instance: str) -> Any:
+    return releases.read(aws.client("dynamodb"), "registry", GROUP, instance)
 
 
 def test_the_item_is_written_first_and_agents_read_their_release_from_it() -> None:
     aws = FakeAws()
-    aws.roll()
-    assert aws.calls == ["put_item", "put_parameter"]
+    roll(aws)
+    assert list(aws.calls.elements()) == ["put_item", "put_parameter"]
     assert rollout_request.parse(aws.parameters[ROLLING]) == STEP.request
-    assert (aws.read("i-1"), aws.read("i-2")) == (NEW, OLD)
+    assert (read(aws, "i-1"), read(aws, "i-2")) == (NEW, OLD)
 
 
 def test_an_unchanged_item_is_not_written_again_and_a_changed_one_is() -> None:
     aws = FakeAws()
-    memory = aws.roll()
+    memory = roll(aws)
     aws.calls.clear()
-    assert aws.roll(replace(STEP, memory=memory)) == memory
-    assert aws.calls == []
+    assert roll(aws, replace(STEP, memory=memory)) == memory
+    assert list(aws.calls.elements()) == []
     more = replace(STEP, memory=memory, releases=WorkerReleases(OLD, NEW, frozenset({"i-1", "i-2"})))
-    assert aws.roll(more).written_hash != memory.written_hash
-    assert aws.calls == ["put_item"]
+    assert roll(aws, more).written_hash != memory.written_hash
+    assert list(aws.calls.elements()) == ["put_item"]
 
 
 def test_the_end_of_a_rollout_withdraws_the_request_to_the_controller() -> None:
     aws = FakeAws()
-    memory = aws.roll()
-    aws.roll(RolloutStep(memory, STEP.releases, None))
+    memory = roll(aws)
+    roll(aws, RolloutStep(memory, STEP.releases, None))
     assert aws.parameters[ROLLING] == rollout_request.NONE
 
 
 def test_a_failed_write_is_not_recorded_and_nothing_is_requested() -> None:
     aws = FakeAws(failures={"put_item": client_error("ProvisionedThroughputExceededException")})
     with pytest.raises(ClientError):
-        aws.roll()
+        roll(aws)
     assert aws.parameters == {}
     aws.failures.clear()
-    assert aws.roll().written_hash
-    assert aws.calls == ["put_item", "put_item", "put_parameter"]
+    assert roll(aws).written_hash
+    assert list(aws.calls.elements()) == ["put_item", "put_item", "put_parameter"]
 
 
 def test_after_a_partial_write_both_are_written_again() -> None:
     aws = FakeAws(failures={"put_parameter": client_error("ThrottlingException")})
     with pytest.raises(ClientError):
-        aws.roll()
-    before = aws.item
+        roll(aws)
+    before = aws.rows
     aws.failures.clear()
-    aws.roll()  # with the old memory: the failed pass returned none
-    assert aws.item == before
+    roll(aws)  # with the old memory: the failed pass returned none
+    assert aws.rows == before
     assert rollout_request.parse(aws.parameters[ROLLING]) == STEP.request
 
 
 def test_a_restart_of_a_worker_that_no_longer_exists_is_not_a_failure() -> None:
     aws = FakeAws(
-        failures={
-            "update_item i-1/0": client_error("ConditionalCheckFailedException"),
-            "update_item i-2/0": client_error("AccessDeniedException"),
-        }
+        rows={GROUP: {"i-3/0": {}}},
+        failures={"update_item i-2/0": client_error("AccessDeniedException")},
     )
-    executor = RemediationExecutor("dev", aws, aws, "registry", aws, "topic")  # type: ignore[arg-type]
-    failed = executor.request_restarts([Restart(GROUP, f"i-{n}", 0) for n in (1, 2, 3)], 5.0)
+    failed = executor(aws).request_restarts([Restart(GROUP, f"i-{n}", 0) for n in (1, 2, 3)], 5.0)
     assert set(failed) == {"i-2"}
-    assert aws.restarted == ["i-3/0"]
+    assert aws.rows == {GROUP: {"i-3/0": {"restart": {"N": "5"}}}}
 
 
 def test_without_an_item_there_is_no_release() -> None:
-    assert FakeAws().read("i-1") is None
+    assert read(FakeAws(), "i-1") is None
 
 
 @pytest.mark.parametrize(
@@ -156,7 +121,7 @@ def test_without_an_item_there_is_no_release() -> None:
 )
 def test_a_failed_read_is_a_one_line_error(error: Exception) -> None:
     with pytest.raises(AgentError, match=r"^release of ocr in registry: ") as caught:
-        FakeAws(failures={"get_item": error}).read("i-1")
+        read(FakeAws(failures={"get_item": error}), "i-1")
     assert "\n" not in str(caught.value)
 
 
@@ -164,7 +129,7 @@ def test_a_failed_read_is_a_one_line_error(error: Exception) -> None:
 def test_a_malformed_item_is_a_one_line_error(text: str) -> None:
     item = {**rows.dump(GROUP, WorkerReleases(OLD)), "releases": {"S": text}}
     with pytest.raises(AgentError, match=r"^release of ocr in registry: "):
-        FakeAws(item=item).read("i-1")
+        read(FakeAws(rows={item["group"]["S"]: {item["worker"]["S"]: item}}), "i-1")
 
 
 def run_now(work: Callable[[], None]) -> None:

@@ -1,28 +1,39 @@
-"""Batch times: fitted whatever the batches are now, so that the scaler has one fixed point."""
+"""Batch times, so that the scaler has one fixed point; workers by a queue's messages alone."""
 
 from __future__ import annotations
 
 import json
+import random
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.parts.batched_scaling import Blind, ours
+from contracts import names
+from contracts.group.scaling_settings import Bounds
 from contracts.registry.batches import BatchRow, difference
 from contracts.registry.item import Worker
 from contracts.registry.queue_state import QueueState
 from contracts.registry.worker_report import WorkerReport
 from lambdas.core.scaling import memory as scaling_memory
 from lambdas.core.scaling.batches import BatchesDone, BatchTime, BatchTimes, LearnedBatches, WorkerSpeed
-from lambdas.core.scaling.memory import ScalingMemory
+from lambdas.core.scaling.memory import COOLDOWN_SECONDS, ScalingMemory
 from lambdas.core.scaling.model import Load, LoadObservation
-from lambdas.core.scaling.queue_source import QueueSource
+from lambdas.core.scaling.queue_source import QueueSource, workers_for_queue
 from lambdas.core.scaling.staffing import Demand, late_probability, min_workers, permitted_batch
 from lambdas.core.scaling.throughput import Throughput
-from market.load.batched import play_batches
+from lambdas.handlers.queues import gauges_of
+from market.rules import Rules
+from market.supply.spot import SpotMarket
+from market.supply.trace import PoolTrace
+from research.parts.batched_scaling import Blind, ours
+from research.simulation.load.batched import play_batches
+from research.simulation.load.checked import CheckedFleet
+from research.simulation.load.replay import play, reversals
+from research.simulation.load.scaler_rule import ScalerRule
 
 NOW = 1_800_000_000.0
 
@@ -179,3 +190,73 @@ def test_the_batches_between_two_tables() -> None:
     after = (BatchRow(1, 5, 5, 2.0), BatchRow(4, 5, 18, 8.5, 1), BatchRow(8, 1, 6, 4.0))
     assert difference(after, before) == (BatchRow(4, 3, 11, 5.5), BatchRow(8, 1, 6, 4.0))
     assert difference(before, ()) == before
+
+
+COUNTS = st.integers(0, 500)
+
+
+def state(ready: int, in_flight: int, consumers: int) -> QueueState:
+    return QueueState(0.0, ready, in_flight, 0.0, 0.0, 0.0, consumers)
+
+
+@pytest.mark.parametrize(
+    ("ready", "in_flight", "consumers", "workers"),
+    [
+        (0, 0, 8, 0),
+        (0, 8, 8, 8),  # KEDA's AMQP scaler: ready messages only, 0
+        (0, 3, 8, 3),
+        (1, 8, 8, 9),
+        (11, 8, 8, 11),
+        (0, 160, 8, 32),  # batches: as many as for requests that wait
+        (0, 0, 0, 0),
+        (12, 0, 0, 3),
+        (0, 4, 1, 1),  # SQS, whose consumers are not known
+    ],
+)
+def test_workers_in_work_stay_and_waiting_requests_add_some(
+    ready: int, in_flight: int, consumers: int, workers: int
+) -> None:
+    assert workers_for_queue(state(ready, in_flight, consumers), 5) == workers
+
+
+@given(COUNTS, COUNTS, COUNTS, st.integers(1, 50))
+def test_no_worker_in_work_is_too_many(ready: int, in_flight: int, consumers: int, per_worker: int) -> None:
+    workers = workers_for_queue(state(ready, in_flight, consumers), per_worker)
+    assert workers >= min(in_flight, consumers)
+    assert workers * per_worker >= ready + min(in_flight, consumers)
+    assert workers_for_queue(state(ready + 1, in_flight, consumers), per_worker) >= workers
+    if ready + in_flight == 0:
+        assert workers == 0
+
+
+def test_the_watcher_emits_it_where_keda_scales() -> None:
+    assert gauges_of(state(0, 3, 8), 5)[names.METRIC_QUEUE_WORKERS] == 3
+    assert names.METRIC_QUEUE_WORKERS not in gauges_of(state(0, 3, 8))
+
+
+ZONES = [PoolTrace(f"zone{n}_g6.xlarge", 60.0, (1,) * 400) for n in range(2)]
+
+
+@pytest.mark.parametrize("unhealthy_share", [0.0, 0.3])
+def test_unhealthy_instances_are_replaced_and_the_target_is_stable(unhealthy_share: float) -> None:
+    fleets: list[CheckedFleet] = []
+
+    def build(*arguments: Any, **more: Any) -> CheckedFleet:
+        fleets.append(
+            CheckedFleet(*arguments, unhealthy_share=unhealthy_share, chance=random.Random(3), **more)
+        )
+        return fleets[-1]
+
+    rules = Rules(seed=1)
+    arrivals = np.random.default_rng(1).poisson(2.0, 5 * 3600)
+    rule = ScalerRule(Bounds(60.0, 1, 40), 180.0)
+    result = play(SpotMarket(ZONES, rules, 80), rules, rule, arrivals, {"g6.xlarge": 0.25}, 40, build)
+    [fleet] = fleets
+    replaced = {
+        instance_id for instance_id in fleet.replaced_on_request if instance_id not in fleet._instances
+    }
+    assert bool(replaced) == bool(unhealthy_share)
+    assert reversals(result.targets.tolist(), int(COOLDOWN_SECONDS // 60)) == 0
+    # Eight workers suffice; unhealthy ones are compensated and replaced.
+    assert result.targets[-60:].mean() < 24
+    assert np.percentile(fleet.queue.waits(4 * 3600), 50) < 60

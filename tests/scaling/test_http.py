@@ -19,7 +19,7 @@ from lambdas.core.scaling.memory import ScalingMemory
 from lambdas.core.scaling.model import LoadObservation, Reason
 from lambdas.core.scaling.queue_source import http_source
 from lambdas.handlers import scaler as handler
-from tests.health.fake_aws import GROUP, ROOT
+from tests.fakes.aws import GROUP, ROOT
 from tests.scaling.test_decide import BOUNDS, MONDAY, SERVED
 from tests.scaling.test_scaler import SETTINGS, ScalerAws, reasons
 
@@ -55,11 +55,6 @@ def learned(bounds: Bounds = BOUNDS, minutes: int = 30) -> tuple[ScalingMemory, 
         decision = decide(observation(requests(now), now, target, target), bounds, memory)
         memory, target = decision.memory, decision.target
     return memory, target, now + 60
-
-
-def test_the_load_at_the_proxies_decides() -> None:
-    _, target, _ = learned()
-    assert 17 <= target <= 22  # as with a queue
 
 
 def test_a_refused_request_wakes_a_service_without_workers() -> None:

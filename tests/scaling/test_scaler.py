@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from contracts import codec, names
+from contracts import names
 from contracts.group import scaling_settings as settings
-from contracts.group.hourly_budget import BudgetRelease, HourlyBudget
 from contracts.group.scaling_settings import Floor, ScalingSettings
 from contracts.registry import item as registry_item
 from contracts.registry.item import Worker
@@ -23,8 +22,7 @@ from lambdas.core.capacity import memory as controllers
 from lambdas.core.model import PurchaseOption
 from lambdas.core.scaling.model import Reason
 from lambdas.handlers import scaler as handler
-from tests.health.fake_aws import GROUP, NOW, REPORT, ROOT, HealthAws
-from tests.lambdas.fake_aws import ARNS, partition
+from tests.fakes.aws import ARNS, GROUP, NOW, REPORT, ROOT, FakeAws, partition
 
 PLACE = ScalerConfig("dev", ROOT, "memory", "registry", ARNS)
 SETTINGS = ScalingSettings(1, 16, 2)
@@ -33,7 +31,7 @@ WORKER_RATE = 0.5
 
 
 @dataclass
-class ScalerAws(HealthAws):
+class ScalerAws(FakeAws):
     """A group of instances with two workers each, with a new queue state each minute."""
 
     load: float = 2.0
@@ -133,15 +131,6 @@ def test_a_pass_makes_a_fixed_number_of_calls_whatever_the_groups_size() -> None
         }
 
 
-def test_throughput_is_measured_under_backlog_and_retained_without() -> None:
-    aws = learned()
-    for _ in range(10):
-        outcome = aws.minute()
-        assert outcome.decision is not None
-        assert outcome.decision.worker_rate == pytest.approx(WORKER_RATE)
-        assert not outcome.decision.is_alarm
-
-
 def test_the_target_is_written_in_slots_at_once_up_and_after_the_cooldown_down() -> None:
     aws = learned()
     high = aws.target
@@ -205,16 +194,6 @@ def test_stale_throughput_holds_the_target_and_raises_an_alarm() -> None:
     assert handler.gauges(outcome, frozenset(reasons(outcome)))[names.METRIC_SCALING_THROUGHPUT_UNKNOWN] == 1
 
 
-def test_scale_to_zero_and_back_if_allowed() -> None:
-    aws = learned(8, replace(SETTINGS, minimum=0))
-    aws.load, aws.in_flight = 0.0, 0
-    aws.minutes(40)
-    assert aws.target == 0
-    aws.load, aws.waiting_requests = 0.1, 1
-    aws.minute()
-    assert aws.target >= 1
-
-
 def test_a_floor_counts_in_slots() -> None:
     aws = learned(8, replace(SETTINGS, floors=(Floor(7, 0, 1440),)))
     aws.minutes(30)
@@ -249,7 +228,7 @@ def test_the_controllers_boot_time_counts() -> None:
     for boot in (60.0, 900.0):
         aws = learned()
         memory = controllers.dump(replace(controllers.Memory(), boots={PurchaseOption.SPOT: (boot,)}))
-        aws.memory[GROUP] = {"group": {"S": GROUP}, "version": {"N": "1"}, "memory": {"S": memory}}
+        aws.remember(memory)
         aws.load = 4.0
         aws.minutes(30)
         targets[boot] = aws.target
@@ -330,40 +309,3 @@ def _metrics(capsys: pytest.CaptureFixture[str]) -> list[Mapping[str, Any]]:
 class _Context:
     def get_remaining_time_in_millis(self) -> int:
         return 55_000
-
-
-BUDGET = HourlyBudget(slot_price=2.0, dollars=20.0)
-
-
-def with_budget(aws: ScalerAws, control: str = "{}") -> ScalerAws:
-    config = json.loads(aws.parameters[f"{ROOT}/{GROUP}/config"])
-    aws.set(
-        GROUP,
-        config=json.dumps({**config, "fallback": "f", "hourlyBudget": codec.dump(BUDGET)}),
-        control=control,
-    )
-    return aws
-
-
-def flooded(aws: ScalerAws) -> ScalerAws:
-    aws.load, aws.waiting_requests, aws.oldest_seconds = 100.0, 50_000, 900.0
-    return aws
-
-
-def test_a_queue_that_lies_raises_the_target_no_higher_than_the_hourly_budget() -> None:
-    """The budget is for ten slots; one is left for the exchange of Spot and On-Demand."""
-    assert flooded(learned()).minutes(3).target == 16
-    outcome = flooded(with_budget(learned())).minutes(3)
-    assert outcome.target == 9
-    assert Reason.CEILING in reasons(outcome)
-
-
-def test_a_released_budget_does_not_limit_the_target() -> None:
-    release = BudgetRelease(NOW, NOW + 3600, "sale day")
-    control = json.dumps({"budgetRelease": codec.dump(release)})
-    assert flooded(with_budget(learned(), control)).minutes(3).target == 16
-
-
-def test_a_budget_below_the_minimum_lowers_it() -> None:
-    aws = with_budget(learned(scaling=replace(SETTINGS, minimum=12)))
-    assert aws.minutes(2).target <= 9

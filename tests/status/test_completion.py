@@ -32,10 +32,10 @@ def sourced(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("typed", "offered"),
     [
         (("dr",), ["drill"]),
-        (("re",), ["release-budget", "replay", "replay-deadline", "review"]),
+        (("re",), ["review"]),
         (("jobs", "re"), ["resume", "retry"]),
-        (("drill", "--re"), ["--rehearse"]),
-        (("drill", "--out", "rep"), ["reports"]),
+        (("drill", "--gr"), ["--group"]),
+        (("review", "--out", "rep"), ["reports"]),
         (("completion", ""), ["bash", "zsh"]),
     ],
 )
@@ -57,4 +57,4 @@ def test_the_command_prints_the_script_of_either_shell(capsys: pytest.CaptureFix
         assert cli.main(["completion", shell]) == 0
         output = capsys.readouterr().out
         assert mark in output
-        assert "replay-deadline" in output
+        assert "pin-images" in output

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import json
+import subprocess
+import sys
+from importlib.metadata import version
 from pathlib import Path
+
+import pytest
 
 from gpu_spot import cli, commands
 
@@ -34,3 +40,39 @@ def test_the_list_has_a_line_for_each_command_and_fits_a_terminal() -> None:
             assert name == module.rpartition(".")[2].replace("_", "-")
             assert summary.strip()
     assert max(map(len, lines)) <= 120
+
+
+def test_commands_of_other_packages_are_found_by_their_entry_points() -> None:
+    lines = cli.parser().format_help().splitlines()
+    start = lines.index(f"{cli._PLUG_IN_PANEL}:")
+    assert [line.split()[0] for line in lines[start + 1 : start + 3]] == ["demo", "deploy"]
+    program = "import sys; from gpu_spot import cli; cli.parser(); print({'moto'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+
+
+COMMANDS = sorted(cli._name(module) for panel in cli._PANELS.values() for module in panel)
+HEAVY = {"boto3", "infra.schema", "moto", "numpy", "plotly", "pulumi", "pulumi_aws", "pydantic"}
+"""What takes tenths of seconds to import."""
+HELP = """
+import contextlib, json, sys
+from gpu_spot import cli
+with contextlib.suppress(SystemExit):
+    cli.main([*sys.argv[1:], "--help"])
+sys.stderr.write(json.dumps(sorted(sys.modules)))
+"""
+
+
+@pytest.mark.parametrize("command", ["", *sorted(COMMANDS)])
+def test_help_imports_nothing_that_only_running_needs(command: str) -> None:
+    words = [sys.executable, "-c", HELP, *([command] if command else [])]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert f"usage: gpu-spot {command}".rstrip() in done.stdout
+    assert not HEAVY & set(json.loads(done.stderr))
+
+
+def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"gpu-spot {version('gpu-spot')}\n"

@@ -16,7 +16,7 @@ from rich.console import Console
 from contracts.registry import item as registry_item
 from contracts.registry.item import Worker
 from gpu_spot import cli
-from gpu_spot.commands.deployed import status
+from gpu_spot.status import command as status
 from gpu_spot.status import permissions
 from market.rules import TICK_SECONDS
 from pulumi_on_moto.running.functions import Invocation

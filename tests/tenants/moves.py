@@ -209,12 +209,7 @@ def exchanged(rng: random.Random, tenants: Sequence[Tenant]) -> list[Tenant]:
 
 
 def pairs(number: int, hosts: Sequence[HostShape], change: ChangedList, rng: random.Random) -> Counter[str]:
-    """Reach ``number`` lists, each from a state between other lists, with dead containers and failures.
-
-    ``change`` returns a list with one tenant added, removed or changed. Counts ``list_pairs``, those refused
-    and ``stuck``, ``clashes`` of two running containers, tenants that wait without a reason (``silent``), and
-    containers ``stopped_first``.
-    """
+    """Reach ``number`` lists, each from a state between other lists, with dead containers and failures."""
     counts: Counter[str] = Counter()
     while counts["list_pairs"] < number:
         machine, tenants = Machine(rng.choice(hosts), rng), list[Tenant]()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from contracts.registry.tenant_wait import TenantWait
-from tests.node.clocks import FakeClock
+from tests.node.configs import FakeClock
 from tests.tenants.docker_double import DockerDouble
 from tests.tenants.hosts import host, tenant
 from userdata.agent.machine.errors import AgentError

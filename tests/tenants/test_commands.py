@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import ipaddress
+import json
 import os
+import re
 import shlex
+import subprocess
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from contracts.agent.names import RUN_DIR, UNIT_TENANT_SUPERVISOR
+from docs.site.stage import ROOT
 from infra.catalogue import host_shapes
+from infra.components.tenants.tenancy import forwarding, shell
+from tests import models
 from tests.tenants.docker_double import options
 from tests.tenants.hosts import tenant
 from userdata.agent.tenants import mig, weights
@@ -39,13 +46,7 @@ HOSTS: dict[str, tuple[Tenant, ...]] = {
         tenant("vision", uid=2001, cpus=24, cpu_mode="pinned", gpus=4, memory_gib=300),
         tenant("speech", uid=2002, cpus=32, gpus=2, memory_gib=400, host_port=8001, container_port=8888),
         tenant(
-            "papers",
-            uid=2003,
-            cpus=8,
-            cpu_mode="capped",
-            memory_gib=64,
-            host_port=8002,
-            container_port=80,
+            "papers", uid=2003, cpus=8, cpu_mode="capped", memory_gib=64, host_port=8002, container_port=80
         ),
     ),
     "g5.12xlarge": (
@@ -369,3 +370,61 @@ def test_a_container_with_an_unreadable_slice_is_replaced() -> None:
 
 def test_leftovers_of_a_tenant_without_a_container_are_removed_too() -> None:
     assert steps({}, {}, {"old"}) == (("end", "old"),)
+
+
+DOCUMENTS: dict[str, dict[str, Any]] = {
+    "gpu-spot-shared-lab-vision-1a2b3c4": forwarding("vision", 8001),
+    "gpu-spot-shared-lab-vision.shell-1a2b3c4": shell("vision"),
+}
+COMMANDS = re.findall(r"^aws ssm start-session .*$", (ROOT / "docs/shared-hosts.md").read_text(), re.M)
+
+
+def request(name: str) -> dict[str, Any]:
+    """Return the request of the page's command for a document, as the AWS CLI reads it."""
+    [line] = [line for line in COMMANDS if f"{name[:-7]}… " in f"{line} "]
+    argv = shlex.split(line.replace("i-…", "i-0123456789abcdef0").replace("-…", "-1a2b3c4"))
+    said = dict(zip(argv[3::2], argv[4::2], strict=True))
+    asked = {"Target": said["--target"], "DocumentName": said["--document-name"]}
+    if parameters := said.get("--parameters"):
+        return {**asked, "Parameters": {k: [v] for k, v in (parameters.split("="),)}}
+    return asked
+
+
+def properties(document: dict[str, Any], given: dict[str, list[str]]) -> dict[str, Any]:
+    """Fill in a document's parameters as Session Manager does; a wrong one is an ``AssertionError``."""
+    declared, text = document.get("parameters", {}), json.dumps(document["properties"])
+    assert given.keys() <= declared.keys()
+    for name, parameter in declared.items():
+        [value] = given.get(name, [parameter["default"]])
+        assert re.fullmatch(parameter["allowedPattern"], value)
+        text = text.replace("{{ " + name + " }}", value)
+    return dict(json.loads(text))
+
+
+def test_the_pages_commands_start_the_stacks_documents() -> None:
+    assert len(COMMANDS) == 2
+    sessions = []
+    for name, document in DOCUMENTS.items():
+        asked = request(name)
+        models.check("ssm", "start_session", asked)
+        sessions.append(properties(document, asked.get("Parameters", {})))
+    port, _ = sessions
+    assert port == {"portNumber": "8001", "type": "LocalPortForwarding", "localPortNumber": "8888"}
+    [document, _] = DOCUMENTS.values()
+    for wrong in ({"portNumber": ["22"]}, {"localPortNumber": ["8888; id"]}):
+        with pytest.raises(AssertionError):
+            properties(document, wrong)
+
+
+def test_a_user_has_a_shell(tmp_path: Path) -> None:
+    docker = tmp_path / "docker"
+    docker.write_text(
+        '#!/bin/sh\ntest "$*" = "exec --interactive --tty gpu-spot-tenant-vision sh" && exec sh\n'
+    )
+    docker.chmod(0o755)
+    command = properties(shell("vision"), {})["linux"]["commands"]
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["sh", "-c", command], input="echo of vision", env=environment, capture_output=True, text=True
+    )
+    assert done.stdout == "of vision\n", done.stderr

@@ -1,26 +1,75 @@
 """What a shared host reads from its machine and from S3: files in the kernel's format, S3 by moto."""
 
+# ruff: noqa: N802 - the names are pynvml's
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 
 import boto3
 import pytest
 
 from tests import models
+from tests.node.configs import FakeClock
+from tests.node.fake_nvml import FakeGpu, FakeNvml
 from tests.tenants.docker_double import DockerDouble
-from tests.tenants.fake_nvml import GIB, FakeNvml
 from tests.tenants.hosts import host, tenant
 from userdata.agent.machine.errors import AgentError, ConfigError
 from userdata.agent.tenants import codec, mig, usage, weights
 from userdata.agent.tenants.host import docker, firewall, meter, shape
+from userdata.agent.tenants.host.limiter import CpuLimiter, LendingTenant
 from userdata.agent.tenants.host.listing import TenantListReader
 from userdata.agent.tenants.host.parts import GpuParts
 from userdata.agent.tenants.host.shares import WeightCurve
 from userdata.agent.tenants.model import HostShape, MigInstance, NumaNode, Slice
 from userdata.agent.tenants.usage import CpuAccount, CpuUsage
+
+GIB = 2**30
+
+
+class MigNvml(FakeNvml):
+    """Two GPUs that can be divided, one on each node; their handles are their indexes."""
+
+    def __init__(self) -> None:
+        super().__init__([FakeGpu("GPU-0"), FakeGpu("GPU-1")])
+        self.parts: dict[tuple[int, int], int] = {}
+        """Memory slices of each MIG instance, by GPU and first slice."""
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
+        return index
+
+    def nvmlDeviceGetPciInfo(self, gpu: int) -> Any:
+        return SimpleNamespace(busId=f"00000000:{gpu + 1}0:1C.0".encode())
+
+    def nvmlDeviceGetMemoryInfo(self, gpu: int) -> Any:
+        return SimpleNamespace(total=40 * GIB)
+
+    def nvmlDeviceGetName(self, gpu: int) -> str:
+        return "NVIDIA A100-SXM4-40GB"
+
+    def nvmlDeviceGetMaxMigDeviceCount(self, gpu: int) -> int:
+        return 7
+
+    def nvmlDeviceGetMigDeviceHandleByIndex(self, gpu: int, number: int) -> tuple[int, int]:
+        mine = sorted(start for one, start in self.parts if one == gpu)
+        if number >= len(mine):
+            raise self.NVMLError_NotFound
+        return gpu, mine[number]
+
+    def nvmlDeviceGetGpuInstanceId(self, part: tuple[int, int]) -> int:
+        return part[1] + 100
+
+    def nvmlDeviceGetGpuInstanceById(self, gpu: int, number: int) -> tuple[int, int]:
+        return gpu, number - 100
+
+    def nvmlGpuInstanceGetInfo(self, part: tuple[int, int]) -> Any:
+        return SimpleNamespace(placement=SimpleNamespace(start=part[1], size=self.parts[part]))
+
+    def nvmlDeviceGetUUID(self, part: int | tuple[int, int]) -> str:
+        return f"GPU-{part}" if isinstance(part, int) else f"MIG-{part[0]}-{part[1]}"
 
 
 def write(path: Path, text: str) -> None:
@@ -113,7 +162,7 @@ def test_cores_nodes_gpus_and_memory_as_the_kernel_shows_them(tmp_path: Path) ->
     for gpu in (0, 1):
         write(tmp_path / f"bus/pci/devices/0000:{gpu + 1}0:1c.0/numa_node", f"{1 - gpu}\n")
     write(tmp_path / "meminfo", "MemTotal:       1174405120 kB\nMemFree: 1 kB\n")
-    seen = shape.read_shape(FakeNvml(), tmp_path, tmp_path / "meminfo")
+    seen = shape.read_shape(MigNvml(), tmp_path, tmp_path / "meminfo")
     assert seen.nodes == (NumaNode(((0, 4), (1, 5)), (1,)), NumaNode(((2, 6), (3,)), (0,)))
     assert (seen.memory_gib, seen.gpus) == (1120, (0, 1))
     assert "1g.5gb" in {one.name for one in seen.mig}
@@ -130,7 +179,7 @@ class Driver(DockerDouble):
 
     SIZES: Final = {one.name: one.size for one in mig.profiles("A100", 40)}
 
-    def __init__(self, nvml: FakeNvml, *, creates: bool = True) -> None:
+    def __init__(self, nvml: MigNvml, *, creates: bool = True) -> None:
         super().__init__()
         self.nvml, self.creates = nvml, creates
         self.partitioned: set[int] = set()
@@ -170,7 +219,7 @@ MACHINE = host(nodes=1, gpus=2)
 
 
 def test_a_part_is_created_once_and_known_by_its_uuid() -> None:
-    nvml = FakeNvml()
+    nvml = MigNvml()
     driver, part = Driver(nvml), mig_slice("3g.20gb", 4)
     gpus = GpuParts(driver, nvml)
     assert gpus.names(part) == ("MIG 3g.20gb at 1:4",)
@@ -186,7 +235,7 @@ def test_a_part_is_created_once_and_known_by_its_uuid() -> None:
 
 
 def test_a_part_replaces_those_that_it_overlaps_and_no_others() -> None:
-    nvml = FakeNvml()
+    nvml = MigNvml()
     driver = Driver(nvml)
     gpus = GpuParts(driver, nvml)
     for start in (0, 4, 6):
@@ -199,7 +248,7 @@ def test_a_part_replaces_those_that_it_overlaps_and_no_others() -> None:
 
 
 def test_a_partitioned_gpu_becomes_whole_again() -> None:
-    nvml = FakeNvml()
+    nvml = MigNvml()
     driver = Driver(nvml)
     gpus = GpuParts(driver, nvml)
     gpus.prepare(mig_slice("2g.10gb", 0), MACHINE)
@@ -209,7 +258,7 @@ def test_a_partitioned_gpu_becomes_whole_again() -> None:
 
 def test_a_whole_gpu_is_known_by_its_uuid() -> None:
     part = Slice((1,), 40, GIB, gpus=(0, 1))
-    assert GpuParts(DockerDouble(), FakeNvml()).names(part) == ("GPU-0", "GPU-1")
+    assert GpuParts(DockerDouble(), MigNvml()).names(part) == ("GPU-0", "GPU-1")
     assert GpuParts(DockerDouble(), None).names(Slice((1,), 40, GIB)) == ()
     with pytest.raises(AgentError, match="GPU 0: this machine has no NVIDIA driver"):
         GpuParts(DockerDouble(), None).names(part)
@@ -268,3 +317,96 @@ def test_no_tenant_starts_without_a_firewall() -> None:
 
     with pytest.raises(AgentError, match=r"none is started: nft.*; allowed: a machine with nftables"):
         firewall.apply_rules(Bare(), {2001: 10**9})
+
+
+ADA, BO, CY = LendingTenant(7, 1), LendingTenant(8, 1), LendingTenant(9, 1, can_borrow=False)
+SPENT = {7: 0.0, 8: 0.0, 9: 0.0}
+QUOTA = {1: "cpu/docker/{}/cpu.cfs_quota_us", 2: "docker/{}/cpu.max"}
+LIMITED, FREE = {1: "100000", 2: "100000 100000"}, {1: "-1", 2: "max 100000"}
+
+
+class Kernel:
+    """A machine of two shared CPUs, and one that the system has."""
+
+    def __init__(self, folder: Path, version: int) -> None:
+        self.proc, self.cgroups, self.version = folder / "proc", folder / "cgroup", version
+        self.spent, self.idle = dict(SPENT), 0.0
+        for pid in SPENT:
+            group = f"1:cpu:/docker/{pid}\n2:cpuacct:/docker/{pid}\n3:memory:/docker/{pid}\n"
+            write(self.proc / f"{pid}/cgroup", group if version == 1 else f"0::/docker/{pid}\n")
+            self.quota(pid, "150000")
+        self.passes({}, 0.0)
+
+    def quota(self, pid: int, text: str | None = None) -> str:
+        path = self.quota_path(pid)
+        if text is not None:
+            write(path, text)
+        return path.read_text()
+
+    def quota_path(self, pid: int) -> Path:
+        return self.cgroups / QUOTA[self.version].format(pid)
+
+    def passes(self, used: dict[int, float], idle: float) -> None:
+        """Let CPU seconds pass."""
+        self.idle += idle
+        ticks = round(self.idle * 100)
+        lines = ["cpu  0 0 0 0 0 0", f"cpu0 0 0 0 {ticks} 0 0", "cpu1 0 0 0 0 0 0", "cpu2 0 0 0 9999999 0 0"]
+        write(self.proc / "stat", "\n".join([*lines, "ctxt 1"]))
+        for pid in SPENT:
+            self.spent[pid] += used.get(pid, 0.0)
+            self._count(pid, self.spent[pid])
+
+    def _count(self, pid: int, seconds: float) -> None:
+        if self.version == 1:
+            write(self.cgroups / f"cpuacct/docker/{pid}/cpuacct.usage", str(int(seconds * 1e9)))
+            write(self.cgroups / f"cpu/docker/{pid}/cpu.stat", "throttled_time 0")
+            write(self.cgroups / f"memory/docker/{pid}/memory.usage_in_bytes", "1")
+        else:
+            write(
+                self.cgroups / f"docker/{pid}/cpu.stat", f"usage_usec {int(seconds * 1e6)}\nthrottled_usec 0"
+            )
+            write(self.cgroups / f"docker/{pid}/memory.current", "1")
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_tenant_that_takes_from_a_neighbour_is_limited_until_it_needs_no_more(
+    tmp_path: Path, version: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    kernel, clock = Kernel(tmp_path, version), FakeClock()
+    limiter = CpuLimiter(clock, kernel.proc, kernel.cgroups)
+    limiter.watch({"ada": ADA, "bo": BO, "cy": CY}, (0, 1))
+
+    def tick(used: dict[int, float], idle: float = 0.0) -> None:
+        clock.advance(0.25)
+        kernel.passes({pid: cpus / 4 for pid, cpus in used.items()}, idle / 4)
+        limiter.tick()
+
+    tick({})
+    # A limit of a process before this one has ended; a cap of Docker's stays.
+    assert [kernel.quota(pid) for pid in SPENT] == [FREE[version], FREE[version], "150000"]
+    tick({7: 0.66, 8: 1.34})
+    assert [kernel.quota(7), kernel.quota(8)] == [FREE[version], LIMITED[version]]
+    assert "tenant limited" in caplog.text
+    kernel.quota(8, FREE[version])  # by `docker update`
+    tick({7: 1.0, 8: 1.0})
+    assert kernel.quota(8) == LIMITED[version]
+    os.utime(kernel.quota_path(8), (0, 0))
+    tick({7: 1.0, 8: 1.0})
+    assert kernel.quota_path(8).stat().st_mtime == 0  # a write would grant the quota once more
+    tick({8: 1.0}, idle=1.0)
+    assert kernel.quota(8) == FREE[version]
+    assert kernel.quota(9) == "150000"
+
+
+def test_a_container_that_has_ended_is_left_alone(tmp_path: Path) -> None:
+    kernel, clock = Kernel(tmp_path, 2), FakeClock()
+    limiter = CpuLimiter(clock, kernel.proc, kernel.cgroups)
+    limiter.watch({"ada": ADA, "gone": LendingTenant(77, 1)}, (0, 1))
+    limiter.tick()
+    clock.advance(0.25)
+    limiter.tick()
+    assert kernel.quota(7) == FREE[2]
+
+
+def test_without_the_kernels_files_nothing_is_watched(tmp_path: Path) -> None:
+    CpuLimiter(FakeClock(), tmp_path, tmp_path).run()

@@ -156,23 +156,6 @@ def test_restarts_after_crashes_back_off_and_are_counted(bench: Bench) -> None:
     assert sum(values.get("TenantRestarts", 0) for name, values in bench.sent if name == "ada") >= 3
 
 
-def test_a_gpu_goes_to_another_only_once_its_container_is_gone(bench: Bench) -> None:
-    full = tenant("full", gpus=8)
-    bench.list = lambda: (full,)
-    supervisor = bench.supervisor()
-    bench.pass_(supervisor)
-    bench.list = lambda: (tenant("heir", gpus=8),)
-    bench.at_once = False
-    bench.pass_(supervisor, 8)
-    assert list(bench.docker.containers) == [name_of("full")]
-    bench.at_once = True
-    for work in bench.later:
-        work()
-    bench.pass_(supervisor)
-    assert list(bench.docker.pids()) == ["heir"]
-    assert bench.volumes.released == ["full"]
-
-
 def test_a_tenant_removed_from_the_list_releases_its_volume_even_without_a_container(bench: Bench) -> None:
     supervisor = bench.settled()
     bench.docker.refuses = {"bad"}

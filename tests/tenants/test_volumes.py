@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.node.clocks import FakeClock
+from tests.node.configs import FakeClock
 from tests.node.world import World, WorldEbs, WorldLease
 from tests.node.world_host import WorldHost
 from userdata.agent.machine.errors import AgentError

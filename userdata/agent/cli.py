@@ -8,12 +8,15 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from contracts.agent import config
+from contracts.agent.config import Config
 from contracts.agent.names import CONFIG_PATH, RUN_DIR
-from userdata.agent import configuration, tasks
+from contracts.stored import ContractError
+from userdata.agent import tasks
 from userdata.agent.aws.clients import bypass_proxy_for_metadata
 from userdata.agent.aws.imds import DEFAULT_URL
 from userdata.agent.machine import log
-from userdata.agent.machine.errors import AgentError
+from userdata.agent.machine.errors import AgentError, ConfigError
 
 Task = Callable[[tasks.Node, argparse.Namespace], int]
 
@@ -57,13 +60,23 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
+def load(path: Path) -> Config:
+    """Return the configuration in the file at ``path``; raise ``ConfigError`` if it is invalid."""
+    try:
+        return config.parse(path.read_text())
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+    except ContractError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a subcommand; an error is one log line and an exit code (see `errors`)."""
     options = parser().parse_args(arguments)
     log.configure()
     bypass_proxy_for_metadata(os.environ)
     try:
-        node = tasks.Node(configuration.load(options.config), options.run_dir, options.metadata_url)
+        node = tasks.Node(load(options.config), options.run_dir, options.metadata_url)
         return int(options.task(node, options))
     except AgentError as error:
         log.error("failed", command=options.command, error=str(error), kind=type(error).__name__)

@@ -1,58 +1,44 @@
-"""The checks in display order, one module each."""
+"""The checks by their name in the report, in display order."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from gpu_spot.preflight.check_result import Check
 from gpu_spot.preflight.checks import (
     clusters,
-    disks,
     encryption,
     endpoints,
-    http,
     images,
-    limits,
     monthly_cost,
+    names,
     offerings,
-    queues,
-    region_services,
-    request_logs,
-    reservations,
-    sizes,
-    volumes,
-)
-from gpu_spot.preflight.checks.account import (
-    billing,
-    github,
-    name_conflicts,
     permissions,
     quotas,
+    request_logs,
+    reservations,
     secrets,
-    service_roles,
+    vcpus,
+    volumes,
 )
 
-CHECKS: Final[tuple[Check, ...]] = (
-    permissions,
-    service_roles,
-    quotas,
-    disks,
-    limits,
-    region_services,
-    offerings,
-    sizes,
-    reservations,
-    images,
-    encryption,
-    volumes,
-    endpoints,
-    queues,
-    secrets,
-    request_logs,
-    http,
-    clusters,
-    name_conflicts,
-    github,
-    billing,
-    monthly_cost,
-)
+CHECKS: Final[Mapping[str, Check]] = {
+    "permissions": permissions.run,
+    "service-linked roles": permissions.service_roles,
+    "vCPU quotas": vcpus.run,
+    "storage and interface quotas": quotas.run,
+    "group sizes": quotas.sizes,
+    "zones and instance types": offerings.run,
+    "reservations": reservations.run,
+    "machine images": images.run,
+    "volume encryption key": encryption.run,
+    "volumes without a job": volumes.run,
+    "endpoints": endpoints.run,
+    "queues": secrets.queues,
+    "secrets": secrets.run,
+    "request logs": request_logs.run,
+    "Kubernetes": clusters.run,
+    "names": names.run,
+    "monthly cost": monthly_cost.run,
+}

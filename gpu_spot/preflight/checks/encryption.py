@@ -15,9 +15,11 @@ from gpu_spot.preflight.account import Account
 from gpu_spot.preflight.check_result import CheckResult
 from gpu_spot.preflight.stack import Stack
 
-NAME: Final = "volume encryption key"
-
 _AWS_MANAGED: Final = "alias/aws/ebs"
+_LAUNCHING_ROLES: Final = {
+    "aws:autoscaling/group:Group": "AWSServiceRoleForAutoScaling",
+    "aws:ec2/spotFleetRequest:SpotFleetRequest": "AWSServiceRoleForEC2SpotFleet",
+}
 
 
 def run(stack: Stack, account: Account) -> Iterator[CheckResult]:
@@ -45,19 +47,12 @@ def _check_key(key: str, stack: Stack, account: Account) -> Iterator[CheckResult
     if metadata["KeyManager"] == "AWS":
         yield CheckResult(key, "ok", "AWS managed")
     elif not metadata["Enabled"]:
-        yield CheckResult(
-            key, "failure", f"key state is {metadata['KeyState']}", "enable the key, or use another"
-        )
+        finding = f"key state is {metadata['KeyState']}"
+        yield CheckResult(key, "failure", finding, "enable the key, or use another")
     else:
-        for role in _launching_roles(stack):
-            yield _check_grant(kms, metadata["Arn"], role)
-
-
-def _launching_roles(stack: Stack) -> Iterator[str]:
-    if stack.has("aws:autoscaling/group:Group"):
-        yield "AWSServiceRoleForAutoScaling"
-    if stack.has("aws:ec2/spotFleetRequest:SpotFleetRequest"):
-        yield "AWSServiceRoleForEC2SpotFleet"
+        for type_, role in _LAUNCHING_ROLES.items():
+            if stack.has(type_):
+                yield _check_grant(kms, metadata["Arn"], role)
 
 
 def _check_grant(kms: Any, key: str, role: str) -> CheckResult:
@@ -70,6 +65,5 @@ def _check_grant(kms: Any, key: str, role: str) -> CheckResult:
     if granted or f"/{role}" in policy:
         return CheckResult(subject, "ok", "the key policy or a grant names the role")
     finding = "customer managed key without the role in its policy or grants"
-    return CheckResult(
-        subject, "failure", finding, "allow the role in the key's policy, with kms:CreateGrant"
-    )
+    advice = "allow the role in the key's policy, with kms:CreateGrant"
+    return CheckResult(subject, "failure", finding, advice)

@@ -7,13 +7,10 @@ Source: ``DescribeVpcEndpointServices`` lists the zones of a service's endpoints
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 from gpu_spot.preflight.account import Account
 from gpu_spot.preflight.check_result import CheckResult
 from gpu_spot.preflight.stack import Stack
-
-NAME: Final = "services in the zones"
 
 
 def run(stack: Stack, account: Account) -> Iterator[CheckResult]:
@@ -25,13 +22,9 @@ def run(stack: Stack, account: Account) -> Iterator[CheckResult]:
     if declared:
         yield from _endpoints(declared, stack.zones, account)
     if stack.has("aws:efs/mountTarget:MountTarget"):
-        yield CheckResult(
-            "EFS",
-            "not known",
-            "AWS does not list the zones that support mount targets",
-            "if `up` fails with UnsupportedAvailabilityZone, remove that zone",
-            "network.zones",
-        )
+        finding = "AWS does not list the zones that support mount targets"
+        advice = "if `up` fails with UnsupportedAvailabilityZone, remove that zone"
+        yield CheckResult("EFS", "not known", finding, advice, "network.zones")
 
 
 def _endpoints(declared: dict[str, bool], zones: tuple[str, ...], account: Account) -> Iterator[CheckResult]:
@@ -47,9 +40,8 @@ def _endpoints(declared: dict[str, bool], zones: tuple[str, ...], account: Accou
         for service in page["ServiceDetails"]
     }
     for name, is_interface in declared.items():
-        missing_zones = [
-            zone for zone in zones if is_interface and zone not in zones_by_service.get(name, ())
-        ]
+        service_zones = zones_by_service.get(name, ())
+        missing_zones = [zone for zone in zones if is_interface and zone not in service_zones]
         if name not in zones_by_service:
             finding = "endpoint not available in this region"
             yield CheckResult(name, "failure", finding, "choose another `network` egress", "network.egress")

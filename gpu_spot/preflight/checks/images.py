@@ -15,11 +15,9 @@ from typing import Any, Final
 from botocore.exceptions import ClientError
 
 from gpu_spot.preflight.account import Account
-from gpu_spot.preflight.check_result import CheckResult
+from gpu_spot.preflight.check_result import CheckResult, error_code
 from gpu_spot.preflight.stack import Stack
 from infra.schema import Capacity
-
-NAME: Final = "machine images"
 
 _AT_LAUNCH: Final = "resolve:ssm:"
 _AWS_PREFIX: Final = "/aws/service/"
@@ -39,7 +37,7 @@ def run(stack: Stack, account: Account) -> Iterator[CheckResult]:
             subject, key = f"{group}: {image}", stack.key(group, "capacity.ami")
             ami, problem = _resolve_image(stack, account, image)
             if problem is not None:
-                yield CheckResult(subject, *problem, key)
+                yield CheckResult(subject, "failure", *problem, key)
             if ami is None:
                 continue
             image_info = _describe_image(account.clients("ec2"), ami)
@@ -48,37 +46,28 @@ def run(stack: Stack, account: Account) -> Iterator[CheckResult]:
                 yield CheckResult(subject, "failure", f"{ami} does not exist", advice, key)
                 continue
             results = (
-                *_check_image(subject, image_info, capacity, types[0], root),
+                _check_image(subject, image_info, capacity, types[0], root),
                 *_check_python(subject, image_info, commands.get(group, ())),
             )
             yield from (replace(result, key=key) for result in results)
 
 
-def _resolve_image(
-    stack: Stack, account: Account, image: str
-) -> tuple[str | None, tuple[Any, str, str] | None]:
-    """Return the AMI id, if it can be resolved, and the problem, if any."""
+def _resolve_image(stack: Stack, account: Account, image: str) -> tuple[str | None, tuple[str, str] | None]:
+    """Return the AMI id, if it can be resolved, and the problem with its action, if any."""
     if not image.startswith("/"):
         return image, None
     try:
         parameter = account.clients("ssm").get_parameter(Name=image)["Parameter"]
     except ClientError as error:
-        if error.response["Error"]["Code"] != "ParameterNotFound":
+        if error_code(error) != "ParameterNotFound":
             raise
-        return None, (
-            "failure",
-            "parameter does not exist in this region",
-            "create it with the image id, or use another",
-        )
+        advice = "create it with the image id, or use another"
+        return None, ("parameter does not exist in this region", advice)
     ami, kind = parameter["Value"], parameter.get("DataType", "text")
     at_launch = any(template.get("imageId") == _AT_LAUNCH + image for template in _templates(stack))
     if at_launch and not image.startswith(_AWS_PREFIX) and kind != "aws:ec2:image":
         advice = f"recreate it: aws ssm put-parameter --data-type aws:ec2:image --name {image} --value {ami}"
-        return ami, (
-            "failure",
-            f"the parameter's data type is {kind}, Auto Scaling requires aws:ec2:image",
-            advice,
-        )
+        return ami, (f"the parameter's data type is {kind}, Auto Scaling requires aws:ec2:image", advice)
     return ami, None
 
 
@@ -86,7 +75,7 @@ def _describe_image(ec2: Any, ami: str) -> Mapping[str, Any] | None:
     try:
         images: list[Mapping[str, Any]] = ec2.describe_images(ImageIds=[ami])["Images"]
     except ClientError as error:
-        if not error.response["Error"]["Code"].startswith("InvalidAMIID"):
+        if not error_code(error).startswith("InvalidAMIID"):
             raise
         return None
     return images[0] if images else None
@@ -94,7 +83,7 @@ def _describe_image(ec2: Any, ami: str) -> Mapping[str, Any] | None:
 
 def _check_image(
     subject: str, image: Mapping[str, Any], capacity: Capacity, type_: str, root: str | None
-) -> Iterator[CheckResult]:
+) -> CheckResult:
     architecture, device = capacity.architecture, image.get("RootDeviceName")
     gib = next(
         (
@@ -104,19 +93,28 @@ def _check_image(
         ),
         0,
     )
-    if image.get("State", "available") != "available":
-        yield CheckResult(subject, "failure", f"{image['ImageId']} is {image['State']}", "use another image")
-    elif image["Architecture"] != architecture:
-        finding = f"{image['ImageId']} is for {image['Architecture']}, {type_} is {architecture}"
-        yield CheckResult(subject, "failure", finding, "use an image of the types' architecture")
-    elif root is not None and device != root:
-        finding = f"root device is {device}, the launch template sets {root}"
-        yield CheckResult(subject, "failure", finding, f"use an image with root device {root}")
-    elif gib > capacity.root_volume_gib:
-        finding = f"root volume has {gib} GiB, rootVolumeGiB is {capacity.root_volume_gib}"
-        yield CheckResult(subject, "failure", finding, f"set rootVolumeGiB to {gib} or more")
-    else:
-        yield CheckResult(subject, "ok", f"{image['ImageId']}, {image.get('Name', 'without a name')}")
+    ami, state = image["ImageId"], image.get("State", "available")
+    for is_wrong, finding, advice in (
+        (state != "available", f"{ami} is {state}", "use another image"),
+        (
+            image["Architecture"] != architecture,
+            f"{ami} is for {image['Architecture']}, {type_} is {architecture}",
+            "use an image of the types' architecture",
+        ),
+        (
+            root is not None and device != root,
+            f"root device is {device}, the launch template sets {root}",
+            f"use an image with root device {root}",
+        ),
+        (
+            gib > capacity.root_volume_gib,
+            f"root volume has {gib} GiB, rootVolumeGiB is {capacity.root_volume_gib}",
+            f"set rootVolumeGiB to {gib} or more",
+        ),
+    ):
+        if is_wrong:
+            return CheckResult(subject, "failure", finding, advice)
+    return CheckResult(subject, "ok", f"{ami}, {image.get('Name', 'without a name')}")
 
 
 def _check_python(subject: str, image: Mapping[str, Any], command: Sequence[str]) -> Iterator[CheckResult]:

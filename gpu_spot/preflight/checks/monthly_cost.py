@@ -14,7 +14,6 @@ from gpu_spot.preflight.prices import Line, listed, priced
 from gpu_spot.preflight.stack import Stack
 from infra.catalogue import price_tables
 
-NAME: Final = "monthly cost"
 _GROUP: Final = "aws:autoscaling/group:Group"
 _LOAD_BALANCER: Final = "aws:lb/loadBalancer:LoadBalancer"
 _NODE_GROUP: Final = "aws:eks/nodeGroup:NodeGroup"
@@ -43,9 +42,8 @@ def run(stack: Stack, account: Account) -> Iterator[CheckResult]:
     finding = f"${total:.0f} without {without} (list prices of {span})"
     budget = stack.settings.monitoring.monthly_budget_usd
     if budget is not None and total > budget:
-        yield CheckResult(
-            "total", "warning", finding, f"the budget is ${budget}: increase it, or reduce the stack"
-        )
+        advice = f"the budget is ${budget}: increase it, or reduce the stack"
+        yield CheckResult("total", "warning", finding, advice)
     else:
         yield CheckResult("total", "ok", finding)
 
@@ -57,9 +55,8 @@ def lines(stack: Stack) -> Iterator[Line]:
     def table(item: str, count: float, name: str, units: float = 1.0) -> Line:
         return priced(item, count, prices.of(name, region), units)
 
-    yield table(
-        "NAT gateways", _count(stack, "aws:ec2/natGateway:NatGateway"), price_tables.NAT_GATEWAY, hours
-    )
+    nats = _count(stack, "aws:ec2/natGateway:NatGateway")
+    yield table("NAT gateways", nats, price_tables.NAT_GATEWAY, hours)
     addresses = _count(stack, "aws:ec2/eip:Eip") + _addresses_of_load_balancers(stack)
     yield table("public IPv4 addresses", addresses, price_tables.PUBLIC_IPV4, hours)
     zones = sum(
@@ -78,12 +75,14 @@ def lines(stack: Stack) -> Iterator[Line]:
         ("KMS keys", "aws:kms/key:Key", prices.KMS_KEY_MONTH),
     ):
         yield listed(name, _count(stack, type_), unit_price, region)
-    yield table(
-        "EKS control planes", _count(stack, "aws:eks/cluster:Cluster"), price_tables.EKS_CLUSTER, hours
-    )
+    clusters = _count(stack, "aws:eks/cluster:Cluster")
+    yield table("EKS control planes", clusters, price_tables.EKS_CLUSTER, hours)
+    nodes = {
+        r.name: int(r.inputs["scalingConfig"]["desiredSize"]) for r in stack.declared if r.type == _NODE_GROUP
+    }
     for kind, count in sorted(_nodes(stack).items()):
         yield priced(f"system nodes {kind}", count, prices.node_hour(kind, region), hours)
-    yield table("GiB of system nodes", _nodes_gib(stack), price_tables.EBS_GP3)
+    yield table("GiB of system nodes", _gib(stack, nodes), price_tables.EBS_GP3)
     for (kind, mode), count in sorted(_brokers(stack).items()):
         yield table(f"broker {kind}, {mode}", count * _BROKER_INSTANCES.get(mode, 1), kind, hours)
 
@@ -96,14 +95,8 @@ def _addresses_of_load_balancers(stack: Stack) -> int:
 
 
 def _proxies_gib(stack: Stack) -> int:
-    """Return the GiB of the proxies' root volumes; a group has the name of its template."""
-    templates = {r.name: r.inputs for r in stack.declared if r.type == _TEMPLATE}
-    groups = [(r.name, r.inputs) for r in stack.declared if r.type == _GROUP and _is_of_proxies(r.inputs)]
-    return sum(
-        int(group["desiredCapacity"]) * int(disk["ebs"]["volumeSize"])
-        for name, group in groups
-        for disk in templates[name]["blockDeviceMappings"]
-    )
+    groups = (r for r in stack.declared if r.type == _GROUP and _is_of_proxies(r.inputs))
+    return _gib(stack, {r.name: int(r.inputs["desiredCapacity"]) for r in groups})
 
 
 def _is_of_proxies(group: Mapping[str, Any]) -> bool:
@@ -127,13 +120,12 @@ def _nodes(stack: Stack) -> Counter[str]:
     return counts
 
 
-def _nodes_gib(stack: Stack) -> int:
-    """Return the GiB of the nodes' root volumes; a template has the name of its node group."""
+def _gib(stack: Stack, groups: Mapping[str, int]) -> int:
+    """Return the GiB of the root volumes of groups' instances; a group has the name of its template."""
     templates = {r.name: r.inputs for r in stack.declared if r.type == _TEMPLATE}
-    groups = [(r.name, r.inputs) for r in stack.declared if r.type == _NODE_GROUP]
     return sum(
-        int(group["scalingConfig"]["desiredSize"]) * int(disk["ebs"]["volumeSize"])
-        for name, group in groups
+        count * int(disk["ebs"]["volumeSize"])
+        for name, count in groups.items()
         for disk in templates[name]["blockDeviceMappings"]
     )
 

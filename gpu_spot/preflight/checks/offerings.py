@@ -9,14 +9,11 @@ for creating a mixed instances group").
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
 
 from gpu_spot.preflight.account import Account
 from gpu_spot.preflight.check_result import CheckResult, Status
 from gpu_spot.preflight.stack import Stack
 from infra.schema import Capacity
-
-NAME: Final = "zones and instance types"
 
 
 def run(stack: Stack, account: Account) -> Iterator[CheckResult]:
@@ -27,42 +24,33 @@ def run(stack: Stack, account: Account) -> Iterator[CheckResult]:
         if zone not in account_zones:
             advice = f"use other zones in network.zones: {', '.join(sorted(account_zones))}"
             yield CheckResult(zone, "failure", "the account does not have this zone", advice, "network.zones")
-    capacities = stack.capacities
-    offered = _offered_pools(
-        ec2,
-        sorted({name for capacity in capacities.values() for name in capacity.types} | stack.proxies.keys()),
-    )
+    capacities, proxies = stack.capacities, stack.proxies
+    types = {name for capacity in capacities.values() for name in capacity.types}
+    offered = offered_pools(account, sorted(types | proxies.keys()))
     for group, capacity in capacities.items():
         key = stack.key(group, "capacity.instanceTypes")
         yield from _check_group(group, key, capacity, stack.settings.zones_of(group), offered)
-    for service in stack.services:
-        if service.http is not None:
-            key = stack.key(service.name, "http.proxies.instanceType")
-            name = service.http.proxies.instance_type
-            yield _check_proxies(service.name, key, name, stack.zones, offered)
+    for name in proxies:
+        missing = [zone for zone in stack.zones if (name, zone) not in offered]
+        if missing:
+            finding = f"proxies: not offered in {', '.join(missing)}"
+            status: Status = "failure" if len(missing) == len(stack.zones) else "warning"
+            key = "services[].http.proxies.instanceType"
+            yield CheckResult(name, status, finding, "choose another type", key)
 
 
-def _offered_pools(ec2: Any, types: list[str]) -> set[tuple[str, str]]:
+def offered_pools(account: Account, types: list[str]) -> set[tuple[str, str]]:
     """Return pairs of instance type and zone."""
-    pages = ec2.get_paginator("describe_instance_type_offerings").paginate(
-        LocationType="availability-zone", Filters=[{"Name": "instance-type", "Values": types}]
+    pages = (
+        account.clients("ec2")
+        .get_paginator("describe_instance_type_offerings")
+        .paginate(LocationType="availability-zone", Filters=[{"Name": "instance-type", "Values": types}])
     )
     return {
         (offering["InstanceType"], offering["Location"])
         for page in pages
         for offering in page["InstanceTypeOfferings"]
     }
-
-
-def _check_proxies(
-    service: str, key: str, name: str, zones: tuple[str, ...], offered: set[tuple[str, str]]
-) -> CheckResult:
-    subject, missing = f"{service}: proxies", [zone for zone in zones if (name, zone) not in offered]
-    if not missing:
-        return CheckResult(subject, "ok", f"{name} is offered in each zone")
-    finding = f"{name} is not offered in {', '.join(missing)}"
-    status: Status = "failure" if len(missing) == len(zones) else "warning"
-    return CheckResult(subject, status, finding, "choose another type", key)
 
 
 def _check_group(

@@ -9,11 +9,10 @@ from typing import Any, Final
 from botocore.exceptions import ClientError
 
 from gpu_spot.preflight.account import Account
-from gpu_spot.preflight.check_result import CheckResult
+from gpu_spot.preflight.check_result import CheckResult, error_code
 from gpu_spot.preflight.stack import Stack
 from infra.schema import RequestLog
 
-NAME: Final = "request logs"
 _MAX_LINES: Final = 50
 """The most that ``TestMetricFilter`` accepts. Source: CloudWatch Logs API reference."""
 
@@ -43,7 +42,7 @@ def _check(subject: str, log: RequestLog, client: Any) -> CheckResult:
     try:
         return _test(subject, log, lines, client)
     except ClientError as error:
-        if error.response["Error"]["Code"] != "InvalidParameterException":
+        if error_code(error) != "InvalidParameterException":
             raise
         return CheckResult(subject, "failure", f"invalid pattern: {error.response['Error']['Message']}")
 

@@ -13,12 +13,11 @@ from typing import Any, Final
 from botocore.exceptions import ClientError
 
 from gpu_spot.preflight.account import Account
-from gpu_spot.preflight.check_result import CheckResult
+from gpu_spot.preflight.check_result import CheckResult, error_code
 from gpu_spot.preflight.stack import Stack
 from infra.schema import Capacity
 from infra.schema.reservation import CapacityBlock, Reservation
 
-NAME: Final = "reservations"
 _PLATFORM: Final = "Linux/UNIX"
 _MISSING: Final = ("InvalidCapacityReservationId", "NotFoundException")
 _NOT_FOUND: Final = "does not exist in this account and region"
@@ -101,7 +100,7 @@ def _describe_reservations(reservation: Reservation, account: Account) -> list[d
             for resource in page["Resources"]
         ]
     except ClientError as error:
-        if error.response["Error"]["Code"].startswith(_MISSING):
+        if error_code(error).startswith(_MISSING):
             return None
         raise
     return _describe_by_ids(ids, account) if ids else []
@@ -116,7 +115,7 @@ def _describe_by_ids(ids: list[str], account: Account) -> list[dict[str, Any]] |
             for reservation in page["CapacityReservations"]
         ]
     except ClientError as error:
-        if error.response["Error"]["Code"].startswith(_MISSING):
+        if error_code(error).startswith(_MISSING):
             return None
         raise
 

@@ -6,15 +6,11 @@ The first boot of a job without a volume stops if there is one (``userdata.agent
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 from gpu_spot.preflight.account import Account
 from gpu_spot.preflight.check_result import CheckResult
 from gpu_spot.preflight.stack import Stack
 from gpu_spot.preflight.unclaimed_volumes import read_named, unclaimed
-from infra.schema.jobs.training import ON_THE_VOLUME
-
-NAME: Final = "volumes without a job"
 
 
 def run(stack: Stack, account: Account) -> Iterator[CheckResult]:
@@ -22,15 +18,11 @@ def run(stack: Stack, account: Account) -> Iterator[CheckResult]:
     jobs = [
         job.name
         for job in stack.settings.jobs
-        if job.has_volume and job.prepare is None and job.checkpoints == ON_THE_VOLUME
+        if job.has_volume and job.prepare is None and job.access_point is None
     ]
-    if not jobs:
-        return
-    stored = read_named(account.clients)
+    stored = read_named(account.clients) if jobs else ()
     new = [job for job in jobs if not any(item.belongs_to(stack.name, job) for item in stored)]
-    if not new:
-        return
-    for volume in unclaimed(stored):
+    for volume in unclaimed(stored) if new else ():
         yield CheckResult(
             volume.id,
             "failure",

@@ -1,6 +1,6 @@
 """Effects of resource changes on workers: the tables of docs/operations.md, "What is replaced", as data.
 
-``tests/review/test_consequences.py`` compares this table with that page.
+``tests/review/test_verdict.py`` compares this table with that page.
 """
 
 from __future__ import annotations

@@ -20,24 +20,12 @@ class Groups:
     """Groups of a stack before the change.
 
     Attributes:
-        targets: target of each group on instances; None if it is unknown.
-        pods: pods of each group on Kubernetes; None if another controller sets their number.
+        targets: target of each group; None if it is unknown, or if its workers are pods.
         new: groups that this change creates, also those that come to instances from Kubernetes.
     """
 
     targets: Mapping[str, int | None]
-    pods: Mapping[str, int | None]
     new: frozenset[str]
-
-    @property
-    def names(self) -> frozenset[str]:
-        """All groups."""
-        return frozenset({*self.targets, *self.pods})
-
-    def workers(self, group: str) -> int | None:
-        """Return how many workers a group should have; None if it is unknown."""
-        target = self.targets.get(group)
-        return self.pods.get(group) if target is None else target
 
     def of(self, step: EngineStep) -> str:
         """Return a resource's group by its tag or label, else by its name; empty for one of the stack."""
@@ -45,7 +33,7 @@ class Groups:
             return tagged
         parts = step.name.split("-")
         # <project>-<stack>-<group>-…; project, stack and group may have hyphens. The longest group wins.
-        fitting = [name for name in self.names if _is_inside(name.split("-"), parts)]
+        fitting = [name for name in self.targets if _is_inside(name.split("-"), parts)]
         return max(fitting, key=len, default="")
 
 
@@ -56,7 +44,6 @@ def _is_inside(group: Sequence[str], parts: Sequence[str]) -> bool:
 def find_groups(steps: Sequence[EngineStep]) -> Groups:
     """Return the groups of a preview."""
     targets: dict[str, int | None] = {}
-    pods: dict[str, int | None] = {}
     new: set[str] = set()
     operations: dict[str, set[str]] = {}
     for step in steps:
@@ -64,12 +51,6 @@ def find_groups(steps: Sequence[EngineStep]) -> Groups:
         if not group:
             continue
         operations.setdefault(group, set()).add(step.op)
-        if step.type.startswith("kubernetes:"):
-            if step.op != "create" and (count := _pods(step)) is not _NO_PODS:
-                pods[group] = count if isinstance(count, int) else None
-            else:
-                pods.setdefault(group, None)
-            continue
         targets.setdefault(group, None)
         if not (step.type == PARAMETER and step.name.endswith("-target")):
             continue
@@ -80,19 +61,7 @@ def find_groups(steps: Sequence[EngineStep]) -> Groups:
                 value_of(step.old or step.new) if step.op not in UNCHANGED else value_of(step.now)
             )
     new |= {group for group, names in operations.items() if names <= {"create"}}
-    return Groups(targets, pods, frozenset(new))
-
-
-_NO_PODS: Final = object()
-
-
-def _pods(step: EngineStep) -> object:
-    spec = mapping((step.old or step.new).get("spec"))
-    if step.kind in ("Deployment", "StatefulSet"):
-        return number(spec.get("replicas"))
-    if step.kind == "Job":
-        return number(spec.get("parallelism", 1))
-    return _NO_PODS
+    return Groups(targets, frozenset(new))
 
 
 def value_of(inputs: Mapping[str, Any]) -> str:

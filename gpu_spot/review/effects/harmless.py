@@ -30,7 +30,8 @@ iam/openIdConnectProvider:OpenIdConnectProvider iam/policy:Policy iam/role:Role 
 iam/rolePolicyAttachment:RolePolicyAttachment kms/alias:Alias kms/key:Key
 lambda/eventSourceMapping:EventSourceMapping lambda/function:Function
 lambda/functionEventInvokeConfig:FunctionEventInvokeConfig lambda/layerVersion:LayerVersion
-lambda/permission:Permission mq/broker:Broker
+lambda/permission:Permission lb/listener:Listener lb/loadBalancer:LoadBalancer lb/targetGroup:TargetGroup
+mq/broker:Broker route53/record:Record
 mq/configuration:Configuration rolesanywhere/profile:Profile s3/bucket:Bucket
 s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration s3/bucketObjectv2:BucketObjectv2
 s3/bucketOwnershipControls:BucketOwnershipControls s3/bucketPublicAccessBlock:BucketPublicAccessBlock

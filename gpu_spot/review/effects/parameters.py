@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -23,7 +22,7 @@ _HARMLESS_SETTINGS: Final = frozenset(
 )
 """Settings that the controller applies to later launches; a fallback that goes is a deleted group."""
 
-_OF_OTHERS: Final = frozenset({"agent", "control", "finished", "prepared", "rolling", "wishes"})
+_OF_OTHERS: Final = frozenset({"agent", "control", "finished", "prepared", "replacements", "rolling"})
 """Parameters that Pulumi writes once, or that only instances read that start later."""
 
 
@@ -61,7 +60,7 @@ def _release(step: EngineStep, group: str, groups: Groups) -> Iterator[Effect]:
     old, new = value_of(step.old), value_of(step.new)
     if step.op == "update" and old == new and not has_unknown(new):
         return
-    count = groups.workers(group)
+    count = groups.targets.get(group)
     words = f"**{workers(count)} restarted** in place, item batch after another: a new release"
     details = tuple(difference_lines(old, new)) if old and not has_unknown(new) else ()
     yield Effect(Severity.ENDS, group, words, details, count, ends_all=True)
@@ -103,7 +102,7 @@ def _config(step: EngineStep, group: str, groups: Groups) -> Iterator[Effect]:
 
 
 def _maximum(old: Mapping[str, Any], new: Mapping[str, Any], group: str, groups: Groups) -> Iterator[Effect]:
-    before, after, target = number(old.get("max")), number(new.get("max")), groups.workers(group)
+    before, after, target = number(old.get("max")), number(new.get("max")), groups.targets.get(group)
     if before is None or after is None or after >= before:
         return
     if target is None:
@@ -126,25 +125,10 @@ def _undetermined(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[st
         elif key == "budget":
             if after and (not before or after < before):
                 yield key
-        elif key == "hourlyBudget":
-            if after and any(
-                _allowed_slots(new, dollars) < _allowed_slots(old, dollars)
-                for dollars in ("dollars", "onDemandDollars")
-            ):
-                yield key
         elif key not in _HARMLESS_SETTINGS or (
             new.get("kind") != "mixed-asg" and key in ("base", "spotPercentage")
         ):
             yield key
-
-
-def _allowed_slots(settings: Mapping[str, Any], dollars: str) -> float:
-    """Return how many slots ``max`` and one of the hourly budgets allow; without either any number."""
-    budget = settings.get("hourlyBudget") or {}
-    amount, slot_price = number(budget.get(dollars)), number(budget.get("slotPrice"))
-    slots = amount / slot_price if amount and slot_price else math.inf
-    maximum = number(settings.get("max"))
-    return min(slots, math.inf if maximum is None else maximum)
 
 
 def _settings(inputs: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -9,18 +9,16 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from gpu_spot.review import boot_data
-from gpu_spot.review.effects import http
 from gpu_spot.review.effects.consequences import CONSEQUENCES, TYPES, Consequence, Severity
-from gpu_spot.review.effects.effect import MAY_END, Effect, may_end, named, workers
+from gpu_spot.review.effects.effect import MAY_END, Effect, changed_words, may_end, named, workers
 from gpu_spot.review.effects.groups import PARAMETER, Groups, find_groups, group_of, role_of
 from gpu_spot.review.effects.harmless import is_harmless
-from gpu_spot.review.effects.kubernetes import Pools, find_pools, kubernetes_effects
+from gpu_spot.review.effects.kubernetes import kubernetes_effects
 from gpu_spot.review.effects.parameters import parameter_effects
-from gpu_spot.review.effects.tenant_list import list_effects
 from gpu_spot.review.preview import EngineStep, Preview
 from gpu_spot.review.text import code, plural
 from gpu_spot.review.value_diff import difference_lines
-from gpu_spot.review.values import grows, has_unknown, items, mapping, number
+from gpu_spot.review.values import has_unknown, items, mapping, number
 
 _GROUP_KINDS: Final = frozenset({"Group", "LaunchTemplate", "SpotFleetRequest"})
 """Kinds that are named by their group alone."""
@@ -30,6 +28,15 @@ _REDUNDANT_INPUTS: Final = frozenset({"description", "tagSpecifications", "tags"
 
 _HOLDING_SUBNETS: Final = frozenset({"Group", "SpotFleetRequest", "EC2NodeClass", "NodeGroup", "Broker"})
 """Kinds whose instances are in the subnets that they name."""
+
+
+_ADDRESSES: Final = frozenset(
+    {
+        *("aws:lb/listener:Listener", "aws:lb/loadBalancer:LoadBalancer", "aws:lb/targetGroup:TargetGroup"),
+        "aws:route53/record:Record",
+    }
+)
+"""Types of an HTTP service's address: their change ends no worker."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +64,7 @@ class Meaning:
 
 def assess_preview(preview: Preview) -> Meaning:
     """Apply the table of consequences to every change of a preview."""
-    groups, pools = find_groups(preview.steps), find_pools(preview.steps)
+    groups = find_groups(preview.steps)
     effects = [Effect(Severity.UNKNOWN, "", f"{limitation}: {MAY_END}") for limitation in preview.limitations]
     if preview.errors:
         effects.append(Effect(Severity.UNKNOWN, "", f"the preview failed: what else changes {MAY_END}"))
@@ -65,10 +72,10 @@ def assess_preview(preview: Preview) -> Meaning:
         words = "deletion protection is removed: the engine no longer refuses to delete"
         effects.append(Effect(Severity.WATCH, "", words, tuple(unprotected)))
     for step in preview.changes:
-        effects += _effects(step, groups, pools, preview)
+        effects += _effects(step, groups, preview)
     effects = sorted(_merged(effects), key=lambda effect: (-effect.severity, effect.group, effect.words))
     touched = {effect.group for effect in effects if effect.severity > Severity.NOTHING}
-    return Meaning(tuple(effects), tuple(sorted(groups.names - touched)), tuple(_notes(preview)))
+    return Meaning(tuple(effects), tuple(sorted(groups.targets.keys() - touched)), tuple(_notes(preview)))
 
 
 def _merged(effects: list[Effect]) -> Iterator[Effect]:
@@ -98,11 +105,11 @@ def _notes(preview: Preview) -> Iterator[str]:
             yield f"{words}: {', '.join(names[:5])}{' …' if len(names) > 5 else ''}"
 
 
-def _effects(step: EngineStep, groups: Groups, pools: Pools, preview: Preview) -> Iterator[Effect]:
+def _effects(step: EngineStep, groups: Groups, preview: Preview) -> Iterator[Effect]:
     if step.op == "import" or (step.op == "delete" and step.retained):
         return
     if step.type.startswith("kubernetes:"):
-        yield from kubernetes_effects(step, groups, pools)
+        yield from kubernetes_effects(step, groups)
         return
     group = groups.of(step)
     if step.op == "create" and _is_primary(step):
@@ -110,8 +117,9 @@ def _effects(step: EngineStep, groups: Groups, pools: Pools, preview: Preview) -
     if step.type == PARAMETER:
         yield from parameter_effects(step, group, groups)
         return
-    if step.type in http.TYPES and (effects := http.http_effects(step, group)) is not None:
-        yield from effects
+    if step.type in _ADDRESSES and step.op != "create":
+        words = f"{named(step)} {changed_words(step)}: look whether callers still reach the service"
+        yield Effect(Severity.WATCH, group, words)
         return
     special = _SPECIAL.get(step.type)
     if special is not None and (effects := special(step, group, preview)) is not None:
@@ -153,7 +161,7 @@ def _is_covered(step: EngineStep, matching: list[Consequence]) -> bool:
 
 
 def _consequence(consequence: Consequence, step: EngineStep, group: str, groups: Groups) -> Effect:
-    count = groups.workers(group)
+    count = groups.targets.get(group)
     words = consequence.words.format(count=workers(count))
     subject = "" if group and consequence.kind in _GROUP_KINDS else f"{named(step)} "
     whole = "{count}" in consequence.words
@@ -268,19 +276,6 @@ def _weights(inputs: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _cluster(step: EngineStep, group: str, preview: Preview) -> list[Effect] | None:
-    """Return what another network setting of a cluster means; nodes use its private endpoint."""
-    old, new = (dict(mapping(inputs.get("vpcConfig"))) for inputs in (step.old, step.new))
-    if step.op != "update" or step.changed != ("vpcConfig",) or has_unknown(new):
-        return None
-    subnets = [old.pop("subnetIds", None), new.pop("subnetIds", None)]
-    for access in ("endpointPublicAccess", "publicAccessCidrs"):
-        old.pop(access, None), new.pop(access, None)
-    if old != new or not grows(*subnets):
-        return None
-    return [Effect(Severity.LATER, group, f"{named(step)}: other subnets or public access, pods stay")]
-
-
 def _subnet(step: EngineStep, group: str, preview: Preview) -> list[Effect] | None:
     """Return what a deleted subnet means: the end of what runs in it, if a group used it."""
     if step.op != "delete":
@@ -294,22 +289,6 @@ def _subnet(step: EngineStep, group: str, preview: Preview) -> list[Effect] | No
     return None
 
 
-def _node_group(step: EngineStep, group: str, preview: Preview) -> list[Effect] | None:
-    """Return what a changed node group for system pods means; workers run on nodes of their own."""
-    if not step.name.endswith("-system-nodes") or step.op not in ("update", "replace"):
-        return None
-    words = f"{named(step)}: the controllers' pods move to new nodes, workers stay on theirs"
-    return [Effect(Severity.WATCH, group, words)]
-
-
-def _access(step: EngineStep, group: str, preview: Preview) -> list[Effect] | None:
-    """Return what changed access of people to a cluster means; nodes have entries of other types."""
-    people = step.now.get("type", "STANDARD") == "STANDARD"
-    if step.op == "create" or not people or has_unknown(step.now.get("type")):
-        return None
-    return [Effect(Severity.LATER, group, f"{named(step)}: who may use the cluster changes")]
-
-
 def _object(step: EngineStep, group: str, preview: Preview) -> list[Effect] | None:
     """Return what a changed object means: the agent's archive, or the tenants of a shared host."""
     key = str(step.now.get("key", ""))
@@ -317,16 +296,26 @@ def _object(step: EngineStep, group: str, preview: Preview) -> list[Effect] | No
         return None
     if not key.endswith("/tenants.json"):
         return [] if step.name.endswith("-agent") else None
-    return list_effects(step, group)
+    before, after = (_tenants(inputs.get("content")) for inputs in (step.old, step.new))
+    names = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+    listed = f"of {code(', '.join(names))}"
+    if has_unknown(step.new.get("content")):
+        listed = "that are known after the update"
+    return [may_end(step, group, f"has changes {listed}: look whose containers are replaced")]
+
+
+def _tenants(text: Any) -> dict[str, Any]:
+    """Return the tenants of a list by name; none if it is unknown."""
+    try:
+        listed = items(mapping(json.loads(text)).get("tenants"))
+    except (TypeError, ValueError):
+        return {}
+    return {str(mapping(tenant).get("name")): tenant for tenant in listed}
 
 
 _SPECIAL: Final = {
-    TYPES["Cluster"]: _cluster,
     TYPES["Group"]: _group,
     TYPES["Subnet"]: _subnet,
-    "aws:eks/accessEntry:AccessEntry": _access,
-    "aws:eks/accessPolicyAssociation:AccessPolicyAssociation": _access,
-    "aws:eks/nodeGroup:NodeGroup": _node_group,
     "aws:s3/bucketObjectv2:BucketObjectv2": _object,
 }
 """Types whose change needs more than the names of its inputs."""

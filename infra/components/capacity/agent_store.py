@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pulumi
 import pulumi_aws as aws
 
@@ -12,13 +10,6 @@ from infra import schema
 from infra.archives import agent as agent_archive
 from infra.components.storage.bucket import Bucket, BucketArgs
 from infra.scope import Scope
-
-
-@dataclass(frozen=True)
-class AgentStoreArgs:
-    """Arguments of ``AgentStore``."""
-
-    scope: Scope
 
 
 class AgentStore(pulumi.ComponentResource):
@@ -32,12 +23,12 @@ class AgentStore(pulumi.ComponentResource):
     """All archives: an instance of an older launch template downloads an older one, also during an update."""
     archive: agent_archive.AgentArchive
 
-    def __init__(self, name: str, args: AgentStoreArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, scope: Scope, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare the store."""
         super().__init__("gpu-spot:infra:AgentStore", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
         # Its content can be rebuilt.
-        bucket = Bucket(name, BucketArgs(args.scope, schema.Bucket(name="agent"), disposable=True), child)
+        bucket = Bucket(name, BucketArgs(scope, schema.Bucket(name="agent"), disposable=True), child)
         self.archive = agent_archive.build()
         stored = aws.s3.BucketObjectv2(
             name,
@@ -46,7 +37,7 @@ class AgentStore(pulumi.ComponentResource):
             source=pulumi.FileAsset(str(self.archive.path)),
             content_type="application/zip",
             # Without the user's tags: an S3 object has at most ten.
-            tags={"Name": name, names.TAG_STACK: args.scope.stack},
+            tags={"Name": name, names.TAG_STACK: scope.stack},
             opts=pulumi.ResourceOptions(parent=self, retain_on_delete=True),
         )
         # The object's output, not the bucket's: instances depend on the uploaded archive.

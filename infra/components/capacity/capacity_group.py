@@ -302,7 +302,6 @@ class CapacityGroup(pulumi.ComponentResource):
             zones=tuple(self._args.subnet_ids),
             on_demand_prices=self._on_demand_prices(),
             own_prices=self._budget_prices(),
-            hourly_budget=self._args.capacity.hourly_budget(self._args.scope.region),
             by_zone=self.by_zone,
         )
 

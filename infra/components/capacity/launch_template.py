@@ -12,7 +12,7 @@ from typing import Any, Final
 import pulumi
 import pulumi_aws as aws
 
-from contracts import codec, names
+from contracts import codec
 from contracts.agent.config import Config
 from contracts.agent.names import DATASET_DEVICES
 from infra.catalogue.network_interfaces import NetworkInterface
@@ -23,7 +23,6 @@ from infra.schema.work import Dataset
 from infra.scope import Scope
 from userdata.render import SCRIPT, BootSettings, render
 
-_REGISTRY_TAG: Final = {names.TAG_REGISTRY: names.REGISTRY_BY_WRITER}
 _ROOT_DEVICE: Final = "/dev/sda1"
 """Root device of Ubuntu images."""
 
@@ -96,7 +95,7 @@ class LaunchTemplate(pulumi.ComponentResource):
             # tag for Spot requests would fail the launches of On-Demand instances, which have none.
             # Source: EC2 API reference, ``LaunchTemplateTagSpecificationRequest``.
             tag_specifications=[
-                *tag_specifications({**tags, **args.instance_tags, **_REGISTRY_TAG}, ("instance",)),
+                *tag_specifications({**tags, **args.instance_tags}, ("instance",)),
                 *tag_specifications(tags, ("volume", "network-interface")),
             ],
             **(_capacity_block_options(args.block) if args.block else {}),

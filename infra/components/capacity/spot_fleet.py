@@ -9,7 +9,7 @@ from typing import Final
 import pulumi
 import pulumi_aws as aws
 
-from contracts.group.on_demand_share import on_demand_share
+from contracts.group.warm_pool import on_demand_share
 from infra.components.capacity import overrides
 from infra.components.capacity.launch_template import Launchable
 from infra.iam import aws_service_statements

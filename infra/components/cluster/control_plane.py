@@ -115,11 +115,7 @@ class ControlPlane(pulumi.ComponentResource):
             for number, access in enumerate(created.access)
         ]
         self.endpoint = ClusterEndpoint(
-            self.name,
-            eks_cluster.endpoint,
-            eks_cluster.certificate_authority.data,
-            self.security_group_id,
-            entries,
+            self.name, eks_cluster.endpoint, eks_cluster.certificate_authority.data, entries
         )
         self.register_outputs({"name": self.name})
 

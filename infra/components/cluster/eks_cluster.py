@@ -15,7 +15,6 @@ from infra.components.cluster.charts import Charts, ChartsArgs
 from infra.components.cluster.control_plane import ControlPlane, ControlPlaneArgs
 from infra.components.cluster.ingress import ClusterIngress, ClusterIngressArgs
 from infra.components.cluster.karpenter import Karpenter, KarpenterArgs
-from infra.components.cluster.objects import ClusterEndpoint
 from infra.components.cluster.system_nodes import SystemNodes, SystemNodesArgs
 from infra.components.kubernetes.pod_identity import PodIdentity, PodIdentityArgs
 from infra.components.network.network import Network
@@ -55,7 +54,6 @@ class EksCluster(pulumi.ComponentResource):
 
     created_name: pulumi.Output[str]
     node_profile: pulumi.Output[str]
-    endpoint: ClusterEndpoint
     provider: kubernetes.Provider
     depends_on: Sequence[pulumi.Resource]
 
@@ -76,7 +74,7 @@ class EksCluster(pulumi.ComponentResource):
             ),
             self._child,
         )
-        self.created_name, self.endpoint = plane.name, plane.endpoint
+        self.created_name = plane.name
         ingress = ClusterIngress(
             scope.name("cluster-ingress"),
             ClusterIngressArgs(scope, plane.security_group_id, args.network, args.created.allowed_sources),

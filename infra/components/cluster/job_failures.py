@@ -15,7 +15,7 @@ import pulumi
 import pulumi_aws as aws
 
 from contracts import names
-from infra.components.monitoring.alarm_spec import FIVE_MINUTES, AlarmSpec
+from infra.components.monitoring.alarm_spec import ONCE, AlarmSpec, MetricSource
 from infra.schema import Kubernetes, Training
 from infra.scope import Scope
 
@@ -72,10 +72,7 @@ def alarms(stack: str, jobs: Sequence[str]) -> Iterator[AlarmSpec]:
         yield AlarmSpec(
             f"{job}-failed",
             f"The Job {job} failed permanently and is not restarted; its pods' logs have the reason.",
-            names.KUBERNETES_NAMESPACE,
+            MetricSource(names.KUBERNETES_NAMESPACE, {}),
             names.kubernetes_failures_metric(stack, job),
-            {},
-            "Sum",
-            threshold=1,
-            period_seconds=FIVE_MINUTES,
+            ONCE,
         )

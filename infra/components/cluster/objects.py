@@ -43,15 +43,11 @@ Sources: Kubernetes, ``pkg/apis/batch/validation``, ``ValidateJobSpecUpdate``; p
 
 @dataclass(frozen=True)
 class ClusterEndpoint:
-    """Address of a cluster, and the security group that EKS made of its API and its nodes.
-
-    Objects in it are created after ``depends_on``.
-    """
+    """Address of a cluster. Objects in it are created after ``depends_on``."""
 
     name: pulumi.Input[str]
     endpoint: pulumi.Input[str]
     authority: pulumi.Input[str]
-    security_group_id: pulumi.Input[str]
     depends_on: Sequence[pulumi.Resource] = ()
 
 

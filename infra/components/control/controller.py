@@ -9,13 +9,11 @@ import pulumi
 import pulumi_aws as aws
 
 from contracts import names
-from infra.archives import functions as archive
-from infra.components.control.state import State
+from infra.components.control.scheduled_function import FunctionArgs, FunctionContext, declare_function
 from infra.components.control.wake_ups import WakeUps, WakeUpsArgs
-from infra.components.identity.identity import FunctionIdentity, FunctionIdentityArgs
 from infra.iam import controller_statements
-from infra.scope import Scope
 
+_SHORT: Final = "controller"
 _TIMEOUT_SECONDS: Final = 60
 _VISIBILITY_TIMEOUT_SECONDS: Final = 6 * _TIMEOUT_SECONDS
 """At least six times the function's timeout (Lambda guide, "Configuring a queue to use with Lambda")."""
@@ -31,17 +29,13 @@ class ControllerArgs:
     """Arguments of ``Controller``.
 
     Attributes:
-        layer_arn: The layer with boto3.
         has_fleets: Some groups are Spot Fleets.
         has_capacity_blocks: Some groups have a Capacity Block.
         launches_by_zone: Some groups launch On-Demand instances in a given zone.
         depends_on: Created before the event source mapping and deleted after it.
     """
 
-    scope: Scope
-    state: State
-    layer_arn: pulumi.Input[str]
-    log_retention_days: int
+    context: FunctionContext
     has_fleets: bool
     has_capacity_blocks: bool
     launches_by_zone: bool
@@ -58,66 +52,37 @@ class Controller(pulumi.ComponentResource):
     def __init__(self, name: str, args: ControllerArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare the controller."""
         super().__init__("gpu-spot:infra:Controller", name, None, opts)
-        scope, child = args.scope, pulumi.ResourceOptions(parent=self)
-        function_name = scope.name("controller")
-        # Before the function runs: Lambda would create one without a retention period.
-        log = aws.cloudwatch.LogGroup(
-            function_name,
-            retention_in_days=args.log_retention_days,
-            kms_key_id=scope.kms_key_arn,
-            tags=scope.tags(function_name),
-            opts=child,
-        )
+        scope = args.context.scope
+        function_name = scope.name(_SHORT)
         self.wake_ups = WakeUps(
             scope.name("wake-ups"),
             WakeUpsArgs(scope, _VISIBILITY_TIMEOUT_SECONDS, args.has_fleets),
             pulumi.ResourceOptions(parent=self),
         )
-        identity = FunctionIdentity(
-            function_name,
-            FunctionIdentityArgs(
-                scope,
-                "controller",
-                controller_statements.controller(
+        function, self.log_group_name = declare_function(
+            FunctionArgs(
+                context=args.context,
+                short=_SHORT,
+                description="Keeps GPU capacity at its target",
+                handler=names.CONTROLLER_HANDLER,
+                service=SERVICE,
+                timeout_seconds=_TIMEOUT_SECONDS,
+                statements=controller_statements.controller(
                     scope,
                     queue_arn=self.wake_ups.queue_arn,
-                    memory_arn=args.state.memory.arn,
-                    registry_arn=args.state.registry.arn,
-                    log_group_arn=log.arn,
+                    memory_arn=args.context.state.memory.arn,
+                    registry_arn=args.context.state.registry.arn,
                     has_fleets=args.has_fleets,
                     has_capacity_blocks=args.has_capacity_blocks,
                     launches_by_zone=args.launches_by_zone,
                 ),
-            ),
-            child,
-        )
-        function = aws.lambda_.Function(
-            function_name,
-            description="Keeps GPU capacity at its target",
-            runtime=aws.lambda_.Runtime.PYTHON3D13,
-            architectures=["x86_64"],
-            handler=names.CONTROLLER_HANDLER,
-            code=archive.build(),
-            layers=[args.layer_arn],
-            kms_key_arn=scope.kms_key_arn,
-            role=identity.role_arn,
-            timeout=_TIMEOUT_SECONDS,
-            memory_size=512,
-            environment=aws.lambda_.FunctionEnvironmentArgs(
-                variables={
-                    names.ENV_STACK: scope.stack,
-                    names.ENV_PARAMETER_ROOT: names.parameter_root(scope.stack),
-                    names.ENV_MEMORY_TABLE: args.state.memory.name,
-                    names.ENV_REGISTRY_TABLE: args.state.registry.name,
-                    names.ENV_INSTANCE_ARNS: scope.arn("ec2", "instance/"),
+                environment={
+                    **args.context.group_variables,
                     names.ENV_QUEUE_URL: self.wake_ups.queue_url,
-                    "POWERTOOLS_SERVICE_NAME": SERVICE,
-                    "POWERTOOLS_METRICS_NAMESPACE": names.METRIC_NAMESPACE,
-                }
+                },
+                memory_mib=512,
             ),
-            logging_config=aws.lambda_.FunctionLoggingConfigArgs(log_format="JSON", log_group=log.name),
-            tags=scope.tags(function_name),
-            opts=child,
+            self,
         )
         aws.lambda_.EventSourceMapping(
             function_name,
@@ -132,5 +97,5 @@ class Controller(pulumi.ComponentResource):
             tags=scope.tags(function_name),
             opts=pulumi.ResourceOptions(parent=self, depends_on=args.depends_on),
         )
-        self.function_name, self.log_group_name = function.name, log.name
+        self.function_name = function.name
         self.register_outputs({"function": self.function_name, "logGroup": self.log_group_name})

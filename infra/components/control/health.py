@@ -12,11 +12,7 @@ from contracts.group import health_settings as settings
 from contracts.group import release_settings as releases
 from infra.components.capacity import parameter
 from infra.components.control.health_alarms import alarms
-from infra.components.control.scheduled_function import (
-    ScheduledFunction,
-    ScheduledFunctionArgs,
-    ServiceFunctionArgs,
-)
+from infra.components.control.scheduled_function import FunctionArgs, ScheduledFunction, ServiceFunctionArgs
 from infra.components.monitoring.alarm_spec import declare_alarm
 from infra.iam import health_statements
 from infra.schema import Service
@@ -35,32 +31,25 @@ class HealthChecker(pulumi.ComponentResource):
     ) -> None:
         """Declare the health checker."""
         super().__init__("gpu-spot:infra:HealthChecker", name, None, opts)
-        self._scope = scope = args.scope
+        context = args.context
+        self._scope = scope = context.scope
         parameters = [self._parameters(service) for service in args.services]
         function = ScheduledFunction(
             name,
-            ScheduledFunctionArgs(
-                scope=scope,
+            FunctionArgs(
+                context=context,
                 short=_SHORT,
                 description="Checks the health of services' workers",
                 handler=names.HEALTH_HANDLER,
                 service=names.SERVICE_HEALTH,
-                layer_arn=args.layer_arn,
                 timeout_seconds=_TIMEOUT_SECONDS,
-                log_retention_days=args.log_retention_days,
                 statements=health_statements.health_checker(
                     scope,
-                    memory_arn=args.state.memory.arn,
-                    registry_arn=args.state.registry.arn,
+                    memory_arn=context.state.memory.arn,
+                    registry_arn=context.state.registry.arn,
                     topic_arn=args.topic_arn,
                 ),
-                environment={
-                    names.ENV_PARAMETER_ROOT: names.parameter_root(scope.stack),
-                    names.ENV_MEMORY_TABLE: args.state.memory.name,
-                    names.ENV_REGISTRY_TABLE: args.state.registry.name,
-                    names.ENV_INSTANCE_ARNS: scope.arn("ec2", "instance/"),
-                    names.ENV_TOPIC: args.topic_arn,
-                },
+                environment={**context.group_variables, names.ENV_TOPIC: args.topic_arn},
                 depends_on=[
                     *args.depends_on,
                     *(parameter for of_service in parameters for parameter in of_service),

@@ -8,7 +8,14 @@ from typing import Final
 import pulumi
 
 from contracts import names
-from infra.components.monitoring.alarm_spec import FIVE_MINUTES, AlarmSpec, function_alarms, group_dimensions
+from infra.components.monitoring.alarm_spec import (
+    PRESENT,
+    REPEATED,
+    AlarmSpec,
+    Condition,
+    function_alarms,
+    of_function,
+)
 
 MAX_REFUSED_PERCENT: Final = 10
 """The scaler staffs so that one request in ten is late at most, while On-Demand stands in for Spot, and fewer
@@ -23,41 +30,25 @@ def alarms(stack: str, services: Mapping[str, bool], function: pulumi.Input[str]
         "health", function, title="health checker", consequence="unhealthy workers are not detected."
     )
     for service, has_queue in services.items():
-        dimensions = group_dimensions(stack, service, names.SERVICE_HEALTH)
+        metrics = of_function(stack, service, names.SERVICE_HEALTH)
         yield AlarmSpec(
             f"{service}-unhealthy",
             f"Workers of {service} are unhealthy, and neither restarts nor replacements help. The message "
             "sent when the incident opened names the cause.",
-            names.METRIC_NAMESPACE,
+            metrics,
             names.METRIC_HEALTH_INCIDENTS,
-            dimensions,
-            "Maximum",
-            threshold=1,
-            period_seconds=FIVE_MINUTES,
-            logical_name=f"{service}-unwell",
+            PRESENT,
         )
+        failing = f"The health checker fails for {service}; its log has the error."
         yield AlarmSpec(
-            f"{service}-health-check-errors",
-            f"The health checker fails for {service}; its log has the error.",
-            names.METRIC_NAMESPACE,
-            names.METRIC_HEALTH_ERRORS,
-            dimensions,
-            "Sum",
-            threshold=1,
-            periods=5,
-            datapoints=3,
-            logical_name=f"{service}-unchecked",
+            f"{service}-health-check-errors", failing, metrics, names.METRIC_HEALTH_ERRORS, REPEATED
         )
         if has_queue:
             yield AlarmSpec(
                 f"{service}-requests-refused",
                 f"For {REFUSED_MINUTES} minutes {MAX_REFUSED_PERCENT} % or more of the requests to {service} "
                 "have been refused because they could not meet their deadline.",
-                names.METRIC_NAMESPACE,
+                metrics,
                 names.METRIC_REQUESTS_REFUSED_SHARE,
-                dimensions,
-                "Minimum",
-                threshold=MAX_REFUSED_PERCENT,
-                periods=REFUSED_MINUTES,
-                datapoints=REFUSED_MINUTES,
+                Condition("Minimum", MAX_REFUSED_PERCENT, REFUSED_MINUTES, REFUSED_MINUTES),
             )

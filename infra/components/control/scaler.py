@@ -11,11 +11,7 @@ from contracts.group import scaling_settings as settings
 from infra.components.capacity import parameter
 from infra.components.control import request_log
 from infra.components.control.scaler_alarms import alarms
-from infra.components.control.scheduled_function import (
-    ScheduledFunction,
-    ScheduledFunctionArgs,
-    ServiceFunctionArgs,
-)
+from infra.components.control.scheduled_function import FunctionArgs, ScheduledFunction, ServiceFunctionArgs
 from infra.components.monitoring.alarm_spec import declare_alarm
 from infra.iam import scaler_statements
 
@@ -33,7 +29,8 @@ class Scaler(pulumi.ComponentResource):
     ) -> None:
         """Declare the scaler."""
         super().__init__("gpu-spot:infra:Scaler", name, None, opts)
-        scope, services = args.scope, [service.name for service in args.services]
+        context, services = args.context, [service.name for service in args.services]
+        scope = context.scope
         parameters = [
             parameter.declare(
                 scope,
@@ -57,28 +54,21 @@ class Scaler(pulumi.ComponentResource):
             request_log.declare(scope, self, service_name, log)
         function = ScheduledFunction(
             name,
-            ScheduledFunctionArgs(
-                scope=scope,
+            FunctionArgs(
+                context=context,
                 short=_SHORT,
                 description="Sets the targets of services that scale",
                 handler=names.SCALER_HANDLER,
                 service=names.SERVICE_SCALER,
-                layer_arn=args.layer_arn,
                 timeout_seconds=_TIMEOUT_SECONDS,
-                log_retention_days=args.log_retention_days,
                 statements=scaler_statements.scaler(
                     scope,
                     services,
-                    memory_arn=args.state.memory.arn,
-                    registry_arn=args.state.registry.arn,
+                    memory_arn=context.state.memory.arn,
+                    registry_arn=context.state.registry.arn,
                     reads_metrics=bool(logs),
                 ),
-                environment={
-                    names.ENV_PARAMETER_ROOT: names.parameter_root(scope.stack),
-                    names.ENV_MEMORY_TABLE: args.state.memory.name,
-                    names.ENV_REGISTRY_TABLE: args.state.registry.name,
-                    names.ENV_INSTANCE_ARNS: scope.arn("ec2", "instance/"),
-                },
+                environment=context.group_variables,
                 depends_on=[*args.depends_on, *parameters],
             ),
             pulumi.ResourceOptions(parent=self),

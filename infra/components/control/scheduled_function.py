@@ -1,9 +1,9 @@
-"""A Lambda function that runs each minute."""
+"""Lambda functions of a stack: what all have in common, and those that run each minute."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import pulumi
 import pulumi_aws as aws
@@ -12,105 +12,130 @@ from contracts import names
 from infra.archives import functions as archive
 from infra.components.control.state import State
 from infra.components.identity.identity import FunctionIdentity, FunctionIdentityArgs
+from infra.components.network.network import Network
 from infra.iam.statement import Statement, write_log
 from infra.schema import Service
 from infra.scope import Scope
 
 
 @dataclass(frozen=True)
-class ScheduledFunctionArgs:
-    """Arguments of ``ScheduledFunction``.
+class FunctionContext:
+    """What all functions of a stack share; ``layer_arn`` is the layer with boto3."""
+
+    scope: Scope
+    state: State
+    layer_arn: pulumi.Input[str]
+    log_retention_days: int
+
+    @property
+    def group_variables(self) -> dict[str, pulumi.Input[str]]:
+        """Variables by which a function finds the groups, the functions' memory and the worker registry."""
+        return {
+            names.ENV_PARAMETER_ROOT: names.parameter_root(self.scope.stack),
+            names.ENV_MEMORY_TABLE: self.state.memory.name,
+            names.ENV_REGISTRY_TABLE: self.state.registry.name,
+            names.ENV_INSTANCE_ARNS: self.scope.arn("ec2", "instance/"),
+        }
+
+
+@dataclass(frozen=True)
+class FunctionArgs:
+    """A function.
 
     Attributes:
         short: The function's name without the stack's prefix.
         service: The function's name in logs and metrics.
-        layer_arn: The layer with boto3.
-        timeout_seconds: Below 60.
+        timeout_seconds: Below 60 if it runs each minute.
         statements: Permissions in addition to writing its log.
-        subnet_ids: The function runs in these subnets of a VPC, if given, with ``security_group_ids``.
+        network: The function runs in the private subnets with the workers' security groups, if given.
         depends_on: Created before the first invocation.
     """
 
-    scope: Scope
+    context: FunctionContext
     short: str
     description: str
     handler: str
     service: str
-    layer_arn: pulumi.Input[str]
     timeout_seconds: int
-    log_retention_days: int
     statements: Sequence[Statement]
     environment: Mapping[str, pulumi.Input[str]]
-    subnet_ids: Collection[pulumi.Input[str]] = ()
-    security_group_ids: Collection[pulumi.Input[str]] = ()
-    depends_on: list[pulumi.Resource] = field(default_factory=list)
+    memory_mib: int = 256
+    network: Network | None = None
+    depends_on: Sequence[pulumi.Resource] = ()
 
 
 @dataclass(frozen=True)
 class ServiceFunctionArgs:
     """Arguments of the health checker and the scaler; ``topic_arn`` receives their messages and alarms."""
 
-    scope: Scope
+    context: FunctionContext
     services: Sequence[Service]
-    state: State
-    layer_arn: pulumi.Input[str]
     topic_arn: pulumi.Input[str]
-    log_retention_days: int
-    depends_on: list[pulumi.Resource] = field(default_factory=list)
+    depends_on: Sequence[pulumi.Resource] = ()
+
+
+def declare_function(
+    args: FunctionArgs, parent: pulumi.Resource
+) -> tuple[aws.lambda_.Function, pulumi.Output[str]]:
+    """Declare a function with its log group and role; return it, and the name of its log group."""
+    context, child = args.context, pulumi.ResourceOptions(parent=parent)
+    scope = context.scope
+    full = scope.name(args.short)
+    # Before the function runs: Lambda would create one without a retention period.
+    log = aws.cloudwatch.LogGroup(
+        full,
+        retention_in_days=context.log_retention_days,
+        kms_key_id=scope.kms_key_arn,
+        tags=scope.tags(full),
+        opts=child,
+    )
+    allowed = [write_log(log.arn), *args.statements]
+    identity = FunctionIdentity(full, FunctionIdentityArgs(scope, args.short, allowed), child)
+    network = args.network
+    function = aws.lambda_.Function(
+        full,
+        description=args.description,
+        runtime=aws.lambda_.Runtime.PYTHON3D13,
+        architectures=["x86_64"],
+        handler=args.handler,
+        code=archive.build(),
+        layers=[context.layer_arn],
+        kms_key_arn=scope.kms_key_arn,
+        role=identity.role_arn,
+        timeout=args.timeout_seconds,
+        memory_size=args.memory_mib,
+        environment=aws.lambda_.FunctionEnvironmentArgs(
+            variables={
+                names.ENV_STACK: scope.stack,
+                "POWERTOOLS_SERVICE_NAME": args.service,
+                "POWERTOOLS_METRICS_NAMESPACE": names.METRIC_NAMESPACE,
+                **args.environment,
+            }
+        ),
+        vpc_config=aws.lambda_.FunctionVpcConfigArgs(
+            subnet_ids=list(network.subnet_ids.values()), security_group_ids=list(network.security_group_ids)
+        )
+        if network is not None
+        else None,
+        logging_config=aws.lambda_.FunctionLoggingConfigArgs(log_format="JSON", log_group=log.name),
+        tags=scope.tags(full),
+        opts=child,
+    )
+    return function, log.name
 
 
 class ScheduledFunction(pulumi.ComponentResource):
-    """A function with its log group, role and schedule."""
+    """A function with its log group, role and schedule: it runs each minute."""
 
     function_name: pulumi.Output[str]
     log_group_name: pulumi.Output[str]
 
-    def __init__(
-        self, name: str, args: ScheduledFunctionArgs, opts: pulumi.ResourceOptions | None = None
-    ) -> None:
+    def __init__(self, name: str, args: FunctionArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare the function."""
         super().__init__("gpu-spot:infra:ScheduledFunction", name, None, opts)
-        scope, child = args.scope, pulumi.ResourceOptions(parent=self)
+        scope, child = args.context.scope, pulumi.ResourceOptions(parent=self)
         full = scope.name(args.short)
-        # Before the function runs: Lambda would create one without a retention period.
-        log = aws.cloudwatch.LogGroup(
-            full,
-            retention_in_days=args.log_retention_days,
-            kms_key_id=scope.kms_key_arn,
-            tags=scope.tags(full),
-            opts=child,
-        )
-        allowed = [write_log(log.arn), *args.statements]
-        identity = FunctionIdentity(full, FunctionIdentityArgs(scope, args.short, allowed), child)
-        function = aws.lambda_.Function(
-            full,
-            description=args.description,
-            runtime=aws.lambda_.Runtime.PYTHON3D13,
-            architectures=["x86_64"],
-            handler=args.handler,
-            code=archive.build(),
-            layers=[args.layer_arn],
-            kms_key_arn=scope.kms_key_arn,
-            role=identity.role_arn,
-            timeout=args.timeout_seconds,
-            memory_size=256,
-            environment=aws.lambda_.FunctionEnvironmentArgs(
-                variables={
-                    names.ENV_STACK: scope.stack,
-                    "POWERTOOLS_SERVICE_NAME": args.service,
-                    "POWERTOOLS_METRICS_NAMESPACE": names.METRIC_NAMESPACE,
-                    **args.environment,
-                }
-            ),
-            vpc_config=aws.lambda_.FunctionVpcConfigArgs(
-                subnet_ids=list(args.subnet_ids), security_group_ids=list(args.security_group_ids)
-            )
-            if args.subnet_ids
-            else None,
-            logging_config=aws.lambda_.FunctionLoggingConfigArgs(log_format="JSON", log_group=log.name),
-            tags=scope.tags(full),
-            opts=child,
-        )
+        function, self.log_group_name = declare_function(args, self)
         # A schedule invokes asynchronously: Lambda would retry a failed event twice and keep a throttled one
         # for six hours (Lambda guide, errors of asynchronous invocation). The next minute's event is enough.
         aws.lambda_.FunctionEventInvokeConfig(
@@ -120,14 +145,6 @@ class ScheduledFunction(pulumi.ComponentResource):
             maximum_event_age_in_seconds=60,
             opts=child,
         )
-        self._each_minute(full, scope, function, args.depends_on)
-        self.function_name, self.log_group_name = function.name, log.name
-        self.register_outputs({"function": self.function_name, "logGroup": self.log_group_name})
-
-    def _each_minute(
-        self, full: str, scope: Scope, function: aws.lambda_.Function, depends_on: list[pulumi.Resource]
-    ) -> None:
-        child = pulumi.ResourceOptions(parent=self)
         rule = aws.cloudwatch.EventRule(
             full,
             description=f"Invokes {full} each minute",
@@ -143,9 +160,13 @@ class ScheduledFunction(pulumi.ComponentResource):
             source_arn=rule.arn,
             opts=child,
         )
+        # Without the endpoints of its network it could not connect.
+        ready = [permission, *([args.network] if args.network is not None else []), *args.depends_on]
         aws.cloudwatch.EventTarget(
             full,
             rule=rule.name,
             arn=function.arn,
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[permission, *depends_on]),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=ready),
         )
+        self.function_name = function.name
+        self.register_outputs({"function": self.function_name, "logGroup": self.log_group_name})

@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pulumi
 import pulumi_aws as aws
 
 from infra.archives import sdk
 from infra.scope import Scope
-
-
-@dataclass(frozen=True)
-class SdkLayerArgs:
-    """Arguments of ``SdkLayer``."""
-
-    scope: Scope
 
 
 class SdkLayer(pulumi.ComponentResource):
@@ -26,7 +17,7 @@ class SdkLayer(pulumi.ComponentResource):
 
     arn: pulumi.Output[str]
 
-    def __init__(self, name: str, args: SdkLayerArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, scope: Scope, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare the layer."""
         super().__init__("gpu-spot:infra:SdkLayer", name, None, opts)
         layer = aws.lambda_.LayerVersion(

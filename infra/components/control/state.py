@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pulumi
 import pulumi_aws as aws
 
 from contracts import names
 from contracts.agent.names import JOB_KEY
 from infra.scope import Scope
-
-
-@dataclass(frozen=True)
-class StateArgs:
-    """Arguments of ``State``."""
-
-    scope: Scope
 
 
 class State(pulumi.ComponentResource):
@@ -26,10 +17,10 @@ class State(pulumi.ComponentResource):
     registry: aws.dynamodb.Table
     jobs: aws.dynamodb.Table
 
-    def __init__(self, name: str, args: StateArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, scope: Scope, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare the tables."""
         super().__init__("gpu-spot:infra:State", name, None, opts)
-        self._scope = args.scope
+        self._scope = scope
         self.memory = self._table("memory", [names.MEMORY_KEY])
         self.registry = self._table(
             "registry", [names.REGISTRY_KEY, names.REGISTRY_SORT_KEY], ttl=names.REGISTRY_TTL

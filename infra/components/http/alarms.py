@@ -8,13 +8,23 @@ Balancer".
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import pulumi
 
 from contracts import names
-from infra.components.monitoring.alarm_spec import FIVE_MINUTES, AlarmSpec, group_dimensions
+from infra.components.monitoring.alarm_spec import (
+    FIVE_MINUTES,
+    ONCE,
+    REPEATED,
+    UNKNOWN,
+    AlarmSpec,
+    Condition,
+    MetricSource,
+    of_function,
+    of_instances,
+)
 
 NAMESPACE: Final = "AWS/ApplicationELB"
 _ERROR_PERCENT: Final = 5
@@ -38,14 +48,9 @@ def alarms(args: HttpAlarmsArgs) -> Iterator[AlarmSpec]:
         f"{args.service}-http-proxies-unreadable",
         f"Requests at a proxy of {args.service} have been unknown to the queue watcher for ten minutes; its "
         "log has the reason.",
-        names.METRIC_NAMESPACE,
+        of_function(args.stack, args.service, names.SERVICE_QUEUES),
         names.METRIC_PROXIES_UNREADABLE,
-        group_dimensions(args.stack, args.service, names.SERVICE_QUEUES),
-        "Minimum",
-        threshold=1,
-        periods=10,
-        datapoints=10,
-        treat_missing_data="breaching",
+        UNKNOWN,
     )
 
 
@@ -55,43 +60,28 @@ def _of_load_balancer(args: HttpAlarmsArgs) -> Iterator[AlarmSpec]:
         f"{name}-load-balancer-errors",
         f"The load balancer of {args.service} itself answers with a status of 5xx: no proxy takes the "
         "request, or one does not answer in time.",
-        NAMESPACE,
+        MetricSource(NAMESPACE, balancer),
         "HTTPCode_ELB_5XX_Count",
-        balancer,
-        "Sum",
-        threshold=1,
-        periods=5,
-        datapoints=3,
+        REPEATED,
     )
     yield AlarmSpec(
         f"{name}-proxies-unhealthy",
         f"A proxy of {args.service} has been unhealthy for ten of 15 minutes, or the load balancer has none.",
-        NAMESPACE,
+        MetricSource(NAMESPACE, {**balancer, "TargetGroup": args.target_group}),
         "UnHealthyHostCount",
-        {**balancer, "TargetGroup": args.target_group},
-        "Maximum",
-        threshold=1,
-        periods=15,
-        datapoints=10,
-        treat_missing_data="breaching",
+        Condition("Maximum", periods=15, datapoints=10, treat_missing_data="breaching"),
     )
 
 
 def _of_proxies(args: HttpAlarmsArgs) -> Iterator[AlarmSpec]:
-    name, dimensions = f"{args.service}-http", {"group": args.service, "stack": args.stack}
+    name, metrics = f"{args.service}-http", of_instances(args.stack, args.service)
     yield AlarmSpec(
         f"{name}-no-worker",
         f"Requests of {args.service} have come for ten minutes, and no worker takes them; or its proxies "
         "send no metrics.",
-        names.INSTANCE_NAMESPACE,
+        metrics,
         names.METRIC_HTTP_WORKERS_READY,
-        dimensions,
-        "Maximum",
-        threshold=1,
-        periods=10,
-        datapoints=10,
-        treat_missing_data="breaching",
-        below=True,
+        replace(UNKNOWN, statistic="Maximum", below=True),
         second_metric=names.METRIC_HTTP_REQUESTS,
         expression="IF(other > 0, value, 1)",
     )
@@ -102,14 +92,9 @@ def _of_proxies(args: HttpAlarmsArgs) -> Iterator[AlarmSpec]:
         yield AlarmSpec(
             f"{name}-{part}",
             f"{_ERROR_PERCENT} % or more of the requests of {args.service} {words}, for 15 minutes.",
-            names.INSTANCE_NAMESPACE,
+            metrics,
             metric,
-            dimensions,
-            "Sum",
-            threshold=_ERROR_PERCENT,
-            period_seconds=FIVE_MINUTES,
-            periods=3,
-            datapoints=3,
+            Condition("Sum", _ERROR_PERCENT, 3, 3, FIVE_MINUTES),
             second_metric=names.METRIC_HTTP_REQUESTS,
             expression="IF(other > 0, 100 * value / other, 0)",
         )
@@ -117,10 +102,7 @@ def _of_proxies(args: HttpAlarmsArgs) -> Iterator[AlarmSpec]:
         f"{name}-cut",
         f"Requests of {args.service} were lost with their worker and could not be repeated, or took longer "
         "than idleTimeout: callers got an error.",
-        names.INSTANCE_NAMESPACE,
+        metrics,
         names.METRIC_HTTP_CUT,
-        dimensions,
-        "Sum",
-        threshold=1,
-        period_seconds=FIVE_MINUTES,
+        ONCE,
     )

@@ -56,7 +56,7 @@ class HttpProxiesArgs:
     scope: Scope
     service: str
     settings: Proxies
-    proxy: pulumi.Input[agent.HttpProxy]
+    proxy: agent.HttpProxy
     network: Network
     store: AgentStore
     registry_table: pulumi.Input[str]
@@ -75,7 +75,6 @@ class HttpProxies(pulumi.ComponentResource):
     """
 
     group_name: pulumi.Output[str]
-    role_arn: pulumi.Output[str]
 
     def __init__(self, name: str, args: HttpProxiesArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare the proxies."""
@@ -98,7 +97,6 @@ class HttpProxies(pulumi.ComponentResource):
             InstanceIdentityArgs(scope, service, access, PART),
             self._child,
         )
-        self.role_arn = identity.role_arn
         template = self._template(telemetry, identity)
         self.group_name = self._group(template, [identity, telemetry]).name
         self.register_outputs({"group": self.group_name})
@@ -110,14 +108,14 @@ class HttpProxies(pulumi.ComponentResource):
 
     def _template(self, telemetry: Telemetry, identity: InstanceIdentity) -> aws.ec2.LaunchTemplate:
         args, scope = self._args, self._args.scope
-        config = pulumi.Output.all(args.registry_table, args.proxy).apply(
-            lambda values: agent.Config(
+        config = pulumi.Output.from_input(args.registry_table).apply(
+            lambda table: agent.Config(
                 region=scope.region,
                 stack=scope.stack,
                 group=args.service,
                 group_role="primary",
-                registry_table=values[0],
-                proxy=values[1],
+                registry_table=table,
+                proxy=args.proxy,
                 metrics=agent.Metrics(log_group=telemetry.log_group_name),
                 nvidia=False,
             )
@@ -136,10 +134,7 @@ class HttpProxies(pulumi.ComponentResource):
             vpc_security_group_ids=[*args.network.security_group_ids, args.security_group_id],
             metadata_options=metadata_options(with_tags=True),
             block_device_mappings=[root_volume(scope, AMAZON_LINUX_ROOT, _ROOT_GIB)],
-            tag_specifications=[
-                *tag_specifications({**tags, names.TAG_REGISTRY: names.REGISTRY_BY_WRITER}, ("instance",)),
-                *tag_specifications(tags, ("volume", "network-interface")),
-            ],
+            tag_specifications=tag_specifications(tags, ("instance", "volume", "network-interface")),
             user_data=boot_data.apply(lambda parts: parts[0]),
             update_default_version=True,
             tags=tags,

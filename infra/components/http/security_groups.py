@@ -16,25 +16,19 @@ from infra.scope import Scope
 
 LISTEN_PORT: Final = HttpProxy.listen_port
 HEALTH_PORT: Final = HttpProxy.health_port
-_API_PORT: Final = 443
-"""Of a cluster."""
 _MAX_NAME_LENGTH: Final = 255
 """Of logical names: a rule of a security group has no name in AWS."""
 
 
 @dataclass(frozen=True)
 class HttpSecurityGroupsArgs:
-    """``slots`` is the maximum number of workers at one address of ``service``.
-
-    ``pods_id`` is the security group of a cluster whose pods are the workers; it has the API, too.
-    """
+    """``slots`` is the maximum number of workers of one instance of ``service``."""
 
     scope: Scope
     service: str
     settings: Http
     slots: int
     network: Network
-    pods_id: pulumi.Input[str] | None = None
 
 
 class HttpSecurityGroups(pulumi.ComponentResource):
@@ -42,7 +36,7 @@ class HttpSecurityGroups(pulumi.ComponentResource):
 
     load_balancer_id: pulumi.Output[str]
     proxies_id: pulumi.Output[str]
-    workers_id: pulumi.Output[str] | None
+    workers_id: pulumi.Output[str]
 
     def __init__(
         self, name: str, args: HttpSecurityGroupsArgs, opts: pulumi.ResourceOptions | None = None
@@ -53,6 +47,7 @@ class HttpSecurityGroups(pulumi.ComponentResource):
         settings = args.settings
         self.load_balancer_id = self._group("http", "callers in, proxies out")
         self.proxies_id = self._group("http-proxies", "requests from the load balancer in")
+        self.workers_id = self._group("http-workers", "requests and checks from proxies in")
         port = settings.listener_port
         for caller, source, network in self._callers():
             self._ingress("http", self.load_balancer_id, (port, port), caller, source=source, network=network)
@@ -62,13 +57,9 @@ class HttpSecurityGroups(pulumi.ComponentResource):
             self._ingress(
                 "http-proxies", self.proxies_id, ports, "load-balancer", source=self.load_balancer_id
             )
-        workers, also = args.pods_id, _API_PORT
-        self.workers_id = None
-        if workers is None:
-            self.workers_id = workers = self._group("http-workers", "requests and checks from proxies in")
-            also = settings.workers.check_port
-        for worker_ports in ((settings.port, settings.port + args.slots - 1), (also, also)):
-            self._ingress("http-workers", workers, worker_ports, "proxies", source=self.proxies_id)
+        check_port = settings.workers.check_port
+        for worker_ports in ((settings.port, settings.port + args.slots - 1), (check_port, check_port)):
+            self._ingress("http-workers", self.workers_id, worker_ports, "proxies", source=self.proxies_id)
         self.register_outputs({"workersId": self.workers_id})
 
     def _callers(self) -> Iterator[tuple[str, pulumi.Input[str] | None, str | None]]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 import pulumi
 import pulumi_aws as aws
 
+from contracts import names
 from infra.scope import Scope
 
 MINUTE: Final = 60
@@ -20,30 +21,53 @@ Dimensions = Mapping[str, pulumi.Input[str]]
 
 
 @dataclass(frozen=True)
-class AlarmSpec:
-    """An alarm on ``statistic`` of a metric, in alarm if ``datapoints`` of ``periods`` periods breach.
+class Condition:
+    """When an alarm is raised: if ``datapoints`` of ``periods`` periods breach.
 
-    A period breaches if the statistic is at or above ``threshold``, with ``below`` if it is less.
-    With ``second_metric`` (same dimensions) the alarm is on ``expression``: metric math in which ``value`` is
-    ``metric`` and ``other`` is ``second_metric``.
+    A period breaches if ``statistic`` is at or above ``threshold``, with ``below`` if it is less.
+    """
+
+    statistic: Literal["Average", "Maximum", "Minimum", "Sum"]
+    threshold: int = 1
+    periods: int = 1
+    datapoints: int = 1
+    period_seconds: int = MINUTE
+    treat_missing_data: Literal["breaching", "notBreaching"] = "notBreaching"
+    below: bool = False
+
+
+ONCE: Final = Condition("Sum", period_seconds=FIVE_MINUTES)
+PRESENT: Final = Condition("Maximum", period_seconds=FIVE_MINUTES)
+REPEATED: Final = Condition("Sum", periods=5, datapoints=3)
+"""Of errors: a single one is tried again within a minute."""
+TEN_MINUTES: Final = Condition("Minimum", periods=10, datapoints=10)
+UNKNOWN: Final = replace(TEN_MINUTES, treat_missing_data="breaching")
+"""Of a metric that says for ten minutes that something is unknown, or is missing itself."""
+
+
+@dataclass(frozen=True)
+class MetricSource:
+    """Metrics of a namespace with the same dimensions."""
+
+    namespace: str
+    dimensions: Dimensions
+
+
+@dataclass(frozen=True)
+class AlarmSpec:
+    """An alarm on one of ``metrics``.
+
+    With ``second_metric`` it is on ``expression``: metric math in which ``value`` is ``metric`` and ``other``
+    is ``second_metric``.
     """
 
     name: str
     description: str
-    namespace: str
+    metrics: MetricSource
     metric: str
-    dimensions: Dimensions
-    statistic: Literal["Average", "Maximum", "Minimum", "Sum"]
-    threshold: int
-    period_seconds: int = MINUTE
-    periods: int = 1
-    datapoints: int = 1
-    treat_missing_data: Literal["breaching", "notBreaching"] = "notBreaching"
-    below: bool = False
+    condition: Condition
     second_metric: str = ""
     expression: str = ""
-    logical_name: str = ""
-    """The resource's name in Pulumi if it is not ``name``: alarms that were renamed keep their URN."""
 
 
 def group_dimensions(stack: str, group: str, service: str) -> dict[str, str]:
@@ -51,35 +75,25 @@ def group_dimensions(stack: str, group: str, service: str) -> dict[str, str]:
     return {"group": group, "stack": stack, "service": service}
 
 
+def of_function(stack: str, group: str, service: str) -> MetricSource:
+    """Return the metrics that the function ``service`` emits for a group."""
+    return MetricSource(names.METRIC_NAMESPACE, group_dimensions(stack, group, service))
+
+
+def of_instances(stack: str, group: str) -> MetricSource:
+    """Return the metrics that the instances of a group emit."""
+    return MetricSource(names.INSTANCE_NAMESPACE, {"group": group, "stack": stack})
+
+
 def function_alarms(
     short: str, function: pulumi.Input[str], *, title: str, consequence: str
 ) -> Iterator[AlarmSpec]:
     """Yield the alarms of a function that runs each minute; ``consequence`` is that of not running."""
-    dimensions = {"FunctionName": function}
-    yield AlarmSpec(
-        f"{short}-not-running",
-        f"The {title} has not run for five minutes: {consequence}",
-        "AWS/Lambda",
-        "Invocations",
-        dimensions,
-        "Sum",
-        threshold=1,
-        period_seconds=FIVE_MINUTES,
-        treat_missing_data="breaching",
-        below=True,
-        logical_name=f"{short}-silent",
-    )
-    yield AlarmSpec(
-        f"{short}-errors",
-        f"Invocations of the {title} fail.",
-        "AWS/Lambda",
-        "Errors",
-        dimensions,
-        "Sum",
-        threshold=1,
-        periods=5,
-        datapoints=3,
-    )
+    metrics = MetricSource("AWS/Lambda", {"FunctionName": function})
+    condition = replace(ONCE, treat_missing_data="breaching", below=True)
+    not_running = f"The {title} has not run for five minutes: {consequence}"
+    yield AlarmSpec(f"{short}-not-running", not_running, metrics, "Invocations", condition)
+    yield AlarmSpec(f"{short}-errors", f"Invocations of the {title} fail.", metrics, "Errors", REPEATED)
 
 
 def declare_alarm(
@@ -87,23 +101,22 @@ def declare_alarm(
 ) -> aws.cloudwatch.MetricAlarm:
     """Declare an alarm that notifies the topic when it enters ``ALARM`` and when it returns to ``OK``."""
     name = scope.name(alarm.name, limit=_MAX_NAME_LENGTH)
-    logical_name = scope.name(alarm.logical_name, limit=_MAX_NAME_LENGTH) if alarm.logical_name else name
+    metrics, condition = alarm.metrics, alarm.condition
     is_plain_metric = not alarm.second_metric
     return aws.cloudwatch.MetricAlarm(
-        logical_name,
-        name=name if alarm.logical_name else None,
+        name,
         alarm_description=alarm.description,
-        namespace=alarm.namespace if is_plain_metric else None,
+        namespace=metrics.namespace if is_plain_metric else None,
         metric_name=alarm.metric if is_plain_metric else None,
-        dimensions=alarm.dimensions if is_plain_metric else None,
-        statistic=alarm.statistic if is_plain_metric else None,
+        dimensions=metrics.dimensions if is_plain_metric else None,
+        statistic=condition.statistic if is_plain_metric else None,
         metric_queries=None if is_plain_metric else list(_queries(alarm)),
-        comparison_operator="LessThanThreshold" if alarm.below else "GreaterThanOrEqualToThreshold",
-        threshold=alarm.threshold,
-        period=alarm.period_seconds if is_plain_metric else None,
-        evaluation_periods=alarm.periods,
-        datapoints_to_alarm=alarm.datapoints,
-        treat_missing_data=alarm.treat_missing_data,
+        comparison_operator="LessThanThreshold" if condition.below else "GreaterThanOrEqualToThreshold",
+        threshold=condition.threshold,
+        period=condition.period_seconds if is_plain_metric else None,
+        evaluation_periods=condition.periods,
+        datapoints_to_alarm=condition.datapoints,
+        treat_missing_data=condition.treat_missing_data,
         alarm_actions=[topic_arn],
         ok_actions=[topic_arn],
         tags=scope.tags(name),
@@ -116,11 +129,11 @@ def _queries(alarm: AlarmSpec) -> Iterator[aws.cloudwatch.MetricAlarmMetricQuery
         yield aws.cloudwatch.MetricAlarmMetricQueryArgs(
             id=name,
             metric=aws.cloudwatch.MetricAlarmMetricQueryMetricArgs(
-                namespace=alarm.namespace,
+                namespace=alarm.metrics.namespace,
                 metric_name=metric,
-                dimensions=alarm.dimensions,
-                stat=alarm.statistic,
-                period=alarm.period_seconds,
+                dimensions=alarm.metrics.dimensions,
+                stat=alarm.condition.statistic,
+                period=alarm.condition.period_seconds,
             ),
         )
     yield aws.cloudwatch.MetricAlarmMetricQueryArgs(

@@ -11,11 +11,17 @@ from contracts import names
 from infra.components.monitoring.alarm_spec import (
     FIVE_MINUTES,
     MINUTE,
+    ONCE,
+    PRESENT,
+    REPEATED,
+    TEN_MINUTES,
     AlarmSpec,
-    Dimensions,
+    Condition,
+    MetricSource,
     declare_alarm,
     function_alarms,
-    group_dimensions,
+    of_function,
+    of_instances,
 )
 from infra.scope import Scope
 
@@ -34,7 +40,6 @@ class GroupAlarmSettings:
     on_demand_minutes: int
     is_nvidia: bool
     has_fallback: bool
-    has_hourly_budget: bool
 
 
 @dataclass(frozen=True)
@@ -72,171 +77,100 @@ def alarms(args: AlarmsArgs) -> Iterator[AlarmSpec]:
     yield from _controller_alarms(args.function)
     yield from _queue_alarms(args)
     for group in args.groups:
-        stack = args.scope.stack
-        yield from _group_alarms(stack, group, group_dimensions(stack, group.name, args.service))
+        yield from _group_alarms(args.scope.stack, group, args.service)
 
 
 def _controller_alarms(function: pulumi.Input[str]) -> Iterator[AlarmSpec]:
-    yield from function_alarms(
-        "controller", function, title="controller", consequence="capacity is not adjusted."
-    )
-    yield AlarmSpec(
-        "controller-throttles",
-        "Invocations of the controller are throttled: the account has no concurrency left.",
-        "AWS/Lambda",
-        "Throttles",
-        {"FunctionName": function},
-        "Sum",
-        threshold=1,
-        periods=5,
-        datapoints=3,
-    )
+    consequence = "capacity is not adjusted."
+    yield from function_alarms("controller", function, title="controller", consequence=consequence)
+    throttled = "Invocations of the controller are throttled: the account has no concurrency left."
+    metrics = MetricSource("AWS/Lambda", {"FunctionName": function})
+    yield AlarmSpec("controller-throttles", throttled, metrics, "Throttles", REPEATED)
 
 
 def _queue_alarms(args: AlarmsArgs) -> Iterator[AlarmSpec]:
-    yield AlarmSpec(
-        "wake-ups-old",
-        "A wake-up message of the controller is older than five minutes.",
-        "AWS/SQS",
-        "ApproximateAgeOfOldestMessage",
-        {"QueueName": args.queue},
-        "Maximum",
-        threshold=300,
-    )
-    yield AlarmSpec(
-        "dead-letters",
-        "A wake-up message of the controller could not be processed or delivered; see the message.",
-        "AWS/SQS",
-        "ApproximateNumberOfMessagesVisible",
-        {"QueueName": args.dead_letters},
-        "Maximum",
-        threshold=1,
-    )
+    for name, queue, metric, threshold, description in (
+        ("wake-ups-old", args.queue, "ApproximateAgeOfOldestMessage", 300, "is older than five minutes."),
+        (
+            "dead-letters",
+            args.dead_letters,
+            "ApproximateNumberOfMessagesVisible",
+            1,
+            "could not be processed or delivered; see the message.",
+        ),
+    ):
+        words = f"A wake-up message of the controller {description}"
+        metrics, condition = MetricSource("AWS/SQS", {"QueueName": queue}), Condition("Maximum", threshold)
+        yield AlarmSpec(name, words, metrics, metric, condition)
 
 
-def _group_alarms(stack: str, group: GroupAlarmSettings, dimensions: Dimensions) -> Iterator[AlarmSpec]:
-    instance_dimensions = {"group": group.name, "stack": stack}
-    yield AlarmSpec(
-        f"{group.name}-shortage",
-        f"{group.name} has had fewer ready instances than its target for {group.shortage_minutes} minutes.",
-        names.METRIC_NAMESPACE,
-        "Shortage",
-        dimensions,
+def _group_alarms(stack: str, group: GroupAlarmSettings, controller: str) -> Iterator[AlarmSpec]:
+    of_controller, instances = of_function(stack, group.name, controller), of_instances(stack, group.name)
+    minutes, periods = group.shortage_minutes, group.on_demand_minutes * MINUTE // FIVE_MINUTES
+    shortage = Condition("Minimum", periods=minutes, datapoints=minutes)
+    on_demand = Condition(
         "Minimum",
-        threshold=1,
-        periods=group.shortage_minutes,
-        datapoints=group.shortage_minutes,
-    )
-    periods = group.on_demand_minutes * MINUTE // FIVE_MINUTES
-    yield AlarmSpec(
-        f"{group.name}-on-demand",
-        f"{group.name} has run more than {group.on_demand_ceiling} On-Demand instances "
-        f"for {group.on_demand_minutes} minutes.",
-        names.METRIC_NAMESPACE,
-        "OnDemand",
-        dimensions,
-        "Minimum",
-        threshold=group.on_demand_ceiling + 1,
-        period_seconds=FIVE_MINUTES,
+        group.on_demand_ceiling + 1,
         periods=periods,
         datapoints=periods,
+        period_seconds=FIVE_MINUTES,
     )
-    yield from _money_alarms(group, dimensions)
-    yield AlarmSpec(
-        f"{group.name}-above-max",
-        f"{group.name} has run more instances than its maximum for ten minutes.",
-        names.METRIC_NAMESPACE,
+
+    def alarm(
+        short: str, metric: str, condition: Condition, description: str, metrics: MetricSource = of_controller
+    ) -> AlarmSpec:
+        return AlarmSpec(f"{group.name}-{short}", description, metrics, metric, condition)
+
+    yield alarm(
+        "shortage",
+        "Shortage",
+        shortage,
+        f"{group.name} has had fewer ready instances than its target for {minutes} minutes.",
+    )
+    yield alarm(
+        "on-demand",
+        "OnDemand",
+        on_demand,
+        f"{group.name} has run more than {group.on_demand_ceiling} On-Demand instances "
+        f"for {group.on_demand_minutes} minutes.",
+    )
+    if group.has_fallback:
+        yield alarm(
+            "on-demand-only",
+            names.METRIC_ON_DEMAND_ONLY,
+            PRESENT,
+            f"{group.name} has run On-Demand alone for longer than its policy expected; the controller's log "
+            "has the reason.",
+        )
+    yield alarm(
+        "above-max",
         "AboveMaximum",
-        dimensions,
-        "Minimum",
-        threshold=1,
-        periods=10,
-        datapoints=10,
+        TEN_MINUTES,
+        f"{group.name} has run more instances than its maximum for ten minutes.",
     )
-    yield AlarmSpec(
-        f"{group.name}-controller-alarm",
+    yield alarm(
+        "controller-alarm",
+        "AlarmCauses",
+        PRESENT,
         f"Launches of {group.name} fail because of quotas, permissions, configuration or an unknown reason, "
         "scaling processes are suspended, instances never report, or the controller lost its state. Its log "
         "has the reason.",
-        names.METRIC_NAMESPACE,
-        "AlarmCauses",
-        dimensions,
-        "Maximum",
-        threshold=1,
-        period_seconds=FIVE_MINUTES,
-        logical_name=f"{group.name}-refused",
     )
-    yield AlarmSpec(
-        f"{group.name}-incomplete-observation",
+    yield alarm(
+        "incomplete-observation",
+        names.METRIC_READ_ERRORS,
+        TEN_MINUTES,
         f"The controller could not read the whole state of {group.name} for ten minutes; its log has the "
         "errors.",
-        names.METRIC_NAMESPACE,
-        names.METRIC_READ_ERRORS,
-        dimensions,
-        "Minimum",
-        threshold=1,
-        periods=10,
-        datapoints=10,
-        logical_name=f"{group.name}-half-seen",
     )
-    yield AlarmSpec(
-        f"{group.name}-boot",
-        f"Instances of {group.name} fail to boot; the log of the instances names the step.",
-        names.INSTANCE_NAMESPACE,
-        "BootFailures",
-        instance_dimensions,
-        "Sum",
-        threshold=1,
-        period_seconds=FIVE_MINUTES,
-    )
+    booting = f"Instances of {group.name} fail to boot; the log of the instances names the step."
+    yield alarm("boot", "BootFailures", ONCE, booting, instances)
     if group.is_nvidia:
-        yield AlarmSpec(
-            f"{group.name}-gpu-lost",
-            f"An instance of {group.name} has lost a GPU; the log of the instances names it.",
-            names.INSTANCE_NAMESPACE,
-            "GpusLost",
-            instance_dimensions,
-            "Maximum",
-            threshold=1,
-            periods=5,
-            datapoints=2,
-        )
-    yield AlarmSpec(
-        f"{group.name}-controller-errors",
-        f"The controller fails for {group.name}, or AWS rejects its requests; its log has the error.",
-        names.METRIC_NAMESPACE,
+        lost = f"An instance of {group.name} has lost a GPU; the log of the instances names it."
+        yield alarm("gpu-lost", "GpusLost", Condition("Maximum", periods=5, datapoints=2), lost, instances)
+    yield alarm(
+        "controller-errors",
         "ControllerErrors",
-        dimensions,
-        "Sum",
-        threshold=1,
-        periods=5,
-        datapoints=3,
-        logical_name=f"{group.name}-unkept",
+        REPEATED,
+        f"The controller fails for {group.name}, or AWS rejects its requests; its log has the error.",
     )
-
-
-def _money_alarms(group: GroupAlarmSettings, dimensions: Dimensions) -> Iterator[AlarmSpec]:
-    if group.has_fallback:
-        yield AlarmSpec(
-            f"{group.name}-on-demand-only",
-            f"{group.name} has run On-Demand alone for longer than its policy expected; the controller's log "
-            "has the reason.",
-            names.METRIC_NAMESPACE,
-            names.METRIC_ON_DEMAND_ONLY,
-            dimensions,
-            "Maximum",
-            threshold=1,
-            period_seconds=FIVE_MINUTES,
-        )
-    if group.has_hourly_budget:
-        yield AlarmSpec(
-            f"{group.name}-hourly-budget",
-            f"The hourly budget of {group.name} has withheld capacity that it lacks for ten minutes.",
-            names.METRIC_NAMESPACE,
-            names.METRIC_HOURLY_BUDGET_REACHED,
-            dimensions,
-            "Minimum",
-            threshold=1,
-            periods=10,
-            datapoints=10,
-        )

@@ -37,13 +37,12 @@ class MonitoredGroup:
 
 @dataclass(frozen=True)
 class MonitoringArgs:
-    """``rows`` of the dashboard and ``alarms`` are those that belong to no group."""
+    """``alarms`` are those that belong to no group."""
 
     scope: Scope
     settings: schema.Monitoring
     groups: Sequence[MonitoredGroup]
     controller: Controller
-    rows: Sequence[DashboardRow] = ()
     alarms: Sequence[AlarmSpec] = ()
 
 
@@ -74,7 +73,6 @@ class Monitoring(pulumi.ComponentResource):
                         settings.on_demand_minutes,
                         group.capacity.is_nvidia,
                         group.capacity.fallback.enabled,
-                        group.capacity.budget is not None,
                     )
                     for group in args.groups
                 ),
@@ -99,9 +97,7 @@ class Monitoring(pulumi.ComponentResource):
             scope.name("board"),
             dashboard_name=f"{scope.prefix}{scope.region}",
             dashboard_body=pulumi.Output.json_dumps(
-                dashboard.body(
-                    scope, [*rows, *args.rows], controller.function_name, controller.log_group_name
-                )
+                dashboard.body(scope, rows, controller.function_name, controller.log_group_name)
             ),
             opts=self._child,
         )

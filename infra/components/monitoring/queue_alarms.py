@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from contracts import names
-from infra.components.monitoring.alarm_spec import AlarmSpec, group_dimensions
+from infra.components.monitoring.alarm_spec import UNKNOWN, AlarmSpec, Condition, of_function
 
 NEARLY_FULL: Final = 0.8
 """Share of a limit at which an alarm is raised."""
@@ -24,61 +24,38 @@ class QueueLimits:
 
 def alarms(stack: str, queue: QueueLimits) -> Iterator[AlarmSpec]:
     """Yield the alarms of one queue."""
-    dimensions = group_dimensions(stack, queue.service, names.SERVICE_QUEUES)
-    name = f"{queue.service}-queue"
+    metrics, name = of_function(stack, queue.service, names.SERVICE_QUEUES), f"{queue.service}-queue"
     yield AlarmSpec(
         f"{name}-unreachable",
         f"The queue watcher could not read the queue of {queue.service} for ten minutes; its log has the "
         "error.",
-        names.METRIC_NAMESPACE,
+        metrics,
         names.METRIC_QUEUE_UNREACHABLE,
-        dimensions,
-        "Minimum",
-        threshold=1,
-        periods=10,
-        datapoints=10,
-        treat_missing_data="breaching",
-        logical_name=f"{name}-unseen",
+        UNKNOWN,
     )
     yield AlarmSpec(
         f"{name}-message-age",
         f"The oldest message of {queue.service} has waited for at least {queue.max_message_age_seconds} "
         "seconds during the last five minutes.",
-        names.METRIC_NAMESPACE,
+        metrics,
         names.METRIC_QUEUE_OLDEST_MESSAGE_AGE,
-        dimensions,
-        "Maximum",
-        threshold=queue.max_message_age_seconds,
-        periods=5,
-        datapoints=5,
-        logical_name=f"{name}-old",
+        Condition("Maximum", queue.max_message_age_seconds, periods=5, datapoints=5),
     )
     yield AlarmSpec(
         f"{name}-no-consumers",
         f"Messages of {queue.service} have waited for 15 minutes, and the queue has no consumer.",
-        names.METRIC_NAMESPACE,
+        metrics,
         names.METRIC_QUEUE_CONSUMERS,
-        dimensions,
-        "Maximum",
-        threshold=1,
-        periods=15,
-        datapoints=15,
-        below=True,
+        Condition("Maximum", periods=15, datapoints=15, below=True),
         second_metric=names.METRIC_QUEUE_READY,
         expression="IF(other > 0, value, 1)",
-        logical_name=f"{name}-unread",
     )
     if queue.max_length:
         yield AlarmSpec(
             f"{name}-length",
             f"The queue of {queue.service} holds {NEARLY_FULL:.0%} of its maximum of {queue.max_length} "
             "messages; at the maximum it rejects new messages.",
-            names.METRIC_NAMESPACE,
+            metrics,
             names.METRIC_QUEUE_READY,
-            dimensions,
-            "Maximum",
-            threshold=max(1, int(NEARLY_FULL * queue.max_length)),
-            periods=5,
-            datapoints=5,
-            logical_name=f"{name}-deep",
+            Condition("Maximum", max(1, int(NEARLY_FULL * queue.max_length)), periods=5, datapoints=5),
         )

@@ -21,7 +21,7 @@ _ALL_NEEDS: Final[frozenset[Need]] = frozenset(get_args(Need))
 
 INTERFACES: Final[Mapping[str, frozenset[Need]]] = {
     "autoscaling": frozenset({"hooks"}),
-    "ec2": frozenset({"attached", "proxied_instances", "run", "tenants", "volume"}),
+    "ec2": frozenset({"attached", "proxy", "run", "tenants", "volume"}),
     "ecr.api": frozenset({"image"}),
     "ecr.dkr": frozenset({"image"}),
     "logs": _ALL_NEEDS,

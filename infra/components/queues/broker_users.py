@@ -10,11 +10,10 @@ import pulumi
 
 from contracts import broker_users, names
 from contracts.broker_users import BrokerUser, ManagedBroker
-from infra.components.control.scheduled_function import ScheduledFunction, ScheduledFunctionArgs
+from infra.components.control.scheduled_function import FunctionArgs, FunctionContext, ScheduledFunction
 from infra.components.network.network import Network
 from infra.components.queues.declared_queue import ManagedQueue
 from infra.iam import rabbitmq_statements
-from infra.scope import Scope
 
 SHORT: Final = "broker-users"
 _TIMEOUT_SECONDS: Final = 50
@@ -24,11 +23,9 @@ _TIMEOUT_SECONDS: Final = 50
 class BrokerUsersArgs:
     """``queues`` are those on brokers of the stack."""
 
-    scope: Scope
+    context: FunctionContext
     queues: Sequence[ManagedQueue]
     network: Network
-    layer_arn: pulumi.Input[str]
-    log_retention_days: int
 
 
 class BrokerUsers(pulumi.ComponentResource):
@@ -42,27 +39,23 @@ class BrokerUsers(pulumi.ComponentResource):
     def __init__(self, name: str, args: BrokerUsersArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare the function."""
         super().__init__("gpu-spot:infra:BrokerUsers", name, None, opts)
-        scope = args.scope
+        scope = args.context.scope
         secrets = [secret for queue in args.queues for secret in (queue.administrator, *queue.secrets)]
         function = ScheduledFunction(
             name,
-            ScheduledFunctionArgs(
-                scope=scope,
+            FunctionArgs(
+                context=args.context,
                 short=SHORT,
                 description="Maintains the users of RabbitMQ brokers",
                 handler=names.BROKER_USERS_HANDLER,
                 service=names.SERVICE_BROKER_USERS,
-                layer_arn=args.layer_arn,
                 timeout_seconds=_TIMEOUT_SECONDS,
-                log_retention_days=args.log_retention_days,
                 # Queues on one broker have one administrator.
                 statements=rabbitmq_statements.broker_users(
                     scope, scope.name(SHORT), [*dict.fromkeys(secrets)]
                 ),
                 environment={names.ENV_BROKERS: _environment(args.queues)},
-                subnet_ids=list(args.network.subnet_ids.values()),
-                security_group_ids=args.network.security_group_ids,
-                depends_on=[args.network],
+                network=args.network,
             ),
             pulumi.ResourceOptions(parent=self),
         )

@@ -17,7 +17,7 @@ from infra.components.monitoring.alarm_spec import AlarmSpec
 from infra.components.monitoring.queue_alarms import QueueLimits
 from infra.components.network.network import Network
 from infra.iam.queue_statements import QueueAccess
-from infra.schema.services.queues.kinds import AnyQueue
+from infra.schema.services.queues import AnyQueue
 from infra.schema.services.queues.settings import QueueSettings
 from infra.scope import Scope
 

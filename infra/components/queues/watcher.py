@@ -10,12 +10,10 @@ import pulumi
 
 from contracts import names, watched_queue
 from contracts.watched_queue import WatchedQueue
-from infra.components.control.scheduled_function import ScheduledFunction, ScheduledFunctionArgs
-from infra.components.control.state import State
+from infra.components.control.scheduled_function import FunctionArgs, FunctionContext, ScheduledFunction
 from infra.components.network.network import Network
 from infra.components.queues.declared_queue import DeclaredQueue
 from infra.iam import queue_statements
-from infra.scope import Scope
 
 _SHORT: Final = "queues"
 _TIMEOUT_SECONDS: Final = 50
@@ -28,17 +26,14 @@ class QueueWatcherArgs:
     Attributes:
         queues: All of the stack, also those with workers on Kubernetes or on premises.
         queued_per_worker: Requests per worker of the queues that KEDA scales by, by service.
-        http_services: The same of services whose requests are read from their proxies; 0 without KEDA.
+        http_services: Services whose requests are read from their proxies.
     """
 
-    scope: Scope
+    context: FunctionContext
     queues: Sequence[DeclaredQueue]
     network: Network
-    state: State
-    layer_arn: pulumi.Input[str]
-    log_retention_days: int
     queued_per_worker: Mapping[str, int] = field(default_factory=dict)
-    http_services: Mapping[str, int] = field(default_factory=dict)
+    http_services: Sequence[str] = ()
 
 
 class QueueWatcher(pulumi.ComponentResource):
@@ -50,18 +45,16 @@ class QueueWatcher(pulumi.ComponentResource):
     def __init__(self, name: str, args: QueueWatcherArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare the watcher."""
         super().__init__("gpu-spot:infra:QueueWatcher", name, None, opts)
-        scope, registry = args.scope, args.state.registry
+        scope, registry = args.context.scope, args.context.state.registry
         ScheduledFunction(
             name,
-            ScheduledFunctionArgs(
-                scope=scope,
+            FunctionArgs(
+                context=args.context,
                 short=_SHORT,
                 description="Records the state of services' queues",
                 handler=names.QUEUES_HANDLER,
                 service=names.SERVICE_QUEUES,
-                layer_arn=args.layer_arn,
                 timeout_seconds=_TIMEOUT_SECONDS,
-                log_retention_days=args.log_retention_days,
                 statements=queue_statements.queue_watcher(
                     scope,
                     scope.name(_SHORT),
@@ -78,10 +71,7 @@ class QueueWatcher(pulumi.ComponentResource):
                         {names.ENV_INSTANCE_ARNS: scope.arn("ec2", "instance/")} if args.http_services else {}
                     ),
                 },
-                subnet_ids=list(args.network.subnet_ids.values()),
-                security_group_ids=args.network.security_group_ids,
-                # Without endpoints it could not connect.
-                depends_on=[args.network],
+                network=args.network,
             ),
             pulumi.ResourceOptions(parent=self),
         )
@@ -91,5 +81,5 @@ class QueueWatcher(pulumi.ComponentResource):
 def _watched(queues: Sequence[WatchedQueue], args: QueueWatcherArgs) -> Iterator[WatchedQueue]:
     for queue in queues:
         yield replace(queue, requests_per_worker=args.queued_per_worker.get(queue.group, 0))
-    for service, per_worker in args.http_services.items():
-        yield WatchedQueue(service, watched_queue.HTTP, service, "", requests_per_worker=per_worker)
+    for service in args.http_services:
+        yield WatchedQueue(service, watched_queue.HTTP, service, "")

@@ -20,7 +20,6 @@ _ECR: Final = re.compile(rf"(\d{{12}})\.dkr\.ecr\.([a-z0-9-]+)\.(?:{_DOMAINS})/(
 def needs(entry: GroupEntry, images: Iterable[str], kind_needs: Mapping[Need, bool]) -> frozenset[Need]:
     """Return the needs of an entry: those of all kinds, and those that are true in ``kind_needs``."""
     common_needs: dict[Need, bool] = {
-        "previous": True,
         "image": any(map(_ECR.match, images)),
         "hooks": not entry.capacity.is_fleet or entry.capacity.fallback.enabled,
         "attached": bool(entry.datasets),

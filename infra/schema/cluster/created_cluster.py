@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, field_validator, model_validator
 
@@ -33,8 +32,6 @@ Addon: TypeAlias = Literal[
 class ClusterAccess(Model):
     """An EKS access entry. The principal that creates the cluster has no access without one."""
 
-    deprecated_keys: ClassVar[Mapping[str, str]] = {"may": "accessPolicy"}
-
     role: RoleArn
     """ARN of an IAM role."""
     access_policy: AccessPolicy = "view"
@@ -44,8 +41,6 @@ class ClusterAccess(Model):
 
 class CreatedCluster(Model):
     """An EKS cluster with a managed node group for system pods, and the controllers that the entries need."""
-
-    deprecated_keys: ClassVar[Mapping[str, str]] = {"systemType": "systemInstanceType"}
 
     access: Annotated[tuple[ClusterAccess, ...], Field(min_length=1, max_length=50, strict=False)]
     """Access entries. At least one must be ``admin``: the role that runs ``pulumi up`` and installs the

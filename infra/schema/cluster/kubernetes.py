@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, model_validator
 
@@ -21,8 +20,6 @@ RoleName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9+=,.@_-]{1,64}$"
 
 class Kubernetes(Model):
     """The EKS cluster of entries with ``runsOn: kubernetes``; docs/kubernetes.md lists its controllers."""
-
-    deprecated_keys: ClassVar[Mapping[str, str]] = {"own": "create"}
 
     cluster: ClusterName
     """Name of an EKS cluster in the stack's VPC: an existing one, or with ``create`` the one that the stack
@@ -97,8 +94,6 @@ def check_capacity(capacity: Capacity) -> None:
         raise unsupported_error(
             f"with maxPrice {capacity.max_price}", "none (Karpenter has no maximum price)"
         )
-    if capacity.budget is not None:
-        raise unsupported_error("with budget", "max (the budget is held by the controller of groups)")
     if capacity.drill:
         raise unsupported_error(f"with drill {capacity.drill}", "0 (drills interrupt instances of groups)")
     fallback = capacity.fallback

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from contracts.agent.names import DATA_DIR
-from infra.schema.jobs.training import ON_THE_VOLUME, Training
+from infra.schema.jobs.training import Training
 
 SLOW: Final = (
     "each read is a round trip of about 1 ms, so many small files are slow, and an instance gets at most "
@@ -25,7 +25,7 @@ _DATA: Final = re.compile(_WORDS, re.IGNORECASE)
 
 def data_on_file_system(job: Training) -> Iterator[tuple[str, str]]:
     """Yield the key below the job's entry, and the text, of each sign of training data on EFS."""
-    if job.checkpoints == ON_THE_VOLUME:
+    if job.access_point is None:
         return
     prefixes = (f"{DATA_DIR}/checkpoints", "$GPU_SPOT_CHECKPOINTS", "${GPU_SPOT_CHECKPOINTS}")
     has_signs = False

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Final
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from contracts import limits
-from contracts.agent import study as studies
 from contracts.agent.config import check_mount_paths
 from contracts.agent.names import DATA_DIR
 from contracts.agent.nodes import MAX_NAME_LENGTH
@@ -19,10 +19,8 @@ from infra.schema.base import Model, WrongKeyError
 from infra.schema.capacity import Capacity
 from infra.schema.cluster.kubernetes import check_capacity, unsupported_error
 from infra.schema.jobs import matrix as matrices
-from infra.schema.jobs.date_time import parse_date_time
 from infra.schema.jobs.nodes import NodesSetting, TrainingNodes
 from infra.schema.jobs.prepare import MAX_DATASET_NAME_LENGTH, Prepare
-from infra.schema.jobs.study import Study
 from infra.schema.reservation import CapacityBlock
 from infra.schema.work import Work, check_names, check_text
 
@@ -39,7 +37,6 @@ _ON_INSTANCES: Final[dict[str, str]] = {
     "repository_secret": "a public repository, or an image with the code",
     "prepare": "datasets[], volumes from snapshots",
     "capacity_block": "on instances",
-    "study": "on instances, or matrix",
     "deadline": "on instances",
     "budget": "on instances",
 }
@@ -47,9 +44,8 @@ _ON_INSTANCES: Final[dict[str, str]] = {
 
 _ON_ONE_INSTANCE: Final[dict[str, str]] = {
     "matrix": "one of them",
-    "study": "one of them",
     "deadline": "without",
-    "budget": "without, or capacity.budget",
+    "budget": "without",
     "image": "python, or the Python of the machine image (other nodes do not reach a container's ports)",
     "artifacts": "$GPU_SPOT_ARTIFACTS on the file system",
     "capacity_block": "without",
@@ -124,9 +120,6 @@ class Training(Work):
     matrix: matrices.Matrix | None = None
     """Values by environment variable. Each combination is an experiment. Up to 20 experiments are a job each;
     more share one group, whose instances run one after another."""
-    study: Study | None = None
-    """Trials whose parameters a sampler suggests, instead of ``matrix``. They share one group, whose
-    instances run one after another."""
     nodes: NodesSetting = TrainingNodes()
     """How many nodes train together, 1 by default. On instances the script calls
     ``spot_training.torch.init()``, and its checkpoints are on EFS."""
@@ -138,16 +131,21 @@ class Training(Work):
     is held. Each experiment of a ``matrix`` has its own budget."""
 
     @property
+    def access_point(self) -> str | None:
+        """The access point of the file system with the checkpoints; None: they are on the data volume."""
+        return None if self.checkpoints == ON_THE_VOLUME else self.checkpoints
+
+    @property
     def deadline_at(self) -> float:
         """The deadline in epoch seconds, 0 without one."""
-        return 0.0 if self.deadline is None else parse_date_time(self.deadline).timestamp()
+        return 0.0 if self.deadline is None else _parse_date_time(self.deadline).timestamp()
 
     @field_validator("deadline")
     @classmethod
     def _deadline_can_be_met(cls, deadline: str | None, info: ValidationInfo) -> str | None:
         if deadline is None:
             return None
-        parse_date_time(deadline)
+        _parse_date_time(deadline)
         if info.data.get("capacity_block") is not None:
             raise ValueError("with capacityBlock, allowed: one of them (a block has its own dates)")
         if "capacity" not in info.data:
@@ -180,7 +178,7 @@ class Training(Work):
         if unknown := sorted(kind for kind in types if price(kind, region) is None):
             raise ValueError(
                 f"{', '.join(unknown)} in {region} {'has' if len(unknown) == 1 else 'have'} no known price, "
-                "allowed: types with a price in the region (gpu-spot prices --update reads AWS's prices)"
+                "allowed: types with a price in the region (make prices reads AWS's prices)"
             )
         return budget
 
@@ -204,8 +202,6 @@ class Training(Work):
     @property
     def shares_group(self) -> bool:
         """Whether the experiments share one group, whose instances run one after another."""
-        if self.study is not None:
-            return True
         return self.matrix is not None and matrices.count(self.matrix) > matrices.MAX_SEPARATE_EXPERIMENTS
 
     @property
@@ -241,10 +237,6 @@ class Training(Work):
         if capacity.on_demand_base:
             raise ValueError(
                 f"{block.reservation} with onDemandBase, which runs outside the block, allowed: 0"
-            )
-        if capacity.budget is not None:
-            raise ValueError(
-                f"{block.reservation} with capacity.budget, allowed: one of them (a block is paid in advance)"
             )
         catalogue.check_mix((*capacity.types, block.instance_type), capacity.ami, capacity.amis)
         return block
@@ -306,32 +298,6 @@ class Training(Work):
             raise ValueError("with capacityBlock, allowed: one of them (a block is for one job)")
         return matrix
 
-    @field_validator("study")
-    @classmethod
-    def _valid_study(cls, study: Study | None, info: ValidationInfo) -> Study | None:
-        data = info.data
-        if study is None or not {"name", "environment", "capacity_block", "matrix"} <= data.keys():
-            return study
-        if data["matrix"] is not None:
-            raise ValueError("with matrix, allowed: one of them")
-        if data["capacity_block"] is not None:
-            raise ValueError("with capacityBlock, allowed: one of them (a block is for one job)")
-        check_names(study.longest_values)
-        if both := sorted(study.longest_values.keys() & data["environment"].keys()):
-            raise ValueError(f"{both[0]} is in environment as well, allowed: in one of them")
-        if len(data["name"]) > studies.MAX_NAME_LENGTH:
-            raise ValueError(
-                f"with the name {data['name']!r}, allowed: a name of at most {studies.MAX_NAME_LENGTH} "
-                "characters, because the name of each trial adds to it"
-            )
-        if study.concurrency is not None and "capacity" in data:
-            target = data["capacity"].target
-            if study.concurrency < target:
-                raise ValueError(
-                    f"concurrency {study.concurrency} with capacity.target {target}, allowed: at least that"
-                )
-        return study
-
     @model_validator(mode="after")
     def _target_matches_experiments(self) -> Training:
         if self.has_nodes:
@@ -375,18 +341,17 @@ class Training(Work):
 
     def _check_shared(self) -> None:
         """Raise ``ValueError`` for settings that experiments of a shared group do not support."""
-        if self.study is not None:
-            shared, allowed, values = "study", "without", self.study.longest_values
-        else:
-            assert self.matrix is not None
-            shared = f"matrix with {matrices.count(self.matrix)} experiments, which share one group"
-            allowed = f"at most {matrices.MAX_SEPARATE_EXPERIMENTS} experiments, which have a group each"
-            values = {variable: " ".join(values) for variable, values in self.matrix.items()}
+        assert self.matrix is not None
+        shared = f"matrix with {matrices.count(self.matrix)} experiments, which share one group"
+        values = {variable: " ".join(values) for variable, values in self.matrix.items()}
         if self.has_volume:
             raise ValueError(f"{shared}, with volumeGiB {self.volume_gib}, allowed: 0 (checkpoints on EFS)")
         for key in ("deadline", "budget"):
             if getattr(self, key) is not None:
-                raise ValueError(f"{shared}, with {key}, allowed: {allowed}")
+                raise ValueError(
+                    f"{shared}, with {key}, allowed: at most {matrices.MAX_SEPARATE_EXPERIMENTS} "
+                    "experiments, which have a group each"
+                )
         try:
             check_text(self.command, {**self.environment, **values})
         except ValueError as error:
@@ -402,7 +367,7 @@ class Training(Work):
                 raise ValueError(
                     f"{key} with volumeGiB 0, allowed: with a volume (a job without one can use datasets[])"
                 )
-        if self.checkpoints == ON_THE_VOLUME:
+        if self.access_point is None:
             raise ValueError(
                 f"checkpoints {ON_THE_VOLUME!r} with volumeGiB 0, allowed: an access point of "
                 "storage.fileSystem"
@@ -437,3 +402,16 @@ class Training(Work):
         for key in self.nodes.between_instances:
             raise unsupported_error(f"with nodes.{key}", "on instances")
         check_capacity(self.capacity)
+
+
+def _parse_date_time(text: str) -> datetime:
+    """Return an ISO 8601 date and time with a time zone; raise ``ValueError`` if it is none."""
+    try:
+        date_time = datetime.fromisoformat(text)
+    except ValueError:
+        date_time = None
+    if date_time is None or date_time.tzinfo is None or date_time.timestamp() <= 0:
+        raise ValueError(
+            f"{text!r}, allowed: a date and time with a time zone, such as '2027-03-01T18:00:00+01:00'"
+        )
+    return date_time

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from pydantic import Field
 
@@ -14,12 +13,6 @@ from infra.schema.base import Model
 
 class Health(Model):
     """Health checks of a service's workers."""
-
-    deprecated_keys: ClassVar[Mapping[str, str]] = {
-        "stuckSeconds": "stallTimeoutSeconds",
-        "mostAtOnce": "maxUnavailablePercent",
-        "digest": "dailyReportHour",
-    }
 
     grace_seconds: Annotated[int, Field(ge=60, le=7200)] = settings.GRACE_SECONDS
     """Seconds from the launch of an instance until its workers must report. Longer if boots take longer."""

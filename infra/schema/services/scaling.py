@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, ClassVar, Final, Literal, TypeAlias, get_args
+from typing import Annotated, Final, Literal, TypeAlias, get_args
 
 from pydantic import Field, ValidationInfo, field_validator
 
@@ -18,8 +17,6 @@ DAYS: Final[tuple[Day, ...]] = get_args(Day)
 
 class ScalingFloor(Model):
     """A minimum target between two times of day, on some days of the week."""
-
-    deprecated_keys: ClassVar[Mapping[str, str]] = {"least": "min"}
 
     min: Annotated[int, Field(ge=1)]
     """Minimum target during this time, in ``capacity.unit``."""

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
-
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from contracts import limits
@@ -16,7 +13,7 @@ from infra.schema.cluster.kubernetes import check_capacity, unsupported_error
 from infra.schema.services.health import Health
 from infra.schema.services.http import Http, check_workers
 from infra.schema.services.on_premises import OnPremises
-from infra.schema.services.queues.kinds import MODELS, AnyQueue
+from infra.schema.services.queues import MODELS, AnyQueue
 from infra.schema.services.scaling import Scaling
 from infra.schema.work import Work
 
@@ -27,8 +24,6 @@ class Service(Work):
     Without image and command, a worker only reports. An instance is ready when all its workers are.
     Containers need NVIDIA GPUs; an instance with accelerators of another vendor counts as one GPU.
     """
-
-    deprecated_keys: ClassVar[Mapping[str, str]] = {"saysReady": "reportsReadiness"}
 
     slots_per_gpu: limits.SlotsPerGpu = 1
     """Number of workers that share each GPU."""
@@ -76,11 +71,6 @@ class Service(Work):
     def max_slots(self) -> int:
         """Maximum number of workers of one instance or host."""
         return max(*self.slots.values(), *self.on_premises_slots.values(), 1)
-
-    @property
-    def max_slots_of_a_host(self) -> int:
-        """Maximum number of workers at one address: a pod has its own."""
-        return 1 if self.runs_on == "kubernetes" else self.max_slots
 
     @property
     def workers_per_slot(self) -> int:
@@ -163,6 +153,10 @@ class Service(Work):
     def _can_serve(cls, http: Http | None, info: ValidationInfo) -> Http | None:
         if http is None:
             return None
+        if info.data.get("runs_on") == "kubernetes":
+            raise ValueError(
+                "with runsOn 'kubernetes', allowed: on instances (in a cluster, use Gateway API or KServe)"
+            )
         if info.data.get("image") is None and not info.data.get("command"):
             raise ValueError("without an image or a command, allowed: with one of them")
         if info.data.get("reports_readiness"):
@@ -202,7 +196,7 @@ class Service(Work):
     @model_validator(mode="after")
     def _has_ports_for_its_workers(self) -> Service:
         if self.http is not None:
-            check_workers(self.http, self.max_workers, self.max_slots_of_a_host)
+            check_workers(self.http, self.max_workers, self.max_slots)
         return self
 
     @model_validator(mode="after")
@@ -214,8 +208,8 @@ class Service(Work):
         if self.slots_per_gpu > 1:
             # Karpenter does not know of shared GPUs and would start too many nodes.
             raise unsupported_error(f"with slotsPerGpu {self.slots_per_gpu}", "1")
-        if self.scaling is not None and self.scaling.source == "log":
-            raise unsupported_error("with scaling.source 'log'", "'queue' or 'http'")
+        if self.scaling is not None and self.scaling.source != "queue":
+            raise unsupported_error(f"with scaling.source {self.scaling.source!r}", "'queue'")
         if self.on_premises is not None:
             raise unsupported_error("with onPremises", "on instances")
         check_capacity(self.capacity)

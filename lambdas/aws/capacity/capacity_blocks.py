@@ -26,14 +26,14 @@ class CapacityBlocks:
 
         Makes one call for a group with a block. If it fails, the current reserved capacity is kept.
         """
-        if not settings.config.block:
+        if not settings.group.config.block:
             return observation
         try:
-            return apply_block(observation, self._end(settings.config.block), now)
+            return apply_block(observation, self._end(settings.group.config.block), now)
         except (BotoCoreError, ClientError) as error:
             read_errors = (
                 *observation.read_errors,
-                f"Capacity Block {settings.config.block!r} not read: {error}",
+                f"Capacity Block {settings.group.config.block!r} not read: {error}",
             )
             reserved = min(observation.fallback_desired, observation.group.target)
             group = replace(observation.group, fallback=reserved > 0, reserved=reserved)

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
+from lambdas.aws.capacity.auto_scaling import AutoScalingService
 from lambdas.aws.capacity.capacity_service import (
     CapacityChange,
     CapacityService,
     NotTerminatedError,
     ZoneUnavailableError,
 )
-from lambdas.aws.settings import GroupSettings
+from lambdas.aws.capacity.spot_fleet import SpotFleetService
+from lambdas.aws.settings import AUTO_SCALING, SPOT_FLEET, GroupSettings
 from lambdas.core.model import Action, GroupRole, Observation, SetDesired, TerminateInstances
+
+
+def capacity_services(autoscaling: Any, ec2: Any) -> dict[str, CapacityService]:
+    """Return the services; the arguments are boto3 clients."""
+    return {AUTO_SCALING: AutoScalingService(autoscaling), SPOT_FLEET: SpotFleetService(ec2)}
 
 
 @dataclass(frozen=True, slots=True)

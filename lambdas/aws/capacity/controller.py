@@ -13,9 +13,8 @@ from lambdas.aws import settings as parameters
 from lambdas.aws.budget import Budget, BudgetError
 from lambdas.aws.capacity.capacity_blocks import CapacityBlocks
 from lambdas.aws.capacity.capacity_service import GroupNotFoundError, ZoneUnavailableError
-from lambdas.aws.capacity.capacity_updater import CapacityUpdater, FailedCapacityChange
+from lambdas.aws.capacity.capacity_updater import CapacityUpdater, FailedCapacityChange, capacity_services
 from lambdas.aws.capacity.observe import Observer
-from lambdas.aws.capacity.services import capacity_services
 from lambdas.aws.capacity.spot_prices import SpotPrices
 from lambdas.aws.capacity.wake_up_messages import WakeUpScheduler
 from lambdas.aws.memory import ConflictError, MemoryStore, StoredMemory
@@ -27,7 +26,7 @@ from lambdas.core.capacity.memory import apply_events, without_failed_request
 from lambdas.core.capacity.policies import by_deadline
 from lambdas.core.events import Event
 from lambdas.core.model import Alarm
-from lambdas.core.money import bill, costs, hourly
+from lambdas.core.money import bill, costs
 
 if TYPE_CHECKING:
     from mypy_boto3_ssm import SSMClient
@@ -151,9 +150,7 @@ class Controller:
         )
         decision = decide(observation, settings.policy, memory, now)
         alarm_causes = len(
-            decision.memory.active_alarms.difference(
-                by_deadline.ALARMS, bill.ALARMS, (hourly.REACHED, ON_DEMAND_ONLY)
-            )
+            decision.memory.active_alarms.difference(by_deadline.ALARMS, bill.ALARMS, (ON_DEMAND_ONLY,))
         )  # they have separate alarms
         if stored.parse_error is not None:
             reset = Alarm("memory-unreadable", f"memory of group {name!r} was reset: {stored.parse_error}")
@@ -184,7 +181,7 @@ class Controller:
             read_errors=(*observation.read_errors, *zone_errors),
             is_partial=observation.is_partial,
             errors=tuple(errors),
-            cost=costs.hourly_cost(observation, settings.config.on_demand_prices),
+            cost=costs.hourly_cost(observation, settings.group.config.on_demand_prices),
         )
 
     def _remove_failed_requests(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from botocore.exceptions import BotoCoreError, ClientError
 
 from contracts import names
+from contracts.limits import NOTICE_SECONDS
 from contracts.registry.item import MAX_CLOCK_SKEW_SECONDS
 from lambdas.aws.budget import Budget
 from lambdas.aws.capacity.capacity_service import CapacityService, CapacityState, Member
@@ -19,13 +20,11 @@ from lambdas.aws.registry import (
     count_serving,
     deadline,
     has_standby_worker,
-    is_previous_version,
     progress,
     ready_since,
 )
 from lambdas.aws.settings import GroupSettings
 from lambdas.core.capacity import replacements
-from lambdas.core.events import NOTICE_SECONDS
 from lambdas.core.model import Group, GroupRole, Instance, LaunchFailure, Observation, Pool, PurchaseOption
 from lambdas.core.spot_request_status import INTERRUPTION_CODES
 
@@ -122,13 +121,12 @@ class Observer:
         """Return the registered workers of the group's members."""
         members = {i: member for state in states.values() for i, member in state.members.items()}
         slots = {
-            i: settings.config.slots.get(
+            i: settings.group.config.slots.get(
                 details[i]["InstanceType"] if i in details else member.instance_type, 1
             )
             for i, member in members.items()
         }
-        previous = {i for i, detail in details.items() if is_previous_version(detail)}
-        return self.registry.read(settings.group.name, slots, budget, previous)
+        return self.registry.read(settings.group.name, slots, budget)
 
     def _details(self, group: str, budget: Budget) -> dict[str, InstanceTypeDef]:
         """Return the instances by id, including terminated ones.
@@ -181,16 +179,16 @@ class Observer:
         self, settings: GroupSettings, now: float, budget: Budget, failed: list[str]
     ) -> int | None:
         """Return the slots that on-premises workers serve; None if unknown."""
-        if not settings.config.on_premises:
+        if not settings.group.config.on_premises:
             return 0
         try:
             registered = self.registry.read_on_premises(
-                settings.group.name, settings.config.on_premises_hosts, budget
+                settings.group.name, settings.group.config.on_premises_hosts, budget
             )
         except (BotoCoreError, ClientError) as error:
             failed.append(f"on-premises workers not read: {error}")
             return None
-        return count_serving(registered, now) // settings.config.on_premises
+        return count_serving(registered, now) // settings.group.config.on_premises
 
     def _launch_failures(
         self, settings: GroupSettings, now: float, failed: list[str]
@@ -226,7 +224,7 @@ def _instance(
         return None
     workers = registry.workers.get(instance_id, [])
     instance_type = member.instance_type if detail is None else detail["InstanceType"]
-    expected_workers = settings.config.slots.get(instance_type, 1)
+    expected_workers = settings.group.config.slots.get(instance_type, 1)
     if detail is None:
         zone, purchase_option, launched_at = member.zone, _likely_option(role, settings.group), now
     else:
@@ -263,7 +261,7 @@ def _with_deadline(instance: Instance, deadline_: float | None) -> Instance:
 
 def _likely_option(role: GroupRole, group: Group) -> PurchaseOption:
     """Return the purchase option of most instances of a group role."""
-    is_spot = role is GroupRole.PRIMARY and group.spot_percentage > 0
+    is_spot = role is GroupRole.PRIMARY and group.config.spot_percentage > 0
     return PurchaseOption.SPOT if is_spot else PurchaseOption.ON_DEMAND
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from botocore.exceptions import ClientError
 
-from contracts.group.on_demand_share import on_demand_share
+from contracts.group.warm_pool import on_demand_share
 from lambdas.aws.capacity.capacity_service import (
     CapacityChange,
     CapacityState,
@@ -96,7 +96,7 @@ class SpotFleetService:
         itself.
         """
         target = max(0, change.final_capacity)
-        on_demand = on_demand_share(target, group.base, group.spot_percentage)
+        on_demand = on_demand_share(target, group.config.base, group.config.spot_percentage)
         if (target, on_demand) != (change.current, change.current_on_demand):
             self.client.modify_spot_fleet_request(
                 SpotFleetRequestId=name,

@@ -32,7 +32,7 @@ class SpotPrices:
         Makes no call while the stored prices are valid or no On-Demand price is known, else one per 1,000
         pools. After an error the last prices are kept and the next pass retries.
         """
-        if not settings.config.on_demand_prices:
+        if not settings.group.config.on_demand_prices:
             return replace(memory, spot_prices={}, priced_at=None), None
         if memory.priced_at is not None and 0 <= now - memory.priced_at < PRICE_SECONDS:
             return memory, None
@@ -42,12 +42,12 @@ class SpotPrices:
             return memory, f"Spot prices not read: {error}"
 
     def _read(self, settings: GroupSettings, now: float) -> dict[str, float]:
-        on_demand = settings.config.on_demand_prices
+        on_demand = settings.group.config.on_demand_prices
         time = datetime.fromtimestamp(now, UTC)
         pages = self.ec2.get_paginator("describe_spot_price_history").paginate(
             InstanceTypes=list(on_demand),  # type: ignore[arg-type]  # the literal type has no use here
             ProductDescriptions=list(_PRODUCTS),
-            Filters=[{"Name": "availability-zone", "Values": list(settings.config.zones)}],
+            Filters=[{"Name": "availability-zone", "Values": list(settings.group.config.zones)}],
             # Equal times return "the effective price as of the start time" (DescribeSpotPriceHistory).
             StartTime=time,
             EndTime=time,

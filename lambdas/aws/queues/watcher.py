@@ -12,9 +12,8 @@ from contracts.registry.http_state import HttpState
 from contracts.registry.queue_state import QueueState
 from contracts.watched_queue import HTTP, WatchedQueue
 from lambdas.aws.queues import proxies
-from lambdas.aws.queues.kinds import KINDS
+from lambdas.aws.queues.kinds import KINDS, QueueReader
 from lambdas.aws.queues.proxies import ProxyReader
-from lambdas.aws.queues.reader import QueueReader
 from lambdas.core.queues import history as queue_history
 from lambdas.core.queues.history import QueueHistory
 

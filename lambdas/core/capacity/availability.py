@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from contracts.group.control import Mode
-from contracts.group.on_demand_share import on_demand_share
+from contracts.group.warm_pool import on_demand_share
 from lambdas.core.capacity import on_premises
 from lambdas.core.capacity.alarms import alarms, on_demand_only, on_demand_only_at, withhold_on_demand
 from lambdas.core.capacity.group_state import GroupState
@@ -35,7 +35,7 @@ from lambdas.core.model import (
     slots,
     slots_by_option,
 )
-from lambdas.core.money import bill, hourly
+from lambdas.core.money import bill
 from lambdas.core.rollout import surge
 
 
@@ -56,8 +56,7 @@ class Decision:
 
 def decide(observation: Observation, policy: Policy, memory: Memory, now: float) -> Decision:
     """Return the decision for one group. Pure, and idempotent once its actions are visible in AWS."""
-    memory, configured = update_memory(memory, observation, now), observation.group
-    observation = replace(observation, group=hourly.limit_group(configured, now))
+    memory = update_memory(memory, observation, now)
     observation = surge.with_surge(_without_spent_budget(observation, memory, now), now)
     observation = on_premises.with_offset(observation, memory.on_premises_offset.slots)
     state = GroupState.from_observation(observation, memory, now)
@@ -71,12 +70,11 @@ def decide(observation: Observation, policy: Policy, memory: Memory, now: float)
     capacity_actions += _on_demand_target_changes(capacity_actions, observation, memory, now)
     capacity_actions = _limit_to_settled_groups(capacity_actions, observation, unsettled)
     capacity_actions = _in_volume_zone(capacity_actions, observation, memory)
-    capacity_actions = hourly.limit_actions(capacity_actions, observation, unsettled, now)
+    capacity_actions = _limit_to_maximum(capacity_actions, observation, unsettled)
     raised = (
         *plan.alarms,
         *bill.alarms(memory.bill, observation, now),
         *on_demand_only(state, plan),
-        *hourly.alarms(configured, observation, capacity_actions, state.ready, now),
     )
     new_alarms += tuple(alarm for alarm in raised if alarm.kind not in memory.active_alarms)
     active_alarms |= {alarm.kind for alarm in raised}
@@ -181,7 +179,7 @@ def _on_demand_target_changes(
     changes: list[SetDesired] = []
     for role, on_demand in observation.on_demand_targets.items():
         capacity = observation.desired_capacity(role)
-        share = on_demand_share(capacity, group.base, group.spot_percentage)
+        share = on_demand_share(capacity, group.config.base, group.config.spot_percentage)
         _, requested_at = memory.requested_capacity.get(role, (capacity, -math.inf))
         if role not in changed and on_demand != share and abs(now - requested_at) >= SETTLE_SECONDS:
             reason = f"On-Demand target of the {role} group: {share} of {capacity}, was {on_demand}"
@@ -212,11 +210,47 @@ def _limit_to_settled_groups(
     return accepted
 
 
+def _limit_to_maximum(
+    actions: Sequence[SetDesired | TerminateInstances],
+    observation: Observation,
+    unsettled: Mapping[GroupRole, int],
+) -> list[SetDesired | TerminateInstances]:
+    """Return the actions with each raised capacity lowered to what the maximum leaves.
+
+    It counts by AWS's own lists, whatever signals the plan follows, so that the maximum bounds the bill when
+    heartbeats, marks or on-premises workers lie. Instances that AWS is terminating are still billed.
+    """
+    ending = slots(i for i in observation.instances if i.is_terminating)
+    counted = {role: max(observation.counted_slots(role), unsettled.get(role, 0)) for role in GroupRole}
+    desired = {role: observation.desired_capacity(role) for role in GroupRole}
+    terminating = {action.group_role for action in actions if isinstance(action, TerminateInstances)}
+    lowered = {
+        a.group_role: a.capacity
+        for a in actions
+        if isinstance(a, SetDesired) and a.capacity < desired[a.group_role]
+    }
+    limited = list[SetDesired | TerminateInstances]()
+    for action in actions:
+        if isinstance(action, SetDesired):
+            role = action.group_role
+            in_other = sum(max(counted[r], lowered.get(r, desired[r])) for r in GroupRole if r is not role)
+            current = max(observation.desired_capacity(role), counted[role])
+            room = max(current, observation.group.maximum - ending - in_other)
+            capacity = min(action.capacity, room)
+            is_unchanged = capacity == observation.desired_capacity(role) and role not in terminating
+            if capacity < action.capacity and is_unchanged:
+                continue
+            action = replace(action, capacity=capacity)
+            desired[role] = capacity
+        limited.append(action)
+    return limited
+
+
 def _in_volume_zone(
     actions: Sequence[SetDesired | TerminateInstances], observation: Observation, memory: Memory
 ) -> list[SetDesired | TerminateInstances]:
     """Request On-Demand capacity in the zone of the job's volume; elsewhere the volume would have to move."""
-    zone = memory.volume_zone if observation.group.by_zone else ""
+    zone = memory.volume_zone if observation.group.config.by_zone else ""
     current = observation.fallback_desired
     return [
         replace(action, zone=zone)
@@ -267,13 +301,8 @@ def _fallback_target(state: GroupState, plan: Plan, is_blocked: bool) -> int:
         # On-Demand must not replace what limits, permissions or configuration withhold: operators fix those.
         target = max(target - state.missing_spot, min(target, committed), state.reserved)
     # AWS replaces the instances that it counts, and the base is always requested.
-    primary = max(slots(state.primary), state.counted_slots[GroupRole.PRIMARY], state.group.base)
+    primary = max(slots(state.primary), state.counted_slots[GroupRole.PRIMARY], state.group.config.base)
     room = state.group.maximum - primary - state.terminating_slots
-    requested = max(primary, state.group.target if plan.primary is None else plan.primary)
-    on_demand = slots(i for i in state.primary if i.purchase_option is PurchaseOption.ON_DEMAND)
-    on_demand_room = hourly.on_demand_room(state.group, requested, on_demand, state.now)
-    if on_demand_room is not None:
-        room = min(room, on_demand_room - state.terminating_slots)
     return min(target, max(room, slots(state.fallback)))
 
 
@@ -289,7 +318,7 @@ def _primary_target(state: GroupState, plan: Plan, fallback: int) -> int:
         supply = uninterrupted + fallback - slots(i for i in state.fallback if i.id in replacements)
         replaced = slots(i for i in state.primary if i.id in replacements)
         target += min(replaced, max(0, state.group.target - supply))
-    return max(state.group.base, min(target, max(room, uninterrupted)))
+    return max(state.group.config.base, min(target, max(room, uninterrupted)))
 
 
 def _reach_target(
@@ -370,16 +399,15 @@ def _next_run_at(state: GroupState, plan: Plan) -> float | None:
     """Return the first time after now at which the decision may change without a new observation.
 
     That is when an instance starts to drain, a launch times out, the plan changes, a budget threshold is
-    reached, the alarm about On-Demand alone is due, or the release of an hourly budget ends.
+    reached, or the alarm about On-Demand alone is due.
     """
     # The deadlines of requested replacements move on with every run.
     interrupted = state.memory.termination_deadlines.keys() - state.replacements.keys()
     drains = (state.drain_at(i) for i in (*state.primary, *state.fallback) if i.id in interrupted)
     budget_times = bill.threshold_times(state.memory.bill, state.group.budget, state.now)
     alarm_at = on_demand_only_at(state, plan)
-    release_end = hourly.release_ends_at(state.group, state.now)
     times = (
-        *(plan.next_run_at, state.memory.history.unavailable_at, alarm_at, release_end),
+        *(plan.next_run_at, state.memory.history.unavailable_at, alarm_at),
         *budget_times,
         *drains,
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from lambdas.core.events import NOTICE_SECONDS
+from contracts.limits import NOTICE_SECONDS
 from lambdas.core.model import GroupRole, Observation
 
 TERMINATION_LEAD_SECONDS: Final = 1800.0

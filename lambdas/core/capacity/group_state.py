@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from contracts.group.on_demand_share import on_demand_share
 from contracts.group.replacement_requests import NOT_SERVING
+from contracts.group.warm_pool import on_demand_share
+from contracts.limits import NOTICE_SECONDS
 from lambdas.core.capacity.memory import MAX_BOOT_SECONDS, Memory
 from lambdas.core.capacity.replacements import select_replacements
-from lambdas.core.events import NOTICE_SECONDS
 from lambdas.core.model import (
     Group,
     GroupRole,
@@ -22,7 +22,6 @@ from lambdas.core.model import (
     slots,
     slots_by_option,
 )
-from lambdas.core.money import hourly
 
 UNKNOWN_SPOT_PRICE: Final = 0.3
 """Typical Spot price relative to On-Demand, used if no price is known."""
@@ -88,7 +87,8 @@ class GroupState:
         desired = {role: observation.desired_capacity(role) - pending[role] for role in GroupRole}
         replacements = select_replacements(observation, memory)
         if replacements:
-            drain_end = now + NOTICE_SECONDS + observation.group.drain_seconds  # moves on with every run
+            # Moves on with every run.
+            drain_end = now + NOTICE_SECONDS + observation.group.config.drain_seconds
             ends = {i: now if reason in NOT_SERVING else drain_end for i, reason in replacements.items()}
             memory = replace(
                 memory,
@@ -156,7 +156,7 @@ class GroupState:
     def drain_at(self, instance: Instance) -> float | None:
         """Return when an interrupted instance stops receiving requests, ``None`` without a notice."""
         deadline = self.memory.termination_deadlines.get(instance.id)
-        return None if deadline is None else deadline - self.group.drain_seconds
+        return None if deadline is None else deadline - self.group.config.drain_seconds
 
     def is_interrupted(self, instance: Instance) -> bool:
         """Return whether the instance has a termination deadline; it may still serve until then."""
@@ -169,7 +169,9 @@ class GroupState:
 
     def is_up(self, instance: Instance) -> bool:
         """Return whether the instance has booted: it works, or waits for the job of its predecessor."""
-        return instance.ready_since is not None or (self.group.break_before_make and instance.is_standby)
+        return instance.ready_since is not None or (
+            self.group.config.break_before_make and instance.is_standby
+        )
 
     def stable(self, instances: Iterable[Instance]) -> tuple[Instance, ...]:
         """Return the instances that have booted and have no termination deadline."""
@@ -190,8 +192,8 @@ class GroupState:
         if role is GroupRole.FALLBACK:
             return dict.fromkeys(PurchaseOption, 0)
         if role not in self.separate_targets:
-            return {PurchaseOption.ON_DEMAND: self.group.base, PurchaseOption.SPOT: 0}
-        on_demand = on_demand_share(capacity, self.group.base, self.group.spot_percentage)
+            return {PurchaseOption.ON_DEMAND: self.group.config.base, PurchaseOption.SPOT: 0}
+        on_demand = on_demand_share(capacity, self.group.config.base, self.group.config.spot_percentage)
         return {PurchaseOption.ON_DEMAND: on_demand, PurchaseOption.SPOT: capacity - on_demand}
 
     def scale_in_candidates(self, instances: Sequence[Instance], surplus: int) -> Iterator[Instance]:
@@ -279,7 +281,6 @@ class GroupState:
             replaced and f"to be replaced: {replaced}",
             on_premises and f"{on_premises} on premises",
             self.unknown_failure,
-            hourly.release_note(self.group, self.now),
         )
         return "; ".join(part for part in parts if part)
 

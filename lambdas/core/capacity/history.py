@@ -14,14 +14,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Final, TypeAlias
 
-from contracts.stored import RaisedTo, Stored, stored
+from contracts.stored import RaisedTo, stored
 from lambdas.core.model import GroupRole, Observation, PurchaseOption, slots
 
 HAZARD_SCALE: Final = 0.85
 """A pool of age ``a`` seconds is lost at rate ``HAZARD_SCALE / (HAZARD_OFFSET_SECONDS + a)`` per second,
 times a factor learned for each pool.
 
-Source: fitted by ``bench/fit/hazard.py`` to the 0/1 traces of the public skypilot-org/spot-traces.
+Source: fitted by ``research/fit/hazard.py`` to the 0/1 traces of the public skypilot-org/spot-traces.
 """
 HAZARD_OFFSET_SECONDS: Final = 1200.0
 DEFAULT_AGE_SECONDS: Final = 6000.0
@@ -93,13 +93,13 @@ class History:
     """
 
     pools: Mapping[str, PoolRecord] = field(default_factory=dict)
-    pool_by_instance: Annotated[Mapping[str, str], Stored("living")] = field(default_factory=dict)
-    capacity_unavailable: Annotated[bool, Stored("refused")] = False
+    pool_by_instance: Mapping[str, str] = field(default_factory=dict)
+    capacity_unavailable: bool = False
     waiting_since: float | None = None
     losses: _Weight = 0.0
     unannounced: _Weight = 0.0
-    correlated_losses: Annotated[_Weight, Stored("storm_losses")] = 0.0
-    correlated_seconds: Annotated[_Weight, Stored("storm_seconds")] = 0.0
+    correlated_losses: _Weight = 0.0
+    correlated_seconds: _Weight = 0.0
 
     @property
     def correlated_loss_rate(self) -> float:

@@ -12,18 +12,18 @@ import math
 import zlib
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Final
+from typing import Final
 
 from contracts import codec
-from contracts.group.on_demand_share import on_demand_share
-from contracts.stored import Stored, stored
+from contracts.group.warm_pool import on_demand_share
+from contracts.limits import NOTICE_SECONDS
+from contracts.stored import stored
 from lambdas.core.capacity import on_premises
 from lambdas.core.capacity.history import History, update_history
 from lambdas.core.capacity.on_premises import OnPremisesOffset
 from lambdas.core.deadline import record
 from lambdas.core.deadline.record import JobRecord
 from lambdas.core.events import (
-    NOTICE_SECONDS,
     Event,
     InterruptionNotice,
     RebalanceRecommendation,
@@ -103,28 +103,24 @@ class Memory:
             ``None`` while it holds Spot or nothing.
     """
 
-    termination_deadlines: Annotated[Mapping[str, float], Stored("doomed")] = field(default_factory=dict)
+    termination_deadlines: Mapping[str, float] = field(default_factory=dict)
     at_risk: Mapping[str, float] = field(default_factory=dict)
     retiring: Mapping[str, float] = field(default_factory=dict)
-    termination_requests: Annotated[Mapping[str, float], Stored("released")] = field(default_factory=dict)
-    replacement_times: Annotated[Mapping[str, float], Stored("replaced")] = field(default_factory=dict)
+    termination_requests: Mapping[str, float] = field(default_factory=dict)
+    replacement_times: Mapping[str, float] = field(default_factory=dict)
     boots: Mapping[PurchaseOption, tuple[float, ...]] = field(default_factory=dict)
     booted: frozenset[str] = frozenset()
     fallback_leads: tuple[float, ...] = ()
     fallback_requested_at: float | None = None
-    not_reporting: Annotated[Mapping[str, float], Stored("silent")] = field(default_factory=dict)
-    requested_capacity: Annotated[Mapping[GroupRole, tuple[int, float]], Stored("asked")] = field(
-        default_factory=dict
-    )
-    active_alarms: Annotated[frozenset[str], Stored("alarmed")] = frozenset()
+    not_reporting: Mapping[str, float] = field(default_factory=dict)
+    requested_capacity: Mapping[GroupRole, tuple[int, float]] = field(default_factory=dict)
+    active_alarms: frozenset[str] = frozenset()
     history: History = field(default_factory=History)
     spot_prices: Mapping[str, float] = field(default_factory=dict)
     priced_at: float | None = None
-    volume_zone: Annotated[str, Stored("home")] = ""
+    volume_zone: str = ""
     job: JobRecord = field(default_factory=JobRecord)
-    on_premises_offset: Annotated[OnPremisesOffset, Stored("stand_ins")] = field(
-        default_factory=OnPremisesOffset
-    )
+    on_premises_offset: OnPremisesOffset = field(default_factory=OnPremisesOffset)
     bill: Bill = field(default_factory=Bill)
     without_spot_since: float | None = None
 
@@ -291,7 +287,7 @@ def update_memory(memory: Memory, observation: Observation, now: float) -> Memor
 def _without_spot_since(memory: Memory, observation: Observation, now: float) -> float | None:
     """Return since when the group runs On-Demand alone although it has a fallback and a Spot share."""
     group = observation.group
-    on_demand = on_demand_share(group.target, group.base, group.spot_percentage)
+    on_demand = on_demand_share(group.target, group.config.base, group.config.spot_percentage)
     options = {i.purchase_option for i in observation.instances}
     if not group.fallback or group.target <= max(group.reserved, on_demand):
         return None
@@ -332,7 +328,7 @@ def _has_ended_early(memory: Memory, observation: Observation, now: float) -> bo
 
 def _volume_zone(memory: Memory, observation: Observation) -> str:
     """Return the zone of the newest instance that works on a job, else the previous zone."""
-    if not observation.group.break_before_make:
+    if not observation.group.config.break_before_make:
         return ""
     working = [(i.ready_since, i.pool.zone) for i in observation.instances if i.ready_since and i.pool.zone]
     return max(working, default=(0.0, memory.volume_zone))[1]

@@ -47,7 +47,7 @@ def update(previous: OnPremisesOffset, observed: int | None, now: float) -> OnPr
 def with_offset(observation: Observation, slots: int) -> Observation:
     """Return the observation with the target reduced by ``slots``, but not below the On-Demand base."""
     group = observation.group
-    target = min(group.target, max(group.base, group.target - slots))
+    target = min(group.target, max(group.config.base, group.target - slots))
     if target == group.target:
         return observation
     return replace(observation, group=replace(group, target=target, reserved=min(group.reserved, target)))

@@ -33,12 +33,12 @@ def filter_requests(
         for i in live.values()
         if i.group_role is GroupRole.PRIMARY and i.purchase_option is PurchaseOption.ON_DEMAND
     ]
-    beyond_base = slots(on_demand) - group.base
+    beyond_base = slots(on_demand) - group.config.base
     accepted: list[ReplacementRequest] = []
     ignored: dict[str, list[str]] = {}
     for request in requests:
         instance = live.get(request.instance)
-        if group.break_before_make:
+        if group.config.break_before_make:
             reason = "training job"
         elif group.control.mode in (Mode.MANUAL, Mode.PAUSED):
             reason = f"mode {group.control.mode}"

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Annotated, Final
+from typing import Final
 
-from contracts.stored import Stored, stored
+from contracts.stored import stored
 from lambdas.core.deadline.model import Job
 
 MIN_SAMPLES: Final = 30
@@ -36,8 +36,8 @@ class SampleStatistics:
     """Count, range and total of a series of samples."""
 
     count: int = 0
-    minimum: Annotated[float, Stored("least")] = math.inf
-    maximum: Annotated[float, Stored("most")] = -math.inf
+    minimum: float = math.inf
+    maximum: float = -math.inf
     total: float = 0.0
 
     def with_sample(self, value: float) -> SampleStatistics:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Final
 
 from contracts.registry.item import Progress
-from contracts.stored import RaisedTo, Stored, stored
+from contracts.stored import RaisedTo, stored
 from lambdas.core.deadline.experience import Experience, SampleStatistics
 from lambdas.core.model import GroupRole, Instance, Observation
 
@@ -48,19 +48,17 @@ class JobRecord:
     run: str = ""
     step: int = 0
     steps: int = 0
-    reported_at: Annotated[float, Stored("told_at")] = 0.0
+    reported_at: float = 0.0
     worker: str = ""
     rate: float = 0.0
-    best_rate: Annotated[float, Stored("best")] = 0.0
+    best_rate: float = 0.0
     rates: SampleStatistics = field(default_factory=SampleStatistics)
-    rate_sampled_at: Annotated[float, Stored("paced_at")] = 0.0
-    max_lost_seconds: Annotated[float, RaisedTo(0.0), Stored("lost")] = 0.0
-    restart_overheads: Annotated[SampleStatistics, Stored("changeovers")] = field(
-        default_factory=SampleStatistics
-    )
-    launch_delays: Annotated[SampleStatistics, Stored("refusals")] = field(default_factory=SampleStatistics)
-    on_demand_requested_at: Annotated[float | None, Stored("asked_at")] = None
-    on_demand_instance: Annotated[str, Stored("on_demand")] = ""
+    rate_sampled_at: float = 0.0
+    max_lost_seconds: Annotated[float, RaisedTo(0.0)] = 0.0
+    restart_overheads: SampleStatistics = field(default_factory=SampleStatistics)
+    launch_delays: SampleStatistics = field(default_factory=SampleStatistics)
+    on_demand_requested_at: float | None = None
+    on_demand_instance: str = ""
 
     @property
     def is_measured(self) -> bool:
@@ -87,11 +85,13 @@ def working_instance(observation: Observation) -> Instance | None:
 def update(record: JobRecord, observation: Observation, now: float) -> JobRecord:
     """Return the record after an observation; an empty one for a group without a deadline."""
     group = observation.group
-    if group.deadline is None:
+    if not group.config.deadline:
         return JobRecord()
-    if record.run != group.run:
+    if record.run != group.config.run:
         record = JobRecord(
-            run=group.run, restart_overheads=record.restart_overheads, launch_delays=record.launch_delays
+            run=group.config.run,
+            restart_overheads=record.restart_overheads,
+            launch_delays=record.launch_delays,
         )
     record = _with_progress(record, working_instance(observation))
     return _with_launch_delay(record, observation, now)

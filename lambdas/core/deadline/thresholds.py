@@ -1,7 +1,7 @@
 """The fitted table of the policy ``expected-cost``: the minimum slack of each decision.
 
 The values are optimal decisions in a model of Spot pools whose probabilities of losing and regaining Spot
-depend on the age of the run (``bench/fit/deadline.py``; ``fitted_on``: fingerprints of the traces used).
+depend on the age of the run (``research/fit/deadline.py``; ``fitted_on``: fingerprints of the traces used).
 Times are in minutes, prices relative to On-Demand.
 """
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Final
+from typing import Final
 
 from contracts import codec
-from contracts.stored import Stored, stored
+from contracts.stored import stored
 from lambdas.core.health.model import Remedy
 from lambdas.core.rollout.memory import Rollout
 
@@ -81,13 +81,13 @@ class HealthMemory:
         rollout: the state of the rollout.
     """
 
-    pending_symptoms: Annotated[Mapping[str, PendingSymptom], Stored("watches")] = field(default_factory=dict)
-    remediations: Annotated[Mapping[str, RemediationRecord], Stored("treated")] = field(default_factory=dict)
+    pending_symptoms: Mapping[str, PendingSymptom] = field(default_factory=dict)
+    remediations: Mapping[str, RemediationRecord] = field(default_factory=dict)
     log: tuple[RemediationLogEntry, ...] = ()
     versions: Mapping[str, float] = field(default_factory=dict)
     incidents: Mapping[str, OpenIncident] = field(default_factory=dict)
-    resolved_incidents: Annotated[Mapping[str, OpenIncident], Stored("over")] = field(default_factory=dict)
-    daily_report_day: Annotated[int, Stored("digestDay")] = 0
+    resolved_incidents: Mapping[str, OpenIncident] = field(default_factory=dict)
+    daily_report_day: int = 0
     rollout: Rollout = field(default_factory=Rollout)
 
 

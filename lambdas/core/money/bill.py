@@ -65,11 +65,11 @@ def update_bill(bill: Bill, observation: Observation, now: float) -> Bill:
     if budget is None:
         return Bill()
     if not bill.run:
-        bill = Bill(run=group.run)
-    elif bill.run != group.run:
+        bill = Bill(run=group.config.run)
+    elif bill.run != group.config.run:
         # Running instances belong to the new run from now on.
         running_periods = {i: (now, hourly) for i, (_, hourly) in bill.running.items()}
-        bill = Bill(run=group.run, closed_at=now, running=running_periods)
+        bill = Bill(run=group.config.run, closed_at=now, running=running_periods)
     running: dict[str, tuple[float, float]] = {}
     closed, has_closed = bill.closed, False
     for instance in observation.instances:

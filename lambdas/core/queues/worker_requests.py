@@ -72,5 +72,5 @@ def batches(traffic: WorkerTraffic) -> tuple[BatchRow, ...]:
     seconds = requests * traffic.busy / traffic.rate
     at_once = max(1.0, traffic.in_flight / traffic.busy)
     count = min(requests, max(1, round(requests / at_once)))
-    max_size = min(_MAX_SIZE, 1 << (math.ceil(at_once) - 1).bit_length())
+    max_size = min(_MAX_SIZE, 1 << (math.ceil(min(at_once, _MAX_SIZE)) - 1).bit_length())
     return (BatchRow(max_size, count, requests, round(seconds, 3)),)

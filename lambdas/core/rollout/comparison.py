@@ -1,47 +1,102 @@
-"""Comparison of a candidate with the release before it, over the same minutes."""
+"""Requests that a candidate and the release before it end in the same minutes: which fails more of them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from contracts.registry.item import Worker
-from contracts.stored import Stored, stored
+from contracts.stored import stored
 from lambdas.core.health.fair_share import MIN_REQUESTS
 from lambdas.core.health.model import WorkerHost
-from lambdas.core.rollout import memory_use, speed
-from lambdas.core.rollout.counters import (
-    CountDifference,
-    WorkerCounters,
-    difference,
-    read_counters,
-    total_requests,
-)
-from lambdas.core.rollout.memory_use import MemoryReading, MemoryTrend
-from lambdas.core.rollout.sequential_test import (
-    MAX_HARMLESS_DIFFERENCE,
-    MIN_HARMFUL_DIFFERENCE,
-    SLOWDOWN,
-    Evidence,
-    Tally,
-    add_failures,
-    add_speed,
-)
 
-MAX_WORKERS: Final = 200
-"""Compared workers of each side: bounds the stored state."""
+MARGIN: Final = 0.025
+"""A candidate is bad if its share of failed requests is higher by more than this."""
+STANDARD_ERRORS: Final = 3.0
+"""The difference must be beyond the margin by so many standard errors, to either side."""
+LATE_STANDARD_ERRORS: Final = 1.0
+"""So many reject a candidate after `MAX_HOLD_SECONDS`; a candidate that they do not reject goes on."""
+MIN_WORSE_WINDOWS: Final = 3
+"""Windows in which the candidate was worse: no single incident rejects it."""
+MAX_HOLD_SECONDS: Final = 3600.0
+"""A candidate is held for at most so long for lack of requests, without the time of an outage."""
 MAX_WINDOW_SECONDS: Final = 900.0
 """With few requests a window is closed after this time."""
+MAX_GAP_SECONDS: Final = 180.0
+"""Longest time between two reports whose difference counts: longer ones are not of the same minutes."""
+MAX_WEIGHT: Final = 3
+"""A worker counts at most as this many medians of its side: a faulty counter does not decide alone."""
+MAX_WORKERS: Final = 200
+"""Compared workers of each side: bounds the stored state."""
 OUTAGE_SHARE: Final = 0.25
 """Share of the others' requests that fail while a dependency is out."""
 OUTAGE_SECONDS: Final = 300.0
 """A roll-out goes on after so long without a sign of an outage."""
 MAX_OUTAGE_SECONDS: Final = 7200.0
 """An outage that lasts longer is the usual state: its minutes count, and hold nothing."""
-MAX_HOLD_SECONDS: Final = 3600.0
-"""After this time without proof the better estimate decides."""
+
+ComparedWorkers: TypeAlias = Sequence[tuple[WorkerHost, Worker]]
+"""Workers of one side with their hosts."""
+
+
+@stored(is_list=True)
+@dataclass(frozen=True, slots=True)
+class WorkerCounters:
+    """A worker's counters at its report: ``done`` and ``failed`` since its start at ``since``."""
+
+    since: float
+    at: float
+    done: int
+    failed: int
+    starts: int
+
+
+@stored(is_list=True)
+@dataclass(frozen=True, slots=True)
+class PairedRequests:
+    """Requests of the same minutes: how many the candidate's workers and the others ended, and failed."""
+
+    new: int = 0
+    new_failed: int = 0
+    old: int = 0
+    old_failed: int = 0
+
+    def __add__(self, more: PairedRequests) -> PairedRequests:
+        """Return the sums."""
+        return PairedRequests(
+            self.new + more.new,
+            self.new_failed + more.new_failed,
+            self.old + more.old,
+            self.old_failed + more.old_failed,
+        )
+
+    @property
+    def fewest(self) -> int:
+        """Requests of the side with fewer."""
+        return min(self.new, self.old)
+
+    @property
+    def new_share(self) -> float:
+        """Share of the candidate's requests that failed."""
+        return self.new_failed / self.new if self.new else 0.0
+
+    @property
+    def old_share(self) -> float:
+        """Share of the others' requests that failed."""
+        return self.old_failed / self.old if self.old else 0.0
+
+    def difference(self, errors: float) -> float:
+        """Return by how much the candidate's share of failures is higher, plus standard errors.
+
+        Each side gets two requests more, of which one failed, so that the interval holds for small numbers
+        (Agresti and Caffo, The American Statistician 54, 2000).
+        """
+        new, old = (self.new_failed + 1) / (self.new + 2), (self.old_failed + 1) / (self.old + 2)
+        variance = new * (1 - new) / (self.new + 2) + old * (1 - old) / (self.old + 2)
+        return new - old + errors * math.sqrt(variance)
 
 
 @stored(is_open=True, has_defaults=True)
@@ -54,192 +109,138 @@ class Comparison:
         updated_at: when it was last updated.
         counters: the last counters by side (``new``, ``old``) and worker.
         window_began_at: begin of the window whose requests are in ``window``.
-        window: requests of the current window: the candidate's, of them failed, the others', of them failed.
-        total: requests of all windows, as in ``window``.
+        total: requests of all windows without those of an outage.
+        worse_windows: windows in which the candidate's share of failures was higher by `MARGIN`.
         starts: unrequested starts of the candidate's workers, and of the others'.
         minutes: observed minutes of the candidate's workers, and of the others'.
-        failures: evidence by failed requests.
-        speed: evidence by seconds per request.
-        speed_at: when speeds were last compared.
-        slowdown: logarithm of the ratio of seconds per request, and the sum of its weights.
-        memory: resident memory of the workers.
-        gpu_memory: memory of their GPUs.
         outage_began_at, outage_at: first and last sign of the current outage of a dependency.
-        is_accepted: the candidate has been proven harmless.
     """
 
-    began_at: Annotated[float, Stored("began")] = 0.0
-    updated_at: Annotated[float, Stored("at")] = 0.0
+    began_at: float = 0.0
+    updated_at: float = 0.0
     counters: Mapping[str, Mapping[str, WorkerCounters]] = field(default_factory=dict)
-    window_began_at: Annotated[float, Stored("windowBegan")] = 0.0
-    window: tuple[int, int, int, int] = (0, 0, 0, 0)
-    total: tuple[int, int, int, int] = (0, 0, 0, 0)
+    window_began_at: float = 0.0
+    window: PairedRequests = field(default_factory=PairedRequests)
+    total: PairedRequests = field(default_factory=PairedRequests)
+    worse_windows: int = 0
     starts: tuple[int, int] = (0, 0)
     minutes: tuple[float, float] = (0.0, 0.0)
-    failures: Evidence = field(default_factory=Evidence)
-    speed: Evidence = field(default_factory=Evidence)
-    speed_at: float = 0.0
-    slowdown: tuple[float, float] = (0.0, 0.0)
-    memory: MemoryTrend = field(default_factory=MemoryTrend)
-    gpu_memory: MemoryTrend = field(default_factory=MemoryTrend)
-    outage_began_at: Annotated[float, Stored("outageBegan")] = 0.0
+    outage_began_at: float = 0.0
     outage_at: float = 0.0
-    is_accepted: Annotated[bool, Stored("accepted")] = False
-
-    @property
-    def requests(self) -> Tally:
-        """All compared requests."""
-        return Tally(*self.total)
 
     def is_outage(self, now: float) -> bool:
         """Return whether a dependency fails the requests of both releases, or did until recently."""
-        if now - self.outage_at >= OUTAGE_SECONDS:
-            return False
-        return now - self.outage_began_at < MAX_OUTAGE_SECONDS
+        return now - self.outage_at < OUTAGE_SECONDS and now - self.outage_began_at < MAX_OUTAGE_SECONDS
 
     def has_expired(self, now: float) -> bool:
-        """Return whether there has been no proof for so long that the estimates decide."""
+        """Return whether there has been no proof for so long that the candidate is held no longer."""
         return bool(self.began_at) and now - self.began_at >= MAX_HOLD_SECONDS and not self.is_outage(now)
 
-    def rejection_reason(self, now: float) -> str:
-        """Return why the candidate is rejected, with the evidence; empty if it is not."""
-        tally, ratio = self.requests, math.exp(self.slowdown[0])
-        fails_more = self.failures.is_worse
-        is_slower = self.speed.is_worse
-        if not (fails_more or is_slower) and not self.is_accepted and self.has_expired(now):
-            middle = (MAX_HARMLESS_DIFFERENCE + MIN_HARMFUL_DIFFERENCE) / 2
-            has_requests = min(tally.new, tally.old) >= MIN_REQUESTS
-            fails_more = has_requests and tally.new_share - tally.old_share > middle
-            is_slower = self.slowdown[0] > math.log(SLOWDOWN) / 2
-        if fails_more:
-            return (
-                f"{tally.new_failed} of its {tally.new} requests failed ({tally.new_share:.1%}), and "
-                f"{tally.old_failed} of the {tally.old} that other instances ended in the same minutes "
-                f"({tally.old_share:.1%})"
-            )
-        if is_slower:
-            return (
-                f"its workers take {ratio:.2f} times as long for a request as others do in the same minutes, "
-                "at the same batch size on the same instance type"
-            )
-        resident = self.memory.rejection_reason("the memory that a worker may use")
-        return resident or self.gpu_memory.rejection_reason("the GPU's memory")
+    def is_good(self, now: float) -> bool:
+        """Return whether the candidate is proven to fail no more requests than allowed."""
+        has_requests = self.total.fewest >= MIN_REQUESTS
+        return has_requests and self.total.difference(STANDARD_ERRORS) <= MARGIN and not self.is_outage(now)
+
+    def is_bad(self, now: float) -> bool:
+        """Return whether the candidate fails more requests than allowed, and by more than chance."""
+        errors = LATE_STANDARD_ERRORS if self.has_expired(now) else STANDARD_ERRORS
+        is_seen = self.has_expired(now) or self.worse_windows >= MIN_WORSE_WINDOWS
+        return self.total.fewest >= MIN_REQUESTS and is_seen and self.total.difference(-errors) > MARGIN
 
     def is_usual_crash_rate(self) -> bool:
         """Return whether other workers crash at least half as often as the candidate's."""
         (new, old), (new_minutes, old_minutes) = self.starts, self.minutes
         return old > 0 and 2 * old * new_minutes >= new * old_minutes
 
-    def describe(self, now: float) -> str:
-        """Return the state of the comparison in a few words."""
-        if self.is_outage(now):
-            return "requests fail with both releases, which points to a dependency"
-        tally = self.requests
-        new, old = f"{tally.new_failed} of its {tally.new}", f"{tally.old_failed} of the others' {tally.old}"
-        slowdown = f", a request takes {math.exp(self.slowdown[0]):.2f} times as long"
-        memory = (
-            f", memory is {self.memory.new_level:.0%} full, and that of others {self.memory.old_level:.0%}"
-        )
+    def describe(self) -> str:
+        """Return the compared requests in words."""
+        total = self.total
         return (
-            f"{new} requests failed, and {old}{slowdown if self.slowdown[1] else ''}"
-            f"{memory if self.memory.growth else ''}"
+            f"{total.new_failed} of its {total.new} requests failed ({total.new_share:.1%}), and "
+            f"{total.old_failed} of the {total.old} that other instances ended in the same minutes "
+            f"({total.old_share:.1%})"
         )
-
-
-ComparedWorkers: TypeAlias = Sequence[tuple[WorkerHost, Worker]]
-"""Workers of one side with their hosts."""
 
 
 def update(comparison: Comparison, new: ComparedWorkers, old: ComparedWorkers, now: float) -> Comparison:
     """Return the comparison after a pass with these workers of the candidate and of the release before it."""
-    new = sorted(new, key=_worker_key)[:MAX_WORKERS]
-    old = sorted(old, key=_worker_key)[:MAX_WORKERS]
-    counters = {"new": _counters(new), "old": _counters(old)}
-    changes = [_changes(comparison, counters[side], side) for side in ("new", "old")]
-    elapsed = max(0.0, min(now - (comparison.updated_at or now), MAX_WINDOW_SECONDS))
-    comparison = replace(
-        comparison,
-        updated_at=now,
-        counters={
-            side: {**_missing(comparison.counters.get(side, {}), current, now), **current}
-            for side, current in counters.items()
-        },
-    )
+    elapsed = max(0.0, min(now - (comparison.updated_at or now), MAX_WINDOW_SECONDS)) / 60
+    counters, changes = {}, []
+    for side, workers in (("new", new), ("old", old)):
+        before = comparison.counters.get(side, {})
+        after = _counters(workers)
+        # A worker that is new here but started before the last pass did an unknown part since.
+        changes.append(
+            [
+                _since(before.get(name), counted)
+                for name, counted in after.items()
+                if name in before or comparison.updated_at <= counted.since
+            ]
+        )
+        # Workers that restart have no item for some minutes.
+        missing = {k: c for k, c in before.items() if k not in after and now - c.at < MAX_WINDOW_SECONDS}
+        counters[side] = {**dict(list(missing.items())[:MAX_WORKERS]), **after}
+    comparison = replace(comparison, updated_at=now, counters=counters)
     if not new:
         # Only the same minutes are compared.
-        return replace(comparison, window=(0, 0, 0, 0), window_began_at=now)
-    requests = [total_requests(side) for side in changes]
+        return replace(comparison, window=PairedRequests(), window_began_at=now)
+    (new_starts, old_starts), (new_minutes, old_minutes) = comparison.starts, comparison.minutes
     comparison = replace(
         comparison,
         began_at=comparison.began_at or now,
         window_began_at=comparison.window_began_at or now,
-        window=_plus(comparison.window, requests),
+        window=comparison.window + PairedRequests(*_total(changes[0]), *_total(changes[1])),
         starts=(
-            comparison.starts[0] + sum(change.starts for change in changes[0]),
-            comparison.starts[1] + sum(change.starts for change in changes[1]),
+            new_starts + sum(change.starts for change in changes[0]),
+            old_starts + sum(change.starts for change in changes[1]),
         ),
-        minutes=(
-            comparison.minutes[0] + len(new) * elapsed / 60,
-            comparison.minutes[1] + len(old) * elapsed / 60,
-        ),
+        minutes=(new_minutes + len(new) * elapsed, old_minutes + len(old) * elapsed),
     )
-    comparison = _close_window(comparison, now)
-    comparison = _compare_speed(comparison, new, old, now)
-    comparison = _compare_memory(comparison, new, old, now)
-    is_speed_harmless = comparison.speed.is_harmless or (bool(old) and not _reports_speed(old))
-    is_memory_harmless = comparison.memory.is_harmless or (bool(old) and not _resident(old))
-    is_accepted = (
-        comparison.failures.is_harmless
-        and is_speed_harmless
-        and is_memory_harmless
-        and not comparison.is_outage(now)
-    )
-    return replace(comparison, is_accepted=comparison.is_accepted or is_accepted)
+    return _close_window(comparison, now)
 
 
-def _worker_key(pair: tuple[WorkerHost, Worker]) -> str:
-    return f"{pair[0].id}/{pair[1].slot}"
+def _counters(workers: ComparedWorkers) -> dict[str, WorkerCounters]:
+    """Return the counters of the workers that report their progress."""
+    reports = {f"{host.id}/{worker.slot}": (worker.since, worker.report) for host, worker in workers}
+    counted = {
+        name: WorkerCounters(since, report.reported_at, report.done, report.failed, report.starts)
+        for name, (since, report) in sorted(reports.items())
+        if report is not None and report.reported_at > 0
+    }
+    return dict(list(counted.items())[:MAX_WORKERS])
 
 
-def _counters(side: ComparedWorkers) -> dict[str, WorkerCounters]:
-    read = {_worker_key(pair): read_counters(pair[1]) for pair in side}
-    return {key: counters for key, counters in read.items() if counters is not None}
+def _since(before: WorkerCounters | None, after: WorkerCounters) -> WorkerCounters:
+    """Return what a worker did since its last counters; without requests if that is unknown.
+
+    A process that started in the meantime has counted from 0.
+    """
+    starts = max(0, after.starts - before.starts) if before is not None else 0
+    is_same_process = before is not None and before.since == after.since and not starts
+    if before is None or not is_same_process:
+        before = WorkerCounters(after.since, after.since, 0, 0, 0)
+    done, failed = after.done - before.done, after.failed - before.failed
+    is_known = 0 <= after.at - before.at <= MAX_GAP_SECONDS and 0 <= failed <= done
+    return replace(after, done=done if is_known else 0, failed=failed if is_known else 0, starts=starts)
 
 
-def _changes(
-    comparison: Comparison, counters: Mapping[str, WorkerCounters], side: str
-) -> list[CountDifference]:
-    """Return what workers did since the last pass; nothing for those that started before and are new here."""
-    earlier = comparison.counters.get(side, {})
-    changes = [
-        difference(earlier.get(key), after)
-        for key, after in counters.items()
-        if key in earlier or comparison.updated_at <= after.since
-    ]
-    return [change for change in changes if change is not None]
-
-
-def _missing(
-    before: Mapping[str, WorkerCounters], after: Mapping[str, WorkerCounters], now: float
-) -> dict[str, WorkerCounters]:
-    """Return the counters of workers without an item: those that restart have none for some minutes."""
-    missing = {k: c for k, c in before.items() if k not in after and now - c.at < MAX_WINDOW_SECONDS}
-    return dict(list(missing.items())[:MAX_WORKERS])
-
-
-def _plus(total: tuple[int, int, int, int], requests: list[tuple[int, int]]) -> tuple[int, int, int, int]:
-    (new, new_failed), (old, old_failed) = requests
-    return total[0] + new, total[1] + new_failed, total[2] + old, total[3] + old_failed
+def _total(changes: Iterable[WorkerCounters]) -> tuple[int, int]:
+    """Return how many requests were ended and failed, with no worker above `MAX_WEIGHT` medians."""
+    working = [change for change in changes if change.done]
+    median = statistics.median([change.done for change in working]) if working else 0
+    limits = [(change, min(change.done, max(1, int(MAX_WEIGHT * median)))) for change in working]
+    failed = sum(round(change.failed * limit / change.done) for change, limit in limits)
+    return sum(limit for _, limit in limits), failed
 
 
 def _close_window(comparison: Comparison, now: float) -> Comparison:
-    """Evaluate the window once both sides have enough requests, or it is old."""
-    window = Tally(*comparison.window)
+    """Count the window once both sides have enough requests, or it is old; drop it in an outage."""
+    window = comparison.window
     is_old = now - comparison.window_began_at >= MAX_WINDOW_SECONDS
-    if min(window.new, window.old) < MIN_REQUESTS and not is_old:
+    if window.fewest < MIN_REQUESTS and not is_old:
         return comparison
-    comparison = replace(comparison, window=(0, 0, 0, 0), window_began_at=now)
-    if not min(window.new, window.old):
+    comparison = replace(comparison, window=PairedRequests(), window_began_at=now)
+    if not window.fewest:
         return comparison
     if window.old_share >= OUTAGE_SHARE and 2 * window.new_share >= window.old_share:
         is_same = now - comparison.outage_at < OUTAGE_SECONDS + MAX_WINDOW_SECONDS
@@ -247,59 +248,6 @@ def _close_window(comparison: Comparison, now: float) -> Comparison:
         comparison = replace(comparison, outage_began_at=began_at, outage_at=now)
         if comparison.is_outage(now):
             return comparison
-    requests = [(window.new, window.new_failed), (window.old, window.old_failed)]
-    return replace(
-        comparison,
-        total=_plus(comparison.total, requests),
-        failures=add_failures(comparison.failures, window),
-    )
-
-
-def _reports_speed(side: ComparedWorkers) -> bool:
-    return any(worker.report is not None and worker.report.batches is not None for _, worker in side)
-
-
-def _resident(side: ComparedWorkers) -> dict[str, MemoryReading]:
-    return {
-        _worker_key((host, worker)): MemoryReading(worker.since, report.memory / report.memory_limit)
-        for host, worker in side
-        if (report := worker.report) is not None and report.memory is not None and report.memory_limit
-    }
-
-
-def _on_gpu(side: ComparedWorkers) -> dict[str, MemoryReading]:
-    return {
-        _worker_key((host, worker)): MemoryReading(worker.since, report.gpu_memory / 100)
-        for host, worker in side
-        if (report := worker.report) is not None and report.gpu_memory is not None
-    }
-
-
-def _compare_memory(
-    comparison: Comparison, new: ComparedWorkers, old: ComparedWorkers, now: float
-) -> Comparison:
-    """Compare resident and GPU memory; a full GPU is no reason, as frameworks reserve all of it."""
-    memory = memory_use.update(comparison.memory, _resident(new), _resident(old), now)
-    gpu_memory = memory_use.update(comparison.gpu_memory, _on_gpu(new), _on_gpu(old), now)
-    return replace(comparison, memory=memory, gpu_memory=replace(gpu_memory, full_windows=0))
-
-
-def _compare_speed(
-    comparison: Comparison, new: ComparedWorkers, old: ComparedWorkers, now: float
-) -> Comparison:
-    """Compare the speeds once per report window, without minutes of an outage."""
-    has_outage = now - comparison.outage_at < speed.WINDOW_SECONDS + speed.WARM_UP_SECONDS
-    if now - comparison.speed_at < speed.WINDOW_SECONDS or has_outage:
-        return comparison
-    ratio = speed.compare(speed.measure(new, now), speed.measure(old, now))
-    if ratio is None:
-        return comparison
-    mean, weight = comparison.slowdown
-    added = 1 / ratio.variance
-    estimate = (mean * weight + (ratio.low + ratio.high) / 2 * added) / (weight + added)
-    return replace(
-        comparison,
-        speed=add_speed(comparison.speed, ratio.low, ratio.high, ratio.variance),
-        speed_at=now,
-        slowdown=(round(estimate, 4), round(weight + added, 2)),
-    )
+    is_worse = window.new_share - window.old_share > MARGIN
+    worse_windows = comparison.worse_windows + is_worse
+    return replace(comparison, total=comparison.total + window, worse_windows=worse_windows)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Final
+from typing import Final
 
 from contracts.group.release import WorkerRelease
-from contracts.stored import Stored, stored
+from contracts.stored import stored
 from lambdas.core.rollout.comparison import Comparison
 
 MAX_ABANDONED_VERSIONS: Final = 5
@@ -57,13 +57,13 @@ class Rollout:
     """
 
     stable: WorkerRelease | None = None
-    candidate: Annotated[WorkerRelease | None, Stored("trial")] = None
-    last_step_at: Annotated[float, Stored("moved")] = 0.0
-    requested_restarts: Annotated[Mapping[str, RestartRequest], Stored("asked")] = field(default_factory=dict)
+    candidate: WorkerRelease | None = None
+    last_step_at: float = 0.0
+    requested_restarts: Mapping[str, RestartRequest] = field(default_factory=dict)
     runs: Mapping[str, CandidateRun] = field(default_factory=dict)
-    verified: Annotated[Mapping[str, str], Stored("proven")] = field(default_factory=dict)
-    rejected: Annotated[str, Stored("refused")] = ""
-    rejection_reason: Annotated[str, Stored("why")] = ""
-    abandoned_versions: Annotated[tuple[str, ...], Stored("left")] = ()
+    verified: Mapping[str, str] = field(default_factory=dict)
+    rejected: str = ""
+    rejection_reason: str = ""
+    abandoned_versions: tuple[str, ...] = ()
     comparison: Comparison = field(default_factory=Comparison)
-    written_hash: Annotated[str, Stored("written")] = ""
+    written_hash: str = ""

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Final
 
 from contracts.group.health_settings import HealthSettings
 from contracts.registry.item import Worker
-from lambdas.core.health.fair_share import MIN_REQUESTS, WorkRate
 from lambdas.core.health.model import REPORT_ONLY, HostFinding, ServiceSnapshot, WorkerHost
 from lambdas.core.health.remediation import RESTART_SECONDS
 from lambdas.core.rollout.memory import Rollout
 
 MIN_SERVING_SHARE: Final = 0.9
 """The share of the target that must keep serving during a rollout."""
+VERIFY_SECONDS: Final = 300.0
+"""A host that has processed requests must be healthy with the candidate for this long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +33,13 @@ class RolloutDemand:
         return math.ceil(MIN_SERVING_SHARE * self.target * self.workers_per_slot)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RolloutState:
-    """A rollout at one moment.
+    """A rollout in one pass, which changes ``memory`` only.
 
     Attributes:
         hosts: the instances that stay: without on-premises hosts and exempt instances.
-        unverified_ids: hosts on which the candidate was not verified when the pass started.
-        verified_rate: the request rate of all other hosts.
+        unhealthy: the hosts with a finding.
     """
 
     snapshot: ServiceSnapshot
@@ -48,8 +48,6 @@ class RolloutState:
     demand: RolloutDemand
     memory: Rollout
     unhealthy: frozenset[str]
-    unverified_ids: frozenset[str] = frozenset()
-    verified_rate: WorkRate = field(default_factory=WorkRate)
 
     @classmethod
     def of(
@@ -63,10 +61,7 @@ class RolloutState:
         """Return the state for one observation of a group."""
         hosts = tuple(h for h in snapshot.hosts if not h.is_on_premises and not h.exemption_reason)
         unhealthy = frozenset(f.host for f in findings if f.kind not in REPORT_ONLY)
-        state = cls(snapshot, hosts, settings, demand, memory, unhealthy)
-        unverified_ids = frozenset(host.id for host in state.unverified_hosts)
-        verified_rate = WorkRate.of((host for host in hosts if host.id not in unverified_ids), snapshot.now)
-        return replace(state, unverified_ids=unverified_ids, verified_rate=verified_rate)
+        return cls(snapshot, hosts, settings, demand, memory, unhealthy)
 
     @property
     def restart_timeout(self) -> float:
@@ -97,7 +92,7 @@ class RolloutState:
     def is_ready(self, host: WorkerHost) -> bool:
         """Return whether all workers of a host report and are ready."""
         ready = [w for w in host.workers if w.is_fresh(self.snapshot.now) and w.state == "ready"]
-        return len(ready) >= max(1, host.expected_workers)
+        return len(ready) >= expected_workers(host)
 
     def runs_only(self, host: WorkerHost, version: str) -> bool:
         """Return whether a host is ready and runs this version only."""
@@ -114,6 +109,11 @@ class RolloutState:
     def candidate_version(self) -> str:
         """The candidate's version; empty without a candidate."""
         return self.memory.candidate.version if self.memory.candidate else ""
+
+    @property
+    def stable_version(self) -> str:
+        """The version of the verified release; empty if there is none."""
+        return self.memory.stable.version if self.memory.stable else ""
 
     @property
     def verified(self) -> frozenset[str]:
@@ -139,52 +139,39 @@ class RolloutState:
         verified = self.verified
         return tuple(h for h in self.candidate_hosts if h.id not in verified)
 
+    def is_healthy(self, host: WorkerHost) -> bool:
+        """Return whether a host is ready, without a finding and not restarting."""
+        return self.is_ready(host) and host.id not in self.unhealthy and not self.is_restarting(host)
+
     def is_serving(self, host: WorkerHost) -> bool:
-        """Return whether a host counts as serving: not restarting, healthy, with a verified release."""
-        unverified_versions = {self.candidate_version, *self.memory.abandoned_versions} - {""}
-        verified_version = self.memory.verified.get(host.id, "")
-        has_verified_version = host.versions.isdisjoint(unverified_versions) or host.versions == {
-            verified_version
-        }
-        is_healthy = (
-            has_verified_version
-            and host.id not in self.unhealthy
-            and self.is_ready(host)
-            and self.has_processed_requests(host)
-        )
-        return is_healthy and not self.is_restarting(host)
+        """Return whether a host counts as serving: healthy, with a verified release, and has had requests."""
+        unverified = {self.candidate_version, *self.memory.abandoned_versions} - {""}
+        is_verified = host.versions == {self.memory.verified.get(host.id, "")}
+        has_verified_version = is_verified or host.versions.isdisjoint(unverified)
+        return self.is_healthy(host) and has_verified_version and self.has_processed_requests(host)
 
     def has_processed_requests(self, host: WorkerHost) -> bool:
         """Return whether a host has processed requests, or cannot be expected to have.
 
-        The latter if it does not report progress, if no host has requests, or if its share was small for the
-        whole stall timeout. The health checker has no finding for a worker that hangs while the queue is
-        empty, but such a worker does not serve.
+        The latter if it does not report progress, if no other host has requests, or if it is healthy after
+        longer than the health checker needs to find that it is stuck.
         """
         done, _ = count_requests([host])
         if done or not reports_progress(host) or host.id in self.memory.verified:
             return True
-        age = self.snapshot.now - max(w.since for w in host.workers)
-        rate = self.expected_rate(host)
-        return rate == 0 or (age >= self.settings.stall_timeout_seconds and rate * age < MIN_REQUESTS)
-
-    def expected_rate(self, host: WorkerHost) -> float:
-        """Return the requests a second expected of a host, from the rate of the other hosts.
-
-        Hosts with an unverified candidate are left out.
-        """
-        rate = self.verified_rate
-        if host.id not in self.unverified_ids:
-            rate = rate.without(WorkRate.of([host], self.snapshot.now))
-        return rate.per_worker * len(host.workers)
+        age = self.snapshot.now - max(worker.since for worker in host.workers)
+        if age >= self.settings.stall_timeout_seconds + VERIFY_SECONDS and host.id not in self.unhealthy:
+            return True
+        workers = (worker for peer in self.hosts if peer.id != host.id for worker in peer.workers)
+        return not any(worker.report is not None and worker.report.rate > 0 for worker in workers)
 
     def can_serve(self, host: WorkerHost) -> bool:
         """Return whether a host may process requests, even if it does not count as serving.
 
         False with a rejected release.
         """
-        is_healthy = self.is_ready(host) and host.id not in self.unhealthy and not self.is_restarting(host)
-        return self.is_serving(host) or (is_healthy and self.memory.rejected not in host.versions)
+        is_rejected = self.memory.rejected in host.versions
+        return self.is_serving(host) or (self.is_healthy(host) and not is_rejected)
 
     @property
     def serving_workers(self) -> int:

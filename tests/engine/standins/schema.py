@@ -1,9 +1,4 @@
-"""Inputs of a provider's resource types, from the typed classes of its SDK.
-
-A provider's schema is not shipped with its SDK, but the classes are generated from it: names, types, and
-which inputs are required. What the classes do not say (enumerations, patterns) is not checked here; tests of
-the tier ``program`` check it against botocore's models and CloudFormation's schemas.
-"""
+"""Inputs of a provider's resource types, from the typed classes of its SDK."""
 
 from __future__ import annotations
 

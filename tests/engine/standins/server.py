@@ -1,7 +1,4 @@
-"""The provider protocol: what every stand-in does.
-
-Source: pulumi/pulumi, proto/pulumi/provider.proto.
-"""
+"""The provider protocol: what every stand-in does."""
 
 from __future__ import annotations
 

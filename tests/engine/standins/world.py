@@ -1,12 +1,4 @@
-"""What exists behind the stand-ins, what was done to it, and which faults a test has planted.
-
-A directory that the test and all provider processes share:
-
-    faults.json     the planted faults
-    forces_new.json inputs whose change replaces a resource, by kind
-    journal.jsonl   one line for each creation, update and deletion
-    exists/         one file for each resource that exists
-"""
+"""What exists behind the stand-ins, what was done to it, and which faults a test has planted."""
 
 from __future__ import annotations
 
@@ -29,15 +21,7 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True)
 class Fault:
-    """A planted fault.
-
-    Attributes:
-        call: ``configure``, ``create``, ``update``, ``delete``, ``read``, or the token of a lookup.
-        match: a regular expression; the fault concerns resources whose URN it matches.
-        after: how many matching calls of a process pass before.
-        message: what the cloud says; with ``effect`` ``refuse``.
-        effect: ``refuse``, ``exit`` (the provider ends), or ``hang`` (it never replies).
-    """
+    """A planted fault."""
 
     call: str
     match: str = ""

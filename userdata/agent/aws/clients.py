@@ -71,7 +71,6 @@ ec2 = _client_factory("ec2")
 ecr = _client_factory("ecr")
 secretsmanager = _client_factory("secretsmanager")
 ssm = _client_factory("ssm")
-sts = _client_factory("sts")
 
 
 def s3(region: str) -> Any:
@@ -92,3 +91,13 @@ def error_code(error: Exception) -> str:
     """Return the AWS error code of a botocore ClientError, or an empty string for anything else."""
     response = getattr(error, "response", None)
     return str(response.get("Error", {}).get("Code", "")) if isinstance(response, dict) else ""
+
+
+def read_secret(client: Any, name: str) -> str:
+    """Return the text of the Secrets Manager secret ``name`` in the client's region.
+
+    Raises:
+        AgentError: it does not exist or access is denied.
+    """
+    with aws_errors(f"secret {name}"):
+        return str(client.get_secret_value(SecretId=name).get("SecretString", ""))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from contracts.agent.nodes import JobNodes
 from contracts.jobs import item as job_item
-from contracts.jobs.item import JobItem, JobState
+from contracts.jobs.item import JobItem
 from userdata.agent.aws.clients import aws_errors
 from userdata.agent.aws.jobs import Jobs
 from userdata.agent.lease.experiment_selection import ExperimentLease
@@ -25,18 +25,7 @@ _MAX_ATTEMPTS: Final = 5
 
 
 class ExperimentJobs(Jobs):
-    """The state of one experiment; its end does not end the group's run.
-
-    ``before_end`` is called before the end is written: whoever reads the end also reads what it wrote.
-    """
-
-    before_end: Callable[[], None] | None = None
-
-    def mark(self, state: JobState, reason: str = "") -> None:
-        """See `Jobs.mark`."""
-        if state != "running" and self.before_end is not None:
-            self.before_end()
-        super().mark(state, reason)
+    """The state of one experiment; its end does not end the group's run."""
 
     def publish_finished(self) -> None:
         """Do nothing: the instance continues with the next experiment."""
@@ -45,14 +34,11 @@ class ExperimentJobs(Jobs):
 class GroupJobs(Jobs):
     """The state of the run of all experiments of a group."""
 
-    def record_names(self, experiments: Sequence[str], study: str = "") -> None:
-        """Write the names of the experiments to the group's item, and the study whose trials they are."""
+    def record_names(self, experiments: Sequence[str]) -> None:
+        """Write the names of the experiments to the group's item."""
         self._update(
-            UpdateExpression=f"SET {NAMES} = :names, study = :study",
-            ExpressionAttributeValues={
-                ":names": {"L": [{"S": name} for name in experiments]},
-                ":study": {"S": study},
-            },
+            UpdateExpression=f"SET {NAMES} = :names",
+            ExpressionAttributeValues={":names": {"L": [{"S": name} for name in experiments]}},
         )
 
 
@@ -102,7 +88,7 @@ class ExperimentTable:
         self._dynamodb = dynamodb
         self._table = table
         self._names = names
-        self.revision = revision
+        self._revision = revision
 
     def read_leases(self) -> dict[str, ExperimentLease]:
         """Return the lease of each experiment; one call per hundred items, more if DynamoDB throttles.
@@ -110,12 +96,18 @@ class ExperimentTable:
         Raises:
             AgentError: DynamoDB returned an error or is unreachable.
         """
-        return {name: parse_lease(row, self.revision) for name, row in self.read().items()}
-
-    def read(self) -> dict[str, JobItem]:
-        """Return the item of each experiment, that of a new job if there is none; calls, errors: as above."""
         items = {item["job"]["S"]: item for item in self._items()}
-        return {name: job_item.parse(items.get(name, {})) for name in self._names}
+        return {name: self._lease(job_item.parse(items.get(name, {}))) for name in self._names}
+
+    def _lease(self, row: JobItem) -> ExperimentLease:
+        state = row.state_of(self._revision)
+        return ExperimentLease(
+            has_started=row.revision == self._revision,
+            is_finished=state in ("done", "failed"),
+            has_failed=state == "failed",
+            holder=row.holder,
+            expires_at=row.lease_expires_at,
+        )
 
     def _items(self) -> Iterator[Mapping[str, Any]]:
         keys: list[Any] = [{"job": {"S": name}} for name in self._names]
@@ -135,15 +127,3 @@ class ExperimentTable:
                 raise AgentError(
                     f"job table {self._table}: {len(pending)} items not read because of throttling"
                 )
-
-
-def parse_lease(row: JobItem, revision: str) -> ExperimentLease:
-    """Return the lease of an experiment in a run of ``revision``."""
-    state = row.state_of(revision)
-    return ExperimentLease(
-        has_started=row.revision == revision,
-        is_finished=state in ("done", "failed"),
-        has_failed=state == "failed",
-        holder=row.holder,
-        expires_at=row.lease_expires_at,
-    )

@@ -42,7 +42,6 @@ Variables and tags"."""
 
 Need = Literal[
     "work",
-    "previous",
     "release",
     "image",
     "hooks",
@@ -60,14 +59,12 @@ Need = Literal[
     "sqs",
     "tenants",
     "proxy",
-    "proxied_instances",
 ]
-"""Needs of an instance that require permissions: workers, an agent of the previous version, their release,
+"""Needs of an instance that require permissions: workers, their release,
 their image in ECR, lifecycle hooks, an image pull during a launch, a job, several experiments of it, its
 volume, a dataset in S3, volumes attached at launch, secrets that the stack file names, artifacts in S3,
 preparing a dataset, starting from a prepared dataset, the secret of a queue, an SQS queue, the tenants of a
-shared host, each with a volume, a proxy of a service's requests, such a proxy
-whose workers are on instances."""
+shared host, each with a volume, a proxy of a service's requests."""
 
 
 @dataclass(frozen=True)
@@ -130,8 +127,6 @@ _STATEMENTS: Final[tuple[Permission, ...]] = (
         "registry",
         registry_item.partition("{group}", "{writer}"),
     ),
-    # Running instances of the previous version; the functions believe no other instance there.
-    _items("ReportByGroup", ("previous",), "UpdateItem DeleteItem", "registry", "{group}"),
     _items("ReadRelease", ("release",), "GetItem", "registry", "{group}@release"),
     _hook("CompleteHooks", "hooks", "CompleteLifecycleAction"),
     _hook("HoldLaunch", "pull", "RecordLifecycleActionHeartbeat"),
@@ -229,7 +224,7 @@ _STATEMENTS: Final[tuple[Permission, ...]] = (
         "PullImages", ("image",), ("ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"), ("{repository}",)
     ),
     # A describe action has no resource-level permissions.
-    Permission("FindWorkers", ("proxied_instances",), ("ec2:DescribeInstances",), ("*",)),
+    Permission("FindWorkers", ("proxy",), ("ec2:DescribeInstances",), ("*",)),
     _items(
         "ReportRequests",
         ("proxy",),

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 from collections.abc import Mapping
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
 
 
@@ -28,36 +27,6 @@ def write_atomic(path: Path, text: str, mode: int = 0o644) -> None:
         os.fsync(directory)  # the rename itself
     finally:
         os.close(directory)
-
-
-def write_below(root: Path, path: PurePath, text: str) -> None:
-    """Replace ``path``, which is relative to ``root``, by ``text``, where others may write below ``root``.
-
-    No link below ``root`` is followed: whoever made it does not choose what root's process writes to.
-
-    Raises:
-        OSError: a directory is missing or a link, or the file cannot be written.
-    """
-    with contextlib.ExitStack() as stack:
-
-        def opened(name: str | Path, flags: int, parent: int | None = None) -> int:
-            descriptor = os.open(name, flags | os.O_CLOEXEC, 0o644, dir_fd=parent)
-            stack.callback(os.close, descriptor)
-            return descriptor
-
-        directory = opened(root, os.O_RDONLY | os.O_DIRECTORY)
-        for part in path.parent.parts:
-            directory = opened(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, directory)
-        temporary = f".{path.name}.{os.getpid()}"
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary, dir_fd=directory)
-        file = opened(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, directory)
-        with open(file, "w", encoding="utf-8", closefd=False) as writer:
-            writer.write(text)
-            writer.flush()
-            os.fsync(file)
-        os.replace(temporary, path.name, src_dir_fd=directory, dst_dir_fd=directory)
-        os.fsync(directory)
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:

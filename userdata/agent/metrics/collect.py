@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from contracts.agent.config import Config
 from contracts.names import METRIC_FREE_SPACE
 from userdata.agent.machine import log
 from userdata.agent.machine.clock import Clock
+from userdata.agent.machine.host import Host
 from userdata.agent.metrics import emf
 from userdata.agent.metrics.gpus import Gpus, GpuSample
 from userdata.agent.metrics.owner import Owners
@@ -129,3 +132,17 @@ class Collector:
                 {"instance": self.instance, **properties},
             )
         )
+
+
+def free_percent(host: Host, mount_point: Path) -> float | None:
+    """Return the space available to unprivileged users at ``mount_point``, in percent.
+
+    None if nothing is mounted there: the value would be the root volume's.
+    """
+    if host.mounted(mount_point) is None:
+        return None
+    try:
+        status = os.statvfs(mount_point)
+    except OSError:
+        return None
+    return 100.0 * status.f_bavail / status.f_blocks if status.f_blocks else None

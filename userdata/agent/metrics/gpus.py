@@ -38,8 +38,6 @@ class Gpu:
     """Its index in PCI order, by which it is assigned to processes and containers."""
     busy: float | None = None
     """Percent of the recent time in which any kernel ran; None if the driver does not report it."""
-    memory: float | None = None
-    """Percent of its memory in use; None if the driver does not report it."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +127,6 @@ class Gpus:
                 self._ecc(device),
                 device.index,
                 self._busy(device),
-                self._memory(device),
             )
         except nvml.NVMLError_GpuIsLost as error:
             device.lost = True  # not queried again: calls to a lost GPU can take seconds
@@ -163,14 +160,6 @@ class Gpus:
             return float(nvml.nvmlDeviceGetUtilizationRates(device.handle).gpu)
         except nvml.NVMLError_NotSupported:  # for example with MIG enabled
             return None
-
-    def _memory(self, device: _Device) -> float | None:
-        nvml = self.nvml
-        try:
-            memory = nvml.nvmlDeviceGetMemoryInfo(device.handle)
-        except nvml.NVMLError_NotSupported:
-            return None
-        return 100 * float(memory.used) / memory.total if memory.total else None
 
     def _ecc(self, device: _Device) -> int:
         nvml = self.nvml

@@ -182,18 +182,12 @@ def _backend(proxy: HttpProxy, address: str) -> list[str]:
         "  option httpchk",
         f"  http-check send meth GET uri {workers.readiness} ver HTTP/1.1 "
         "hdr Host gpu-spot hdr Connection close",
-        # What the kubelet takes for success, so that one does not wait for the other.
-        f"  http-check expect status {'200-399' if proxy.pods else '200-299'}",
+        "  http-check expect status 200-299",
     ]
-
-    def send(slot: int) -> str:
-        return "" if proxy.pods else f'agent-send "{slot}\\n" '
-
     options = [
         # A slow check alone takes no worker out for long: a dead one refuses a connection, see below.
         "check inter 1s rise 1 fall 3",
-        # Of pods the cluster's API says that they drain (`servers.plan`).
-        *([] if proxy.pods else [f"agent-check agent-port {workers.check_port} agent-inter 1s"]),
+        f"agent-check agent-port {workers.check_port} agent-inter 1s",
         f"maxconn {concurrency(proxy)}",
         # A worker that refuses a connection takes no further request before a check succeeds. Otherwise it is
         # the least loaded one: while the others are full, HAProxy sends it each retry, too.
@@ -207,7 +201,8 @@ def _backend(proxy: HttpProxy, address: str) -> list[str]:
         *([] if is_h2 else checks),
         f"  default-server {' '.join(options)}",
         *(
-            f"  server-template s{slot}- 1-{rows(proxy)} 127.0.0.1:{workers.port + slot} {send(slot)}disabled"
+            f"  server-template s{slot}- 1-{rows(proxy)} 127.0.0.1:{workers.port + slot} "
+            f'agent-send "{slot}\\n" disabled'
             for slot in range(proxy.max_slots)
         ),
     ]

@@ -27,15 +27,12 @@ def plan(
     addresses: Collection[str],
     rows: int,
     slots: int,
-    *,
-    has_agents: bool = True,
 ) -> TablePlan:
     """Return what brings the table to ``addresses``.
 
     A host that is gone is set to maintenance; its row is used again once no request is in flight there. A new
     one starts draining: the agent's ``ready`` ends that. HAProxy would otherwise send it requests before its
-    first check, as a server that leaves maintenance counts as up. Without an agent it is set to down instead,
-    which the first check ends.
+    first check, as a server that leaves maintenance counts as up.
 
     Args:
         table: the servers as HAProxy reports them.
@@ -43,7 +40,6 @@ def plan(
         addresses: the hosts' addresses.
         rows: rows of the table.
         slots: servers of a row.
-        has_agents: whether an agent on each host is checked for its drain.
     """
     servers = {server.name: server for server in table}
     commands: list[str] = []
@@ -70,16 +66,13 @@ def plan(
             continue
         for slot in range(slots):
             server = servers[server_name(slot, row_of[address])]
-            commands += _activate(server, address, has_agents=has_agents)
+            commands += _activate(server, address)
     return TablePlan(tuple(commands), tuple(without_row))
 
 
-def _activate(server: ServerState, address: str, *, has_agents: bool) -> list[str]:
+def _activate(server: ServerState, address: str) -> list[str]:
     if server.address == address and not server.is_disabled:
         return []
     name = f"{BACKEND}/{server.name}"
     to_maintenance = [] if server.is_disabled else [f"set server {name} state maint"]
-    states = ["state drain"] if has_agents else ["state drain", "health down", "state ready"]
-    # One line: a pass that ends early must not leave a server draining that no agent ends.
-    activated = "; ".join(f"set server {name} {state}" for state in states)
-    return [*to_maintenance, f"set server {name} addr {address}", activated]
+    return [*to_maintenance, f"set server {name} addr {address}", f"set server {name} state drain"]

@@ -137,8 +137,7 @@ class ProxySupervisor:
         in_flight = {name: line.in_flight for name, line in statistics.servers.items()}
         addresses = {host.address for host in hosts}
         slots, rows = self._proxy.max_slots, haproxy_config.rows(self._proxy)
-        has_agents = self._proxy.pods is None
-        planned = servers.plan(table, in_flight, addresses, rows, slots, has_agents=has_agents)
+        planned = servers.plan(table, in_flight, addresses, rows, slots)
         for command in planned.commands:
             self._socket.change(command)
         if planned.without_row:

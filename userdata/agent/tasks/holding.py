@@ -159,6 +159,6 @@ def _unclaimed(node: Node) -> Callable[[], tuple[str, ...]]:
 
     It finds none for a job whose volume would hold no checkpoints, or is created from a prepared dataset.
     """
-    if node.config.prepared is not None or job.is_on_efs(node, job.checkpoints(node)):
+    if node.config.prepared is not None or job.saves_to_efs(node):
         return lambda: ()
     return job.ebs(node).unclaimed

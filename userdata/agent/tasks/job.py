@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from contracts.agent import experiments
-from contracts.agent import study as studies
+from contracts.agent.config import EfsMount
 from contracts.agent.names import CODE_DIR, LEASE_FILE, SCRATCH_DIR
 from contracts.names import METRIC_JOB_FAILURES
 from userdata.agent.machine import files
@@ -46,12 +46,12 @@ def progress_directory(node: Node) -> Path:
     other job has the volume. On EFS only the job's directory counts: jobs may share an access point.
     """
     directory = checkpoints(node)
-    return directory if is_on_efs(node, directory) else directory.parent
+    return directory if saves_to_efs(node) else directory.parent
 
 
-def is_on_efs(node: Node, directory: Path) -> bool:
-    """Return whether ``directory`` is on EFS."""
-    return any(directory.is_relative_to(mount.path) for mount in node.config.efs)
+def saves_to_efs(node: Node) -> bool:
+    """Return whether the job's checkpoints are on EFS."""
+    return isinstance(node.config.checkpoints, EfsMount)
 
 
 def artifacts(node: Node) -> Path:
@@ -79,39 +79,26 @@ def member(node: Node, name: str) -> Node:
 
 
 def shares_group(node: Node) -> bool:
-    """Return whether the job of ``node`` is a group's experiments, or its trials, and not one of them."""
+    """Return whether the job of ``node`` is a group's experiments, and not one of them."""
     shared = training(node)
-    return bool(shared.experiments or shared.study) and shared.job == node.config.group
-
-
-def is_trial(node: Node) -> bool:
-    """Return whether the job of ``node`` is a trial of a study."""
-    return training(node).study is not None and training(node).job != node.config.group
+    return bool(shared.experiments) and shared.job == node.config.group
 
 
 def experiment_names(node: Node) -> list[str]:
-    """Return the names of a group's experiments, or of its trials in their order."""
-    shared, group = training(node), node.config.group
-    if shared.study is not None:
-        return studies.trial_names(group, shared.study)
-    return list(experiments.by_name(group, shared.experiments))
+    """Return the names of a group's experiments."""
+    return list(experiments.by_name(node.config.group, training(node).experiments))
 
 
 def run_of_group(node: Node) -> str:
     """Return the id of the run of all of a group's experiments."""
     shared = training(node)
-    if shared.study is not None:
-        return studies.run_of(shared.revision, shared.study)
     return experiments.run_of(shared.revision, shared.experiments)
 
 
 def experiment(node: Node, name: str) -> Node:
-    """Return a copy of ``node`` whose job is one of its group's experiments.
-
-    The parameters of a trial are not in its environment: they are suggested after it is prepared.
-    """
+    """Return a copy of ``node`` whose job is one of its group's experiments."""
     shared = training(node)
-    chosen = {} if shared.study else experiments.by_name(shared.job, shared.experiments)[name]
+    chosen = experiments.by_name(shared.job, shared.experiments)[name]
     experiment_training = replace(
         shared,
         job=name,

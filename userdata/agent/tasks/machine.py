@@ -52,10 +52,9 @@ def efs(node: Node) -> int:
 
 def metrics(node: Node) -> int:
     """Send GPU metrics until stopped."""
-    from userdata.agent.metrics.collect import Collector
+    from userdata.agent.metrics.collect import Collector, free_percent
     from userdata.agent.metrics.emf import Sink
     from userdata.agent.metrics.owner import Owners
-    from userdata.agent.metrics.space import free_percent
     from userdata.agent.work.training.checkpoint_files import newest_checkpoint
     from userdata.agent.work.worker_report_file import WorkerReportReader
 

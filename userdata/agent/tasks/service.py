@@ -56,7 +56,6 @@ def work(node: Node) -> int:
     """Run the workers."""
     from userdata.agent.machine import accounts
     from userdata.agent.machine.background import BackgroundPoller
-    from userdata.agent.work.service.memory_use import MemoryReader
     from userdata.agent.work.service.worker_reports import WorkerReports
     from userdata.agent.work.service.workers import Workers, slots
 
@@ -78,7 +77,6 @@ def work(node: Node) -> int:
         BackgroundPoller(node.gpus.sample, node.run_in_background) if node.gpus else None,
         node.clock,
         node.directory,
-        MemoryReader(node.directory, len(worker_slots)),
     )
     workers = Workers(
         service,
@@ -104,9 +102,9 @@ def proxy(node: Node) -> int:
     from contracts.registry import item as registry_item
     from contracts.registry import proxy_state
     from userdata.agent.metrics.emf import Sink
-    from userdata.agent.proxy import discovery, metrics, pods, unit
+    from userdata.agent.proxy import discovery, metrics, unit
     from userdata.agent.proxy.haproxy_config import Paths
-    from userdata.agent.proxy.supervisor import DISCOVER_SECONDS, ProxySupervisor
+    from userdata.agent.proxy.supervisor import ProxySupervisor
 
     settings, config = node.config.proxy, node.config
     if settings is None:
@@ -119,15 +117,9 @@ def proxy(node: Node) -> int:
     sink = Sink(config.metrics.emf_port)
     requests = metrics.RequestMetrics(config, identity.instance)
 
-    def describe() -> tuple[discovery.HttpHost, ...]:
+    def discover() -> tuple[discovery.HttpHost, ...]:
         hosts = discovery.describe(ec2, config.stack, config.group)
         return (*hosts, *discovery.on_premises(settings.hosts))
-
-    discover, seconds = describe, DISCOVER_SECONDS
-    if settings.pods is not None:
-        token = partial(pods.token, node.clients.sts(config.region), settings.pods.cluster)
-        discover = pods.PodDiscovery(settings.pods, config.group, token, node.clock.monotonic)
-        seconds = pods.DISCOVER_SECONDS
 
     def write(state: proxy_state.ProxyState, ready: int) -> None:
         sink.put(requests.line(state, ready))
@@ -136,9 +128,7 @@ def proxy(node: Node) -> int:
         with aws_errors(f"registry {table}, proxy {identity.instance}"):
             client.put_item(TableName=table, Item=item)
 
-    supervisor = ProxySupervisor(
-        settings, paths, discover, write, node.clock, node.run_in_background, seconds
-    )
+    supervisor = ProxySupervisor(settings, paths, discover, write, node.clock, node.run_in_background)
     node.on_sigterm(supervisor.stop)
     supervisor.run()
     return 0
@@ -219,13 +209,13 @@ def _queue_variables(node: Node, service: Service) -> dict[str, str]:
     """Return the queue's variables for workers, with its current secret; empty without a queue."""
     if service.queue is None:
         return {}
-    from userdata.agent.aws import secrets
+    from userdata.agent.aws.clients import read_secret
     from userdata.agent.work.service import queue
 
     if service.queue.secret is None:
         return queue.environment(service.queue)
     client = node.clients.secretsmanager(node.config.region)
-    return queue.environment(service.queue, secrets.read(client, service.queue.secret))
+    return queue.environment(service.queue, read_secret(client, service.queue.secret))
 
 
 def _expect_gpus(service: Service) -> int:

@@ -28,7 +28,7 @@ _WAIT_SECONDS: Final = 900.0
 
 def shared_host(node: Node) -> int:
     """Supervise the tenants until the instance terminates or this process is stopped."""
-    from userdata.agent.aws import secrets
+    from userdata.agent.aws.clients import read_secret
     from userdata.agent.tenants.host.container import TenantPaths
     from userdata.agent.tenants.host.limiter import CpuLimiter
     from userdata.agent.tenants.host.listing import TenantListReader
@@ -53,8 +53,8 @@ def shared_host(node: Node) -> int:
     data, cdi = node.data / TENANTS_DIR, node.kernel / "var/run/cdi"
     paths = TenantPaths(node.metadata.private_address(), node.directory, data, cdi)
     listing = TenantListReader(node.clients.s3(region), host.bucket, group, node.directory / _LIST_FILE)
-    read_secret = partial(secrets.read, node.clients.secretsmanager(region))
-    tenant_secrets = TenantSecrets(read_secret, partial(ecr_password, node), node.directory)
+    secret_of = partial(read_secret, node.clients.secretsmanager(region))
+    tenant_secrets = TenantSecrets(secret_of, partial(ecr_password, node), node.directory)
     limiter = CpuLimiter(node.clock, proc, sys / "fs/cgroup")
     means = SupervisorDependencies(
         host=node.host,

@@ -22,7 +22,7 @@ def background_snapshots(node: Node, is_wanted: Callable[[], bool]) -> Backgroun
     volume, lease_and_volume = node.config.volume, job.lease_and_volume(node)
     if volume is None or lease_and_volume is None or not volume.snapshot_every_minutes:
         return None
-    is_on_efs = job.is_on_efs(node, job.checkpoints(node))
+    is_on_efs = job.saves_to_efs(node)
     schedule = SnapshotSchedule(
         60.0 * volume.snapshot_every_minutes,
         (lambda: 0.0) if is_on_efs else partial(newest_checkpoint, job.progress_directory(node)),

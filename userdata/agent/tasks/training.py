@@ -15,14 +15,13 @@ from userdata.agent.machine.errors import (
     LeaseLostError,
 )
 from userdata.agent.tasks import costs, holding, job, preparing, recording, snapshots
-from userdata.agent.tasks.groups import experiments, nodes, studies
+from userdata.agent.tasks.groups import experiments, nodes
 from userdata.agent.tasks.node import Node, Stop
 
 if TYPE_CHECKING:
     from contracts.agent.config import Training
     from userdata.agent.aws.jobs import Jobs
     from userdata.agent.lease.renewal import LeaseRenewer
-    from userdata.agent.tasks.groups.studies import RunningTrial
     from userdata.agent.work.failures.fault_handler import RunEnd
     from userdata.agent.work.failures.inspection import Inspector
     from userdata.agent.work.heartbeat import HeartbeatSender
@@ -96,16 +95,13 @@ def _train(node: Node, stop: Stop, heartbeats: HeartbeatSender) -> RunEnd:
     lease_renewer = _lease_renewer(node)
     ahead = snapshots.background_snapshots(node, lambda: not stop.is_requested and not node.is_terminating())
     recorder = recording.recorder(node, jobs.revision)
-    trial = studies.trial(node, jobs) if job.is_trial(node) else None
-    pollers = [poller.poll for poller in (ahead, recorder, trial) if poller is not None]
-    trainer = _trainer(node, jobs, lease_renewer, heartbeats, pollers, recorder, trial)
+    pollers = [poller.poll for poller in (ahead, recorder) if poller is not None]
+    trainer = _trainer(node, jobs, lease_renewer, heartbeats, pollers, recorder)
 
     def stop_all() -> None:
         stop()
         trainer.stop()
 
-    if trial is not None:
-        trial.on_prune = trainer.stop
     node.on_sigterm(stop_all)
     if stop.is_requested:
         trainer.stop()
@@ -117,21 +113,19 @@ def _train(node: Node, stop: Stop, heartbeats: HeartbeatSender) -> RunEnd:
     except (LeaseLostError, preparing.DatasetNotPublishedError):
         holding.release(node)
         raise
-    if trial is not None and outcome == "stopped" and trial.is_pruned:
-        outcome = trial.end()
     recording.record_end(node, recorder, outcome)
     return outcome
 
 
 def _login(node: Node, training: Training) -> Credentials | None:
     """Return the credentials for the repository's host; None for a public repository."""
-    from userdata.agent.aws import secrets
+    from userdata.agent.aws.clients import read_secret
     from userdata.agent.work.training.checkout import credentials
 
     if training.repository_secret is None:
         return None
     client = node.clients.secretsmanager(node.config.region)
-    return credentials(training.repository_secret, secrets.read(client, training.repository_secret))
+    return credentials(training.repository_secret, read_secret(client, training.repository_secret))
 
 
 def _trainer(
@@ -141,7 +135,6 @@ def _trainer(
     heartbeats: HeartbeatSender,
     pollers: Sequence[Callable[[], None]],
     recorder: Recorder | None,
-    trial: RunningTrial | None,
 ) -> Trainer:
     from userdata.agent.aws.alarm_metrics import AlarmMetrics
     from userdata.agent.tasks.environment import job_environment
@@ -152,16 +145,6 @@ def _trainer(
         job.code(node), node.data, node.directory, job.artifacts(node), job.progress_directory(node)
     )
     environment = job_environment(node, paths.code)
-    more_variables = {
-        **recording.history_variables(node),
-        **costs.price_variables(node),
-        **nodes.variables(node),
-    }
-
-    def prepare() -> None:
-        _prepare(node, paths, environment)
-        if trial is not None:
-            more_variables.update(trial.variables(environment, paths.code))
 
     def on_poll() -> None:
         for poll in pollers:
@@ -176,15 +159,18 @@ def _trainer(
         node.clock,
         lease_renewer,
         _inspector(node, jobs, lease_renewer),
-        prepare,
+        partial(_prepare, node, paths, environment),
         AlarmMetrics(node.clients.cloudwatch(config.region), config.stack, config.group).increment,
         node.spawn,
         environment=environment,
         on_poll=on_poll,
         results=_artifacts(node, paths),
         recorder=recorder,
-        variables=more_variables,
-        write_account=partial(costs.write_page, node, jobs.revision),
+        variables={
+            **recording.history_variables(node),
+            **costs.price_variables(node),
+            **nodes.variables(node),
+        },
     )
 
 
@@ -241,13 +227,15 @@ def _prepare(node: Node, paths: TrainingPaths, environment: JobEnvironment) -> N
         node.mount()
     except AgentError as error:  # file systems and datasets depend on neither the job nor this host
         raise DependencyUnavailableError(str(error)) from None
-    for directory in (job.checkpoints(node), paths.artifacts):
+    without_volume = node.config.volume is None
+    for directory, is_on_efs in (
+        (job.checkpoints(node), job.saves_to_efs(node)),
+        (paths.artifacts, without_volume),  # a job without a volume has them among its checkpoints
+    ):
         # An access point sets the owner of all files, and chown fails. Source: EFS user guide, "Enforcing a
         # user identity using an access point".
         command = (
-            ["mkdir", "--parents"]
-            if job.is_on_efs(node, directory)
-            else ["install", "--directory", f"--owner={training.user}"]
+            ["mkdir", "--parents"] if is_on_efs else ["install", "--directory", f"--owner={training.user}"]
         )
         node.host.run([*command, str(directory)])
     if paths.progress != job.checkpoints(node):

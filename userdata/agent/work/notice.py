@@ -10,11 +10,11 @@ from typing import Annotated, Final
 
 from contracts import codec
 from contracts.agent.names import NOTICE_FILE
+from contracts.limits import NOTICE_SECONDS
 from contracts.stored import ContractError, Stored, stored
 from userdata.agent.aws.imds import MetadataDocument, is_warmed
 from userdata.agent.machine import files, log
 
-SPOT_NOTICE_SECONDS: Final = 120.0
 VERSION: Final = 1
 
 
@@ -57,10 +57,10 @@ def from_spot_action(response: MetadataDocument, wall: float, drain_seconds: flo
         )
     except (ValueError, KeyError, TypeError):
         log.error("cannot parse instance-action; assuming two minutes", document=response.text[:200])
-        action, announced, remaining = "terminate", response.text[:200], SPOT_NOTICE_SECONDS
-    if response.date is None and not 0 <= remaining <= SPOT_NOTICE_SECONDS:
-        remaining = SPOT_NOTICE_SECONDS
-    remaining = min(max(remaining, 0.0), SPOT_NOTICE_SECONDS)
+        action, announced, remaining = "terminate", response.text[:200], NOTICE_SECONDS
+    if response.date is None and not 0 <= remaining <= NOTICE_SECONDS:
+        remaining = NOTICE_SECONDS
+    remaining = min(max(remaining, 0.0), NOTICE_SECONDS)
     deadline = wall + remaining
     return Notice("spot", action, announced, deadline, max(wall, deadline - drain_seconds), wall)
 

@@ -8,57 +8,41 @@ the queue that workers consume are in ``monitoring/queue_alarms.py``.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from dataclasses import replace
 
 import pulumi
 
-from infra.components.monitoring.alarm_spec import AlarmSpec
+from infra.components.monitoring.alarm_spec import UNKNOWN, AlarmSpec, Condition, MetricSource
 from infra.components.monitoring.queue_alarms import NEARLY_FULL
-
-_NAMESPACE: Final = "AWS/AmazonMQ"
 
 
 def broker_alarms(service: str, broker: pulumi.Input[str]) -> Iterator[AlarmSpec]:
     """Yield the alarms of the broker named ``broker``, which hosts the queue of ``service``."""
-    dimensions, name = {"Broker": broker}, f"{service}-queue"
+    metrics, name = MetricSource("AWS/AmazonMQ", {"Broker": broker}), f"{service}-queue"
     yield AlarmSpec(
         f"{name}-down",
         f"The broker of {service} has sent no metrics for ten minutes.",
-        _NAMESPACE,
+        metrics,
         "ConnectionCount",
-        dimensions,
-        "Minimum",
-        threshold=0,  # a count is never below 0: only missing data breaches
-        periods=10,
-        datapoints=10,
-        treat_missing_data="breaching",
-        below=True,
+        # A count is never below 0: only missing data breaches.
+        replace(UNKNOWN, threshold=0, below=True),
     )
     yield AlarmSpec(
         f"{name}-memory",
         f"The broker of {service} uses {NEARLY_FULL:.0%} of its memory limit; at the limit it blocks "
         "publishers.",
-        _NAMESPACE,
+        metrics,
         "RabbitMQMemUsed",
-        dimensions,
-        "Maximum",
-        threshold=int(100 * NEARLY_FULL),
-        periods=5,
-        datapoints=5,
+        Condition("Maximum", int(100 * NEARLY_FULL), periods=5, datapoints=5),
         second_metric="RabbitMQMemLimit",
         expression="100 * value / other",
     )
     yield AlarmSpec(
         f"{name}-disk",
         f"The broker of {service} has less than twice the free disk space below which it blocks publishers.",
-        _NAMESPACE,
+        metrics,
         "RabbitMQDiskFree",
-        dimensions,
-        "Minimum",
-        threshold=200,
-        periods=5,
-        datapoints=5,
-        below=True,
+        Condition("Minimum", 200, periods=5, datapoints=5, below=True),
         second_metric="RabbitMQDiskFreeLimit",
         expression="100 * value / other",
     )

@@ -8,8 +8,8 @@ import pulumi
 import pulumi_aws as aws
 
 from contracts.watched_queue import WatchedQueue
+from infra.components.monitoring.alarm_spec import AlarmSpec, Condition, MetricSource
 from infra.components.queues.declared_queue import DeclaredQueue, QueueArgs
-from infra.components.queues.sqs import alarms
 from infra.iam import sqs_statements
 from infra.iam.sqs_statements import SqsArns
 from infra.iam.statement import document
@@ -34,7 +34,16 @@ def declare(args: QueueArgs[SqsQueue]) -> DeclaredQueue:
             lambda name_and_account: WatchedQueue(service, kind, *name_and_account)
         ),
         access=sqs_statements.access(sqs.arns),
-        extra_alarms=[*alarms.queue_alarms(service, sqs.dead_letter_name)],
+        extra_alarms=[
+            AlarmSpec(
+                f"{service}-queue-dead-letters",
+                f"The dead-letter queue of {service} has a message: it reached its maximum deliveries, or it "
+                "failed and has no reply address.",
+                MetricSource("AWS/SQS", {"QueueName": sqs.dead_letter_name}),
+                "ApproximateNumberOfMessagesVisible",
+                Condition("Maximum"),
+            )
+        ],
         outputs={
             "url": sqs.url,
             "queue": sqs.name,

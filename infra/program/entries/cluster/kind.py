@@ -4,21 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import pulumi
 import pulumi_aws as aws
 
-from contracts.agent.config import HttpPods
 from infra.components.cluster import objects as cluster_objects
 from infra.components.cluster.eks_cluster import EksCluster, EksClusterArgs
 from infra.components.cluster.ingress import ClusterIngress, ClusterIngressArgs
 from infra.components.cluster.objects import ClusterEndpoint, ClusterObjects, ClusterObjectsArgs
-from infra.components.http.declared_http import HttpCluster
 from infra.components.kubernetes.engines import EnginePolicies, EnginePoliciesArgs
 from infra.components.kubernetes.pod_identity import PodIdentity, PodIdentityArgs
 from infra.iam import kubernetes_statements
 from infra.iam.statement import Statement, grant_key, use_key
-from infra.kubernetes import http_workers
-from infra.program.entries import http
 from infra.program.entries.cluster import objects
 from infra.program.entries.workload import Workload
 from infra.program.foundation import Foundation
@@ -28,10 +23,9 @@ from userdata.agent.aws.permissions import Need
 
 
 def needs(settings: Settings) -> frozenset[Need]:
-    """Return the needs of the entries' queues, which pods and the queue watcher call, and of proxies."""
-    services = settings.on_kubernetes.services
-    queues = [service.queue for service in services]
-    return http.needs(services).union(queue.need for queue in queues if queue is not None)
+    """Return the needs of the entries' queues, which pods and the queue watcher call."""
+    queues = [service.queue for service in settings.on_kubernetes.services]
+    return frozenset(queue.need for queue in queues if queue is not None)
 
 
 def declare(settings: Settings, foundation: Foundation) -> list[Workload]:
@@ -61,8 +55,7 @@ def _declare(settings: Settings, kubernetes: Kubernetes, foundation: Foundation)
         )
         scope.export("kubernetes", {"policies": policies.arns})
     else:
-        endpoint, provider, depends_on = created.endpoint, created.provider, created.depends_on
-    _addresses(settings.on_kubernetes, kubernetes, foundation, endpoint)
+        provider, depends_on = created.provider, created.depends_on
     manifests = objects.build_objects(settings, foundation, created.node_profile if created else "")
     ClusterObjects(
         scope.name("objects"), ClusterObjectsArgs(scope, provider, manifests, depends_on), scope.child_options
@@ -111,31 +104,6 @@ def _created_cluster(
     return EksCluster(foundation.scope.name("eks"), args, foundation.scope.child_options)
 
 
-def _addresses(
-    entries: Settings, kubernetes: Kubernetes, foundation: Foundation, endpoint: ClusterEndpoint
-) -> None:
-    """Declare the addresses of services; their proxies may list the pods of the stack's namespace."""
-    scope = foundation.scope
-    pods = pulumi.Output.all(endpoint.name, endpoint.endpoint, endpoint.authority).apply(
-        lambda values: HttpPods(values[0], values[1], values[2], kubernetes.namespace_of(scope.stack))
-    )
-    for service in entries.services:
-        if service.http is None:
-            continue
-        cluster = HttpCluster(pods, endpoint.security_group_id)
-        declared = http.declare(service, service.http, foundation, cluster)
-        name = scope.name(service.name, "proxies-access")
-        aws.eks.AccessEntry(
-            name,
-            cluster_name=endpoint.name,
-            principal_arn=declared.proxies_role_arn,
-            kubernetes_groups=[http_workers.proxies_group(scope.stack, service.name)],
-            type="STANDARD",
-            tags=scope.tags(name, group=service.name),
-            opts=scope.child_options,
-        )
-
-
 def _existing_cluster(name: str, foundation: Foundation) -> ClusterEndpoint:
     """Look up a cluster; its security group is admitted to the stack's endpoints."""
     scope, network = foundation.scope, foundation.network
@@ -146,7 +114,7 @@ def _existing_cluster(name: str, foundation: Foundation) -> ClusterEndpoint:
         ClusterIngressArgs(scope, group, network),
         scope.child_options,
     )
-    return ClusterEndpoint(name, cluster.endpoint, cluster.certificate_authorities[0].data, group)
+    return ClusterEndpoint(name, cluster.endpoint, cluster.certificate_authorities[0].data)
 
 
 def _disk_engines(scope: Scope, entries: Settings) -> dict[str, Sequence[Statement]]:

@@ -8,7 +8,6 @@ import pulumi
 
 from contracts.agent import config as agent
 from contracts.agent.names import JOB_USER
-from infra.program.agent_config import shared_settings
 from infra.program.foundation import Foundation
 from infra.schema import Service
 
@@ -19,11 +18,18 @@ _IDLE_COMMAND: Final = ("sleep", "infinity")
 def work(service: Service, queue: agent.Queue | None) -> dict[str, Any]:
     """Return the fields of the node agent's configuration for a service."""
     user = JOB_USER if service.command and service.image is None else ""
-    if service.image is None and not service.command:
-        service = service.model_copy(update={"command": _IDLE_COMMAND})
-    http = service.http.workers if service.http is not None else None
-    settings = {**shared_settings(agent.Service, service), "queue": queue, "http": http}
-    agent_service = agent.Service(**settings, user=user, gpus=0 if service.capacity.is_nvidia else 1)
+    is_idle = service.image is None and not service.command
+    agent_service = agent.Service(
+        slots_per_gpu=service.slots_per_gpu,
+        gpus=0 if service.capacity.is_nvidia else 1,
+        image=service.image,
+        command=_IDLE_COMMAND if is_idle else service.command,
+        environment=service.environment,
+        user=user,
+        reports_readiness=service.reports_readiness,
+        queue=queue,
+        http=service.http.workers if service.http is not None else None,
+    )
     return {"service": agent_service, "drain_seconds": service.drain_seconds}
 
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 
-from infra.components.http.declared_http import DeclaredHttp
 from infra.components.monitoring import dashboard
 from infra.components.monitoring.monitoring import MonitoredGroup
 from infra.iam.instance_statements import InstanceAccess
 from infra.program import group_config
-from infra.program.entries import http
 from infra.program.entries import needs as entry_needs
 from infra.program.entries.group import EntryGroup, declare_capacity_group
-from infra.program.entries.service import agent_config, on_premises
+from infra.program.entries.service import agent_config, http, on_premises
+from infra.program.entries.service.http import DeclaredHttp
 from infra.program.entries.workload import Workload
 from infra.program.foundation import Foundation
 from infra.schema import Service, Settings
@@ -22,7 +21,8 @@ from userdata.agent.aws.permissions import Need
 def needs(settings: Settings) -> frozenset[Need]:
     """Return the needs of the instances of all services, their proxies included."""
     services = settings.on_instances.services
-    return http.needs(services).union(*map(needs_of, services))
+    proxies = http.NEEDS if any(service.http is not None for service in services) else frozenset()
+    return proxies.union(*map(needs_of, services))
 
 
 def declare(settings: Settings, foundation: Foundation) -> list[Workload]:
@@ -34,6 +34,8 @@ def declare(settings: Settings, foundation: Foundation) -> list[Workload]:
         for service, _ in accesses
         if service.http is not None
     }
+    if addresses:
+        foundation.scope.export("addresses", {name: declared.address for name, declared in addresses.items()})
     return [
         _workload(service, access, addresses.get(service.name), foundation) for service, access in accesses
     ]
@@ -75,14 +77,15 @@ def _workload(
             lambda queue: agent_config.work(service, queue)
         ),
         config=group_config.build(
-            service,
+            service.capacity,
             slots=service.slots,
+            drain_seconds=service.drain_seconds,
             on_premises=service.workers_per_slot if service.on_premises is not None else 0,
             on_premises_hosts=service.on_premises_slots,
             http_concurrency=service.http.concurrency if service.http is not None else 0,
         ),
         is_scaled=service.scaling is not None and not service.scaling.dry_run,
-        security_groups=tuple(filter(None, [declared.workers_security_group_id])) if declared else (),
+        security_groups=(declared.workers_security_group_id,) if declared is not None else (),
     )
     row = dashboard.service_row(
         foundation.scope, service.name, has_queue=service.queue is not None, scales=scales
@@ -91,5 +94,6 @@ def _workload(
         service.name,
         service.capacity,
         rows=(row, *([declared.row] if declared is not None else [])),
+        alarms=declared.alarms if declared is not None else (),
     )
     return Workload(declare_capacity_group(group, foundation), monitored)

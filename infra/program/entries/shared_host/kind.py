@@ -63,8 +63,12 @@ def _workload(host: SharedHost, tenancy: Tenancy, foundation: Foundation) -> Wor
                 "drain_seconds": host.drain_seconds,
             }
         ),
-        # Volumes and leases belong to one instance at a time.
-        config=group_config.build(host, slots=dict.fromkeys(host.capacity.types, 1), break_before_make=True),
+        config=group_config.build(
+            host.capacity,
+            slots=dict.fromkeys(host.capacity.types, 1),
+            drain_seconds=host.drain_seconds,
+            break_before_make=True,  # volumes and leases belong to one instance at a time
+        ),
         follows_volume=True,
         security_groups=[tenancy.security_group_id],
         depends_on=[tenancy],

@@ -8,9 +8,7 @@ from typing import Any
 from contracts import names
 from contracts.agent import config as agent
 from contracts.agent.names import DATA_DIR, JOB_USER
-from contracts.agent.study import Study
 from infra.catalogue import price_tables
-from infra.program.agent_config import shared_settings
 from infra.schema import Training
 
 
@@ -43,25 +41,25 @@ def work(
     }
 
 
-def study_of(job: Training) -> Study | None:
-    """Return a job's study as the agent reads it; None without one."""
-    return None if job.study is None else job.study.settings(job.capacity.target)
-
-
 def _training(job: Training, stack: str, region: str, outputs: JobOutputs) -> agent.Training:
-    python = job.python and agent.Python(**shared_settings(agent.Python, job.python))
     return agent.Training(
-        **{
-            **shared_settings(agent.Training, job),
-            "python": python,
-            "study": study_of(job),
-            "nodes": job.nodes.setting,
-        },
-        experiments=dict(job.matrix or {}) if job.shares_group else {},
         job=job.name,
         job_table=outputs.job_table,
+        repository=job.repository,
+        revision=job.revision,
+        command=job.command,
         user=JOB_USER,
         finished_parameter=names.group_parameter(stack, job.name, names.PARAMETER_FINISHED),
+        environment=job.environment,
+        max_restarts=job.max_restarts,
+        stalled_after_minutes=job.stalled_after_minutes,
+        repository_secret=job.repository_secret,
+        submodules=job.submodules,
+        image=job.image,
+        python=agent.Python(job.python.version, job.python.requirements) if job.python else None,
+        artifacts=job.artifacts,
+        experiments=dict(job.matrix or {}) if job.shares_group else {},
+        nodes=job.nodes.setting,
         prices=_prices(job, region),
     )
 
@@ -72,23 +70,26 @@ def _prices(job: Training, region: str) -> agent.JobPrices:
     Writing to EFS in a region without its price counts as in the dearest region.
     """
     types = (*job.capacity.types, *job.fallback_capacity.types)
-    listed = {kind: price for kind in types if (price := price_tables.find(kind, region)) is not None}
     write = price_tables.find(price_tables.EFS_WRITE, region)
     return agent.JobPrices(
-        on_demand={kind: price.usd for kind, price in listed.items()},
+        on_demand={kind: price.usd for kind in types if (price := price_tables.find(kind, region))},
         efs_write=price_tables.highest(price_tables.EFS_WRITE) if write is None else write.usd,
         efs_write_is_assumed=write is None,
-        source="; ".join(sorted({f"{price.source}, {price.date}" for price in listed.values()})),
     )
 
 
 def _volume(job: Training, prepared: agent.Prepared | None, kms_key_arn: str | None) -> agent.Volume | None:
     if not job.has_volume:
         return None
-    settings = shared_settings(agent.Volume, job)
-    if prepared is not None and prepared.group != job.name:
-        settings["dataset"] = None  # the snapshot contains the dataset from S3
-    return agent.Volume(**settings, size_gib=job.volume_gib, kms_key_arn=kms_key_arn)
+    is_in_snapshot = prepared is not None and prepared.group != job.name
+    return agent.Volume(
+        size_gib=job.volume_gib,
+        throughput_mib=job.throughput_mib,
+        dataset=None if is_in_snapshot else job.dataset,
+        initialization_rate_mib=job.initialization_rate_mib,
+        snapshot_every_minutes=job.snapshot_every_minutes,
+        kms_key_arn=kms_key_arn,
+    )
 
 
 def _mounts(outputs: JobOutputs) -> tuple[agent.EfsMount, ...]:

@@ -9,7 +9,6 @@ import pulumi_aws as aws
 
 from contracts import names
 from contracts.agent import config as agent
-from contracts.agent import study as studies
 from contracts.agent.experiments import run_of
 from contracts.agent.names import TAG_JOB
 from infra.components.monitoring import job_alarms
@@ -25,7 +24,6 @@ from infra.program.entries.workload import Workload
 from infra.program.foundation import Foundation
 from infra.schema import Builder, Settings, Training
 from infra.schema.jobs.builder import dataset_of, group_of
-from infra.schema.jobs.training import ON_THE_VOLUME
 from infra.scope import Scope
 from userdata.agent.aws.permissions import Need
 
@@ -72,9 +70,6 @@ def _job(job: Training, foundation: Foundation) -> Workload:
 
 def _run(job: Training) -> str:
     """Return the id of a job's run, as its instances report it."""
-    study = agent_config.study_of(job)
-    if study is not None:
-        return studies.run_of(job.revision, study)
     return run_of(job.revision, job.matrix or {}) if job.shares_group else job.revision
 
 
@@ -90,10 +85,11 @@ def _prepared(dataset: str, group: str, scope: Scope) -> agent.Prepared:
 
 
 def _workload(job: Training, run: str, prepared: agent.Prepared | None, foundation: Foundation) -> Workload:
-    scope, files = foundation.scope, _files(job, foundation)
+    scope, storage = foundation.scope, _file_system(job, foundation)
     outputs: dict[str, pulumi.Input[str]] = {"job_table": foundation.state.jobs.name}
-    if files is not None:
-        outputs |= {"file_system": files.id, "access_point": files.access_point_ids[job.checkpoints]}
+    if storage is not None:
+        files, point = storage
+        outputs |= {"file_system": files.id, "access_point": files.access_point_ids[point]}
     group = EntryGroup(
         entry=job,
         access=_access(job, prepared, foundation),
@@ -103,13 +99,14 @@ def _workload(job: Training, run: str, prepared: agent.Prepared | None, foundati
             )
         ),
         config=group_config.build(
-            job,
+            job.capacity,
             slots=dict.fromkeys(job.capacity.types, 1),
             # Volumes and leases belong to one instance at a time.
             break_before_make=not (job.shares_group or job.has_nodes),
             run=run,
             block=job.capacity_block.reservation if job.capacity_block else "",
             deadline=job.deadline_at,
+            budget=job.budget or 0.0,
             dataset=prepared.dataset if prepared else "",
             prepared_by=prepared.group if prepared else "",
         ),
@@ -178,7 +175,7 @@ def _placement_group(job: Training, scope: Scope) -> pulumi.Output[str]:
 
 
 def _access(job: Training, prepared: agent.Prepared | None, foundation: Foundation) -> InstanceAccess:
-    files = _files(job, foundation)
+    storage = _file_system(job, foundation)
     prepares = prepared is not None and prepared.group == job.name
     return dataclasses.replace(
         foundation.access(_needs(job, prepares=prepares)),
@@ -188,12 +185,14 @@ def _access(job: Training, prepared: agent.Prepared | None, foundation: Foundati
         prepared_by=prepared.group if prepared else "",
         secrets=[job.repository_secret] if job.repository_secret else (),
         artifacts=job.artifacts or "",
-        file_system=files.arn if files else None,
-        access_points=(files.access_point_arns[job.checkpoints],) if files else (),
+        file_system=storage[0].arn if storage else None,
+        access_points=(storage[0].access_point_arns[storage[1]],) if storage else (),
         repositories=entry_needs.repositories(_images(job), foundation.scope),
     )
 
 
-def _files(job: Training, foundation: Foundation) -> FileSystem | None:
-    """Return the file system of a job's checkpoints; None if they are on its volume."""
-    return None if job.checkpoints == ON_THE_VOLUME else foundation.storage.file_system
+def _file_system(job: Training, foundation: Foundation) -> tuple[FileSystem, str] | None:
+    """Return the file system and the access point of a job's checkpoints; None if they are on its volume."""
+    if job.access_point is None or foundation.storage.file_system is None:
+        return None
+    return foundation.storage.file_system, job.access_point

@@ -78,13 +78,6 @@ class Queue(QueueSettings):
     workers and from ``allowedSources``. There a function declares it.
     """
 
-    deprecated_keys: ClassVar[Mapping[str, str]] = {
-        "tries": "maxDeliveries",
-        "most": "maxLength",
-        "oldestSeconds": "maxMessageAgeSeconds",
-        "callers": "allowedSources",
-    }
-
     title: ClassVar[str] = "RabbitMQ"
     has_secret: ClassVar[bool] = True
     need: ClassVar[Need] = "queue"

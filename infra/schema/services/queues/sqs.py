@@ -32,11 +32,6 @@ class SqsQueue(QueueSettings):
     Without ``existing`` the stack creates both queues.
     """
 
-    deprecated_keys: ClassVar[Mapping[str, str]] = {
-        "tries": "maxDeliveries",
-        "oldestSeconds": "maxMessageAgeSeconds",
-    }
-
     title: ClassVar[str] = "SQS"
     has_secret: ClassVar[bool] = False
     need: ClassVar[Need] = "sqs"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -29,11 +28,3 @@ def build(name: str, parameters: Mapping[str, float] | None = None) -> Policy:
     fields = {camel_case(field.name): field.name for field in dataclasses.fields(policy)}
     result: Policy = policy(**{fields[key]: value for key, value in (parameters or {}).items()})
     return result
-
-
-def shortage_cost(policy: Policy) -> float:
-    """Return the cost of a worker-minute of shortage in a policy, in On-Demand minutes.
-
-    ``inf`` for a policy without this parameter, which always buys On-Demand.
-    """
-    return float(getattr(policy, "shortage_cost", math.inf))

@@ -56,8 +56,8 @@ class ByDeadline:
 
     def plan(self, state: GroupState) -> Plan:
         """Return the capacity to hold now."""
-        deadline = state.group.deadline
-        if not state.group.target or deadline is None:
+        deadline = state.group.config.deadline
+        if not state.group.target or not deadline:
             return Plan(0, "nothing to do", primary=0)
         if not state.memory.job.is_measured:
             return self._plan_unmeasured(state, deadline - state.now)

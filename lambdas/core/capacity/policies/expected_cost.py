@@ -34,7 +34,7 @@ from itertools import chain, repeat
 from typing import ClassVar, Final
 
 from contracts.group import policies
-from contracts.group.on_demand_share import on_demand_share
+from contracts.group.warm_pool import on_demand_share
 from lambdas.core.capacity.group_state import GroupState
 from lambdas.core.capacity.history import (
     DEFAULT_AGE_SECONDS,
@@ -110,7 +110,8 @@ class ExpectedCost:
         replan_times = list(primary.replan_times)
         surplus = uninterrupted_slots - primary.slots
         ready_times = sorted(self._ready_times(state, uninterrupted, surplus))
-        cover = 0 if state.group.break_before_make else self._worthwhile_slots(risk.missing_share, target)
+        is_job = state.group.config.break_before_make
+        cover = 0 if is_job else self._worthwhile_slots(risk.missing_share, target)
         if cover:
             # The last slot of cover pays off until the hazard has fallen by this ratio.
             ratio = self.shortage_cost * risk.missing_share(cover) / COVER_PRICE
@@ -218,7 +219,7 @@ class ExpectedCost:
             # Pools need cover only briefly: hold the target, and spares that pay off.
             largest_pool = max((pool.slots for pool in risk.pools), default=0)
             maximum = max(0, group.maximum - group.target - largest_pool)
-            if group.break_before_make:
+            if group.config.break_before_make:
                 return _PrimaryPlan(group.target)
             return _PrimaryPlan(group.target + self._worthwhile_slots(risk.missing_share_with_spare, maximum))
         # With a hazard of about 1 ÷ (offset + age), a share offset ÷ cover_span of the runs reaches the cover
@@ -253,7 +254,7 @@ def _hold_or_try(state: GroupState, risk: Risk, uninterrupted: int, span: float)
     if risk.pools and not cover_ends and not state.memory.history.capacity_unavailable:
         return _PrimaryPlan(target)
     group, deadlines = state.group, state.memory.termination_deadlines
-    mix = (group.base, group.spot_percentage)
+    mix = (group.config.base, group.config.spot_percentage)
     # Of a mixed group the smallest capacity with a Spot slot.
     trial = next((c for c in range(current + 1, target + 1) if on_demand_share(c, *mix) < c), current)
     has_spot = any(i.purchase_option is PurchaseOption.SPOT and i.id not in deadlines for i in state.primary)
@@ -275,7 +276,8 @@ def _successor_lead(state: GroupState) -> float:
     group, deadlines = state.group, state.memory.termination_deadlines
     zones = {i.pool.zone for i in state.primary if i.id in deadlines}
     has_survivors = any(i.pool.zone in zones for i in state.primary if i.id not in deadlines)
-    if state.replacements or has_survivors or group.break_before_make or group.maximum < 2 * group.target:
+    has_room = not group.config.break_before_make and group.maximum >= 2 * group.target
+    if state.replacements or has_survivors or not has_room:
         return math.inf
     return state.memory.fallback_lead() + LEAD_MARGIN_SECONDS
 
@@ -285,7 +287,7 @@ def _missing_since(state: GroupState, stable: int) -> list[float]:
 
     The slot of an interrupted instance is missing once that instance starts to drain.
     """
-    deadlines, drain = state.memory.termination_deadlines, state.group.drain_seconds
+    deadlines, drain = state.memory.termination_deadlines, state.group.config.drain_seconds
     drain_times = sorted(
         deadline - drain
         for instance in state.primary

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 
+from contracts.limits import NOTICE_SECONDS
 from lambdas.core.capacity.group_state import GroupState
 from lambdas.core.capacity.history import (
     CORRELATION_SECONDS,
@@ -13,7 +14,6 @@ from lambdas.core.capacity.history import (
     HAZARD_OFFSET_SECONDS,
     HAZARD_SCALE,
 )
-from lambdas.core.events import NOTICE_SECONDS
 from lambdas.core.model import PurchaseOption
 
 
@@ -56,7 +56,7 @@ class Risk:
         """Return the current risk of a group."""
         now, memory, history = state.now, state.memory, state.memory.history
         boot = memory.boot_seconds(PurchaseOption.ON_DEMAND)
-        with_notice = max(0.0, boot + state.group.drain_seconds - NOTICE_SECONDS)
+        with_notice = max(0.0, boot + state.group.config.drain_seconds - NOTICE_SECONDS)
         outage = history.unannounced_share * boot + (1 - history.unannounced_share) * with_notice
         serving: Counter[str] = Counter()
         failing: set[str] = set()

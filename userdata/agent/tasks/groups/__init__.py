@@ -1,1 +1,1 @@
-"""Several leases in one group: experiments of a ``matrix``, trials of a ``study``, nodes of one job."""
+"""Several leases in one group: experiments of a ``matrix``, nodes of one job."""

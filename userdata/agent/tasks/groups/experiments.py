@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from contracts import codec
 from userdata.agent.aws.experiments import ExperimentTable, GroupJobs
 from userdata.agent.lease.experiment_selection import (
     AllFinished,
@@ -15,7 +13,6 @@ from userdata.agent.lease.experiment_selection import (
     choose_experiment,
 )
 from userdata.agent.machine import log
-from userdata.agent.study.leases import trial_leases
 from userdata.agent.tasks import holding, job
 from userdata.agent.tasks.node import Node, Stop
 from userdata.agent.work.heartbeat import HeartbeatSender
@@ -33,7 +30,7 @@ def run(node: Node, stop: Stop, train: Callable[[Node, Stop, HeartbeatSender], R
 
     ``train`` runs an experiment whose lease this instance has, and releases the lease.
     """
-    names, study = job.experiment_names(node), job.training(node).study
+    names = job.experiment_names(node)
     table = experiment_table(node, names)
     group = group_jobs(node)
     holding.end_container(job.current_job(node))
@@ -44,13 +41,10 @@ def run(node: Node, stop: Stop, train: Callable[[Node, Stop, HeartbeatSender], R
         experiment = job.experiment(node, name)
         return train(experiment, stop, heartbeats) if holding.try_acquire(experiment) else None
 
-    def read() -> Mapping[str, ExperimentLease]:
-        return table.read_leases() if study is None else trial_leases(study, table.read(), table.revision)
-
     try:
-        group.record_names(names, "" if study is None else json.dumps(codec.dump(study)))
+        group.record_names(names)
         group.mark("running")
-        outcome = run_until_finished(node, read, work, stop, heartbeats)
+        outcome = run_until_finished(node, table.read_leases, work, stop, heartbeats)
         if isinstance(outcome, AllFinished):
             _end(group, outcome, len(names))
             return "done"

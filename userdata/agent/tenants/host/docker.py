@@ -63,11 +63,6 @@ def remove(host: Host, tenant: str, seconds: int) -> None:
         host.run(["docker", "network", "rm", name])
 
 
-def stop(host: Host, tenant: str, seconds: int) -> None:
-    """Stop a tenant's container, with ``seconds`` between SIGTERM and SIGKILL, without removing it."""
-    host.run(["docker", "stop", "--time", str(seconds), container.name_of(tenant)])
-
-
 def confine(host: Host, cpuset: str) -> None:
     """Bind Docker's daemons to CPUs that no tenant has, until the next boot.
 

@@ -8,6 +8,7 @@ with one line. Source: HAProxy's configuration manual, ``agent-check``. ``ready 
 from __future__ import annotations
 
 import contextlib
+import socket
 import socketserver
 import threading
 from collections.abc import Callable, Iterable
@@ -16,9 +17,9 @@ from pathlib import Path
 from typing import Final
 
 from contracts.agent.config import HttpWorkers
+from userdata.agent.aws import plain_http
 from userdata.agent.machine import log
 from userdata.agent.machine.clock import Clock
-from userdata.agent.work.service.readiness import probe
 
 READY: Final = "ready up"
 DRAIN: Final = "drain"
@@ -27,6 +28,7 @@ SEEN_SECONDS: Final = 3.0
 PROXY_SECONDS: Final = 30.0
 """Time after which a proxy that asks no more is gone."""
 _PROBE_SECONDS: Final = 1.0
+"""Between two probes, and the longest that one takes."""
 _LINE_BYTES: Final = 16
 _LINE_TIMEOUT_SECONDS: Final = 1.0
 _TABLES: Final = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
@@ -80,7 +82,7 @@ class HttpChecks:
 
     def environment(self, slot: int) -> dict[str, str]:
         """Return the variables by which a worker finds its port."""
-        return environment(self.port(slot))
+        return {"PORT": str(self.port(slot)), "GPU_SPOT_PORT": str(self.port(slot))}
 
     def record_start(self, slot: int) -> None:
         """Record that a new worker runs in a slot; it is not ready."""
@@ -163,11 +165,6 @@ class HttpChecks:
             self.probe_once()
 
 
-def environment(port: int) -> dict[str, str]:
-    """Return the variables by which a worker finds its port."""
-    return {"PORT": str(port), "GPU_SPOT_PORT": str(port)}
-
-
 class _CheckServer(socketserver.ThreadingTCPServer):
     allow_reuse_address = True
     daemon_threads = True
@@ -209,3 +206,15 @@ def open_connections(port: int, address: str = "", tables: Iterable[Path] = _TAB
             is_here = int(local_port, 16) == port and local_address.endswith(address_words)
             count += is_here and state == _ESTABLISHED
     return count
+
+
+def probe(http: HttpWorkers, port: int, address: str) -> bool:
+    """Return whether the worker on a port is ready: 2xx from its path, with gRPC an open port."""
+    try:
+        if http.is_grpc:
+            socket.create_connection((address, port), _PROBE_SECONDS).close()
+            return True
+        status, _, _ = plain_http.request((address, port), "GET", http.readiness, {}, _PROBE_SECONDS)
+    except OSError:
+        return False
+    return 200 <= status < 300

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 from contracts.agent.config import Service
 from contracts.group.release import WorkerRelease
@@ -19,16 +19,11 @@ from userdata.agent.machine.clock import Clock
 from userdata.agent.metrics.gpus import GpuSample
 from userdata.agent.work import worker_report_file
 from userdata.agent.work.failures.faults import FATAL_XIDS
-from userdata.agent.work.service.memory_use import MemoryReader, MemoryUse
-
-T = TypeVar("T")
 
 GPU_POLL_INTERVAL_SECONDS: Final = 10.0
 """Seconds between two samples of the GPUs."""
 BUSY_SECONDS: Final = 60.0
-"""Window of the mean GPU utilization, and of the peaks of memory."""
-MEMORY_POLL_INTERVAL_SECONDS: Final = 10.0
-"""Seconds between two readings of the workers' memory."""
+"""Window of the mean GPU utilization."""
 RATE_SECONDS: Final = batch_table.WINDOW_SECONDS
 """Window of the request rate and the batches; the interval between two reports if that is longer."""
 _MIN_RATE_SECONDS: Final = 10.0
@@ -99,23 +94,18 @@ class WorkerReports:
     Args:
         gpus: the index of each slot's GPU, in PCI order.
         gpu_poller: samples the GPUs in the background, as a driver may hang; None without NVML.
-        memory_reader: reads the workers' memory; None: it is not reported.
     """
 
     gpus: Mapping[int, int]
     gpu_poller: BackgroundPoller[GpuSample] | None
     clock: Clock
     directory: Path
-    memory_reader: MemoryReader | None = None
 
     def __post_init__(self) -> None:
         self._versions: dict[int, str] = {}
         self._next_gpu_poll_at = 0.0
         self._uuids: dict[int, str] = {}
         self._busy: dict[int, deque[tuple[float, float]]] = {}
-        self._gpu_memory: dict[int, deque[tuple[float, float]]] = {}
-        self._memory: dict[int, deque[tuple[float, MemoryUse]]] = {}
-        self._next_memory_poll_at = 0.0
         self._xids: dict[str, int] = {}
         self._starts: dict[int, int] = {}
         self._rates: dict[int, RequestRate] = {}
@@ -130,24 +120,10 @@ class WorkerReports:
         self._rates[slot] = RequestRate()
         self._refused_rates[slot] = RequestRate()
         self._batches[slot] = RecentBatches()
-        self._memory.pop(slot, None)
         self._logged.discard(slot)
 
     def poll(self) -> None:
-        """Sample the GPUs and the workers' memory when due; cheap to call in every loop."""
-        self._poll_memory()
-        self._poll_gpus()
-
-    def _poll_memory(self) -> None:
-        now = self.clock.monotonic()
-        if self.memory_reader is None or now < self._next_memory_poll_at:
-            return
-        self._next_memory_poll_at = now + MEMORY_POLL_INTERVAL_SECONDS
-        for slot in self._starts:
-            if (use := self.memory_reader.read(slot)) is not None:
-                self._memory.setdefault(slot, deque(maxlen=32)).append((now, use))
-
-    def _poll_gpus(self) -> None:
+        """Sample the GPUs when due; cheap to call in every loop."""
         if self.gpu_poller is None or self.clock.monotonic() < self._next_gpu_poll_at:
             return
         sample = self.gpu_poller.poll()
@@ -159,8 +135,6 @@ class WorkerReports:
             self._uuids[gpu.index] = gpu.uuid
             if gpu.busy is not None:
                 self._busy.setdefault(gpu.index, deque(maxlen=32)).append((now, min(gpu.busy, 100.0)))
-            if gpu.memory is not None:
-                self._gpu_memory.setdefault(gpu.index, deque(maxlen=32)).append((now, gpu.memory))
         for uuid, code in sample.xids:
             if code in FATAL_XIDS:
                 self._xids[uuid] = code
@@ -175,7 +149,6 @@ class WorkerReports:
         if counts.refused is not None:
             refused_rates = self._refused_rates.setdefault(slot, RequestRate())
             refused = round(refused_rates.update(counts.refused, counts.at)[0], 3)
-        memory = max(self._recent(self._memory.get(slot, ())), key=lambda use: use.used, default=None)
         batches = counts.batches
         if batches is not None:
             recent = self._batches.setdefault(slot, RecentBatches())
@@ -195,9 +168,6 @@ class WorkerReports:
             batch_size=counts.batch_size,
             refused=refused,
             stopped=counts.stopped,
-            memory=None if memory is None else memory.used,
-            memory_limit=None if memory is None else memory.limit,
-            gpu_memory=self._peak_gpu_memory(self.gpus[slot]),
         )
 
     def _read_counts(self, slot: int) -> worker_report_file.RequestCounts:
@@ -214,14 +184,7 @@ class WorkerReports:
             return _NOTHING
         return _NOTHING if counts is None else counts._replace(at=min(counts.at, now))
 
-    def _recent(self, samples: Iterable[tuple[float, T]]) -> list[T]:
-        since = self.clock.monotonic() - BUSY_SECONDS
-        return [sample for at, sample in samples if at >= since]
-
     def _mean_utilization(self, index: int) -> float | None:
-        recent = self._recent(self._busy.get(index, ()))
+        since = self.clock.monotonic() - BUSY_SECONDS
+        recent = [busy for at, busy in self._busy.get(index, ()) if at >= since]
         return round(sum(recent) / len(recent), 1) if recent else None
-
-    def _peak_gpu_memory(self, index: int) -> float | None:
-        peak = max(self._recent(self._gpu_memory.get(index, ())), default=None)
-        return None if peak is None else round(peak, 1)

@@ -9,17 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
 
-from contracts.jobs.attempt import JobAttempt
+from contracts.jobs.attempt import WRITE_INTERVAL_SECONDS, JobAttempt, sum_of_saving
 from userdata.agent.aws.job_attempts import JobAttemptTable
-from userdata.agent.cost.phases import sum_of_saving
 from userdata.agent.machine import log
 from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.work import notice, worker_report_file
-
-WRITE_INTERVAL_SECONDS: Final = 60.0
 
 
 class Recorder:
@@ -66,7 +62,7 @@ class Recorder:
             attempt = replace(before, started=now, resumed=newest)
         else:
             # Without a recorded end the agent died: count until its last write.
-            attempt = replace(before, lost=before.lost + lost_work_seconds(before, newest))
+            attempt = replace(before, lost=before.lost + before.lost_seconds(newest))
         if before.starts:
             self._saving_before = before.saving
         self._has_started, self._has_report = True, False
@@ -119,14 +115,3 @@ class Recorder:
             self._is_failing = True
             return
         self._is_failing = False
-
-
-def lost_work_seconds(attempt: JobAttempt, resumed: float) -> float:
-    """Return the seconds of work lost if the job resumes from a checkpoint of the time ``resumed``.
-
-    Without a recorded end of the command, count until the last write: up to a minute too little.
-    """
-    if not attempt.starts:
-        return 0.0
-    end = attempt.stopped or attempt.last_seen_at
-    return max(0.0, end - max(resumed, attempt.restarted))

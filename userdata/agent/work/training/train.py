@@ -83,8 +83,6 @@ class Trainer:
         results: uploads artifacts to S3; None: they stay on the volume.
         recorder: records the attempt; None: it is not recorded.
         variables: further environment variables of the command, read at each start.
-        write_account: writes the account of a run that ends as ``done`` or ``failed`` among its artifacts;
-            its second argument is to be called between requests.
     """
 
     def __init__(
@@ -106,7 +104,6 @@ class Trainer:
         results: Artifacts | None = None,
         recorder: Recorder | None = None,
         variables: Mapping[str, str] | None = None,
-        write_account: Callable[[str, Callable[[], None]], None] = lambda state, on_poll: None,
     ) -> None:
         self._on_poll = on_poll
         self._training = training
@@ -124,7 +121,6 @@ class Trainer:
         self._job_environment = environment or HostEnvironment(training.user)
         self._results = results
         self._recorder = recorder
-        self._write_account = write_account
         self._extra_variables = {} if variables is None else variables
         self._kill_at = math.inf
         self._process: JobProcess | None = None
@@ -167,8 +163,6 @@ class Trainer:
         """
         try:
             outcome = self._run()
-            if outcome == "failed":
-                self._write_account(outcome, self._keep_alive)
             if outcome != "done":
                 self._deliver(_MAX_DELIVERY_SECONDS)
         except LeaseLostError:
@@ -217,7 +211,6 @@ class Trainer:
 
     def _done(self) -> RunEnd:
         """End a job whose command is done: it is marked done after its results are uploaded."""
-        self._write_account("done", self._keep_alive)
         missing = self._deliver(_MAX_DELIVERY_SECONDS_DONE)
         if missing and self._stopping:
             return "stopped"  # the next instance uploads them from the volume

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from contracts.agent.names import JOB_HOME, JOB_TMP, SCRATCH_DIR
+from contracts.limits import NOTICE_SECONDS
 from userdata.agent.work import worker_report_file
-from userdata.agent.work.notice import SPOT_NOTICE_SECONDS
 from userdata.agent.work.process import GIVE_BACK_SECONDS
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ LOCAL_VARIABLE: Final = "GPU_SPOT_LOCAL_CHECKPOINTS"
 NODES_VARIABLE: Final = "SPOT_TRAINING_NODES"
 NODE_VARIABLE: Final = "SPOT_TRAINING_NODE"
 """Read by ``spot_training.torch.init()``: the least and the most nodes, ``2:4``, and this node's name."""
-LAUNCHER_SECONDS: Final = int(SPOT_NOTICE_SECONDS - GIVE_BACK_SECONDS)
+LAUNCHER_SECONDS: Final = int(NOTICE_SECONDS - GIVE_BACK_SECONDS)
 """Time that a launcher gives its ranks to save: all that a Spot notice leaves.
 
 torchrun of PyTorch 2.12 and later reads it (pytorch/pytorch#172596); earlier ones kill after 30 s. It holds

@@ -1,1 +1,0 @@
-"""Facts that tables of this repository repeat: instance types, prices, quotas, names."""

@@ -1,1 +1,0 @@
-"""Services beside EC2 and its groups: brokers, clusters, experiments, functions, events."""

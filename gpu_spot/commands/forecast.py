@@ -1,0 +1,163 @@
+"""``gpu-spot forecast``: cost and availability of a stack file, and the effect of a change."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from market.rules import Rules
+
+if TYPE_CHECKING:
+    from gpu_spot.forecast.stack import StackForecast
+
+INVALID_INPUT: Final = 2
+"""Exit status for invalid input."""
+EXCEEDED: Final = 3
+"""Exit status if a threshold is exceeded."""
+
+
+def add_parser(commands: Any) -> None:
+    """Add the sub-command to an ``argparse`` sub-parsers object."""
+    parser = commands.add_parser(
+        "forecast",
+        help="forecast the monthly cost of a stack file and the availability of its groups",
+        epilog=f"Exit status: 0, {INVALID_INPUT} for invalid input, {EXCEEDED} if a threshold is exceeded.",
+    )
+    parser.add_argument(
+        "--base", type=Path, metavar="FILE", help="stack file before the change (default: no comparison)"
+    )
+    parser.add_argument("--head", type=Path, required=True, metavar="FILE", help="stack file")
+    shown = parser.add_mutually_exclusive_group()
+    shown.add_argument("--json", action="store_true", help="print JSON")
+    shown.add_argument("--markdown", action="store_true", help="print Markdown (the default)")
+    parser.add_argument(
+        "--max-monthly-increase",
+        type=float,
+        metavar="USD",
+        help="exit with status 3 if the middle of the range increases by more; requires --base",
+    )
+    parser.add_argument(
+        "--min-availability",
+        type=float,
+        metavar="SHARE",
+        help="exit with status 3 if the middle of a group's availability range is lower, 0 to 1",
+    )
+    _add_market_options(parser)
+    parser.add_argument(
+        "--file-system-gib",
+        type=float,
+        default=0.0,
+        metavar="GIB",
+        help="GiB stored on EFS, for the monthly cost (default: 0)",
+    )
+    parser.set_defaults(run=run)
+
+
+def _add_market_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options for the market and the prices."""
+    parser.add_argument(
+        "--trace",
+        nargs="+",
+        type=Path,
+        metavar="DIR|FILE",
+        help="recorded Spot market, one capacity pool per file (default: the fitted model)",
+    )
+    spot = parser.add_mutually_exclusive_group()
+    spot.add_argument(
+        "--spot-prices", type=Path, metavar="FILE", help="output of `aws ec2 describe-spot-price-history`"
+    )
+    spot.add_argument(
+        "--account",
+        action="store_true",
+        help="read current Spot prices and placement scores with your AWS credentials, which require "
+        "ec2:DescribeSpotPriceHistory and ec2:GetSpotPlacementScores (default: Spot at "
+        f"{Rules().spot_price:g} of the On-Demand price, no scores)",
+    )
+    parser.add_argument(
+        "--processes",
+        type=int,
+        default=os.cpu_count() or 1,
+        metavar="N",
+        help="number of replay processes (default: one per CPU core)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Forecast and print. Returns 2 for invalid input, 3 if a threshold is exceeded."""
+    from gpu_spot.commands import forecast_inputs
+
+    return forecast_inputs.run(_run, args)
+
+
+def _run(args: argparse.Namespace) -> int:
+    from gpu_spot.commands import forecast_inputs
+    from gpu_spot.forecast import running, stack, text
+    from gpu_spot.forecast.groups import all_entries
+
+    _check(args)
+    recorded = forecast_inputs.market(args)
+    versions = []
+    for option, file in (("--base", args.base), ("--head", args.head)):
+        if file is not None:
+            config, settings = forecast_inputs.read(option, file)
+            price = forecast_inputs.prices(args, settings)
+            versions.append((config, settings, price, stack.questions(settings, price, recorded)))
+    _, settings, price, _ = versions[-1]
+    sys.stderr.writelines(f"{note}\n" for note in settings.preview_warnings(datetime.now(UTC)))
+    scored = forecast_inputs.scores(args, settings.capacities, settings.region)
+    types = {kind for entry in all_entries(settings) for kind in entry.capacity.types}
+    basis = forecast_inputs.basis(args, price, sorted(types), recorded, scored)
+    with ExitStack() as opened:
+        programs = [opened.enter_context(running.processes(1)) for _ in versions]
+        replays = opened.enter_context(running.processes(max(1, args.processes)))
+        progress = opened.enter_context(forecast_inputs.progress_bar("replayed"))
+        declared = running.declared([(config, settings) for config, settings, *_ in versions], programs)
+        outlooks = stack.forecast_questions(
+            (question for *_, questions_by_group in versions for question in questions_by_group.values()),
+            lambda questions: running.forecast_slots(questions, recorded, replays, progress),
+        )
+        forecasts = [
+            stack.forecast(settings, price, questions_by_group, outlooks, wait(), args.file_system_gib)
+            for (_, settings, price, questions_by_group), wait in zip(versions, declared, strict=True)
+        ]
+    head, base = forecasts[-1], forecasts[0] if args.base else None
+    over = list(_exceeded(args, base, head))
+    if args.json:
+        document = {**text.to_json(base, head, basis), "exceeded": over}
+        sys.stdout.write(json.dumps(document, indent=1) + "\n")
+    else:
+        sys.stdout.write(text.markdown(base, head, basis))
+    sys.stderr.writelines(f"gpu-spot: {message}\n" for message in over)
+    return EXCEEDED if over else 0
+
+
+def _check(args: argparse.Namespace) -> None:
+    if args.max_monthly_increase is not None and args.base is None:
+        raise ValueError("--max-monthly-increase requires --base")
+    min_availability = args.min_availability
+    if min_availability is not None and not 0 <= min_availability <= 1:
+        raise ValueError(f"--min-availability is {min_availability:g}, allowed: 0 to 1")
+    if not 0 <= args.file_system_gib < float("inf"):
+        raise ValueError(f"--file-system-gib is {args.file_system_gib:g}, allowed: a number of at least 0")
+
+
+def _exceeded(args: argparse.Namespace, base: StackForecast | None, head: StackForecast) -> Iterator[str]:
+    max_increase, min_availability = args.max_monthly_increase, args.min_availability
+    if max_increase is not None and base is not None:
+        more = head.month.middle - base.month.middle
+        if unpriced := ", ".join(head.unknown_change(base)):
+            yield f"{unpriced}: not priced, so --max-monthly-increase cannot be checked"
+        if more > max_increase:
+            yield f"the monthly cost increases by ${more:,.2f}, allowed: at most ${max_increase:,.2f}"
+    if min_availability is not None:
+        for group in head.groups:
+            if group.slots and group.availability.middle < min_availability:
+                ready = f"{group.availability.middle:.5f}"
+                yield f"the availability of {group.name} is {ready}, allowed: at least {min_availability:g}"

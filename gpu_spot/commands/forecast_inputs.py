@@ -1,0 +1,145 @@
+"""Inputs of a forecast as command-line options: stack file, market and prices."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from gpu_spot.commands import files, traces
+from gpu_spot.commands.forecast import INVALID_INPUT
+from gpu_spot.declared.stackfile import StackConfig, UserError, find_project
+from gpu_spot.declared.stackfile import load as load_stack
+from gpu_spot.forecast import account, running, text
+from gpu_spot.forecast.prices import ASSUMED_SPOT, Prices, spot_history
+from gpu_spot.forecast.replayed import Traces
+from infra.schema import Capacity, Settings
+from infra.settings import SettingsError, load_settings
+from market.supply.trace import PoolTrace
+
+_PREFIX: Final = "Pulumi."
+_STACK_FILE: Final = "a stack file such as Pulumi.dev.yaml"
+_FITTED_REGIONS: Final = ("us-east-1", "us-west-2")
+FITTED_ON: Final = f"public Spot traces of V100 instances in {' and '.join(_FITTED_REGIONS)} of 2022 and 2023"
+"""What the fitted market is from. Source: the AWS folders of skypilot-org/spot-traces."""
+_PRICE_HISTORY: Final = "the JSON of `aws ec2 describe-spot-price-history`"
+
+
+def run(work: Callable[[argparse.Namespace], int], args: argparse.Namespace) -> int:
+    """Return the exit status of ``work``. Invalid input is reported in one line."""
+    try:
+        return work(args)
+    except (UserError, SettingsError, ValueError, OSError) as error:
+        sys.stderr.write(f"gpu-spot: {error}\n")
+        return INVALID_INPUT
+
+
+def read(option: str, file: Path) -> tuple[StackConfig, Settings]:
+    """Return a stack file's configuration and settings; the file may be outside the project."""
+    name = file.name.removeprefix(_PREFIX).partition(".")[0] if file.name.startswith(_PREFIX) else "forecast"
+    files.read(option, file, _STACK_FILE, str)
+    try:
+        config = load_stack(find_project(), name, file=file.resolve())
+    except UserError as error:
+        raise ValueError(f"{option} is {file} ({error}), allowed: {_STACK_FILE}") from None
+    try:
+        return config, load_settings(config.values)
+    except SettingsError as error:
+        raise ValueError(f"{option} is {file}: {'; '.join(str(error).splitlines())}") from None
+
+
+def prices(args: argparse.Namespace, settings: Settings, region: str | None = None) -> Prices:
+    """Return the prices that the options select, in the stack file's region or another."""
+    region = region or settings.region
+    selected = Prices(region)
+    if args.spot_prices is not None:
+        selected = replace(
+            selected, spot=files.read("--spot-prices", args.spot_prices, _PRICE_HISTORY, spot_history)
+        )
+    if args.account:
+        spot = account.spot_prices(_ec2(region), _types(settings), datetime.now(UTC))
+        selected = replace(selected, spot=spot)
+    return selected
+
+
+def scores(args: argparse.Namespace, capacities: Mapping[str, Capacity], region: str) -> dict[str, int]:
+    """Return EC2's Spot placement scores by group; empty without ``--account``."""
+    return account.placement_scores(_ec2(region), capacities, region) if args.account else {}
+
+
+def _types(settings: Settings) -> set[str]:
+    return {kind for capacity in settings.capacities.values() for kind in capacity.types}
+
+
+def _ec2(region: str) -> Any:
+    import boto3  # only here: without --account nothing calls AWS
+
+    return boto3.client("ec2", region_name=region)
+
+
+def market(args: argparse.Namespace) -> Traces | None:
+    """Return the recorded market of ``--trace``, if any."""
+    return traces.load(args.trace) if args.trace else None
+
+
+def basis(
+    args: argparse.Namespace,
+    used: Prices,
+    types: Iterable[str],
+    recorded: Traces | None,
+    scored: Mapping[str, int],
+) -> text.Basis:
+    """Return the sources of a forecast of groups with these types."""
+    spot = f"assumed at {ASSUMED_SPOT:g} of On-Demand"
+    if args.spot_prices:
+        spot = f"from {args.spot_prices.name}, otherwise {spot}"
+    if args.account:
+        spot = f"current prices of the account, otherwise {spot}"
+    on_demand = "; ".join(f"{source}, {date}{_age_note(date)}" for date, source in used.sources(types))
+    market, market_range = _market(recorded, used.region)
+    return text.Basis(market, market_range, spot, on_demand or f"no price of {used.region} at hand", scored)
+
+
+def _age_note(date: str) -> str:
+    """Return the age in months of a table of prices."""
+    year, month = map(int, date.split("-")[:2])
+    now = datetime.now(UTC)
+    months = 12 * (now.year - year) + now.month - month
+    return f" ({months} months old)" if months != 1 else " (1 month old)"
+
+
+def _market(recorded: Traces | None, region: str) -> tuple[str, str]:
+    """Return where the Spot market is from, and what the range of a forecast is."""
+    if recorded is None:
+        week = "recent week" if region in _FITTED_REGIONS else "week"
+        market = f"modelled from {FITTED_ON}, no {week} of {region} was seen"
+        return market, text.MODELLED_RANGE
+    zones = {_zone(trace) for trace in recorded}
+    other_zones = sorted(zone for zone in zones if not zone.startswith(region))
+    market = "recorded traces"
+    if other_zones:
+        market += f" of {', '.join(other_zones)}"
+        market += f"; no week of {region} was seen" if len(other_zones) == len(zones) else f" and {region}"
+    return market, text.RECORDED_RANGE
+
+
+def _zone(trace: PoolTrace) -> str:
+    """Return the zone of a trace, which its name begins with."""
+    return trace.name.partition("_")[0]
+
+
+@contextmanager
+def progress_bar(description: str) -> Iterator[running.ProgressCallback]:
+    """Show a progress bar on standard error."""
+    columns = (TextColumn(description), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(description, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)

@@ -1,1 +1,0 @@
-"""Commands on a Spot market: forecast, advise, prices, replay."""

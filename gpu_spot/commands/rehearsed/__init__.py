@@ -1,1 +1,0 @@
-"""Options of the commands that run a rehearsal; `rehearsal.commands` implements them."""

@@ -1,0 +1,50 @@
+"""Options that select a deployed stack, the clients for its account, and the question before a change."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from gpu_spot.declared.stackfile import StackConfig
+    from gpu_spot.preflight.account import ClientOf
+
+_PROFILE_KEY: Final = "aws:profile"
+
+
+def add_stack_options(
+    parser: argparse.ArgumentParser, stack: str = "dev", profile: str | None = None
+) -> None:
+    """Add ``--stack`` and ``--profile``."""
+    parser.add_argument("--stack", default=stack, help="stack file Pulumi.<STACK>.yaml (default: dev)")
+    parser.add_argument(
+        "--profile",
+        default=profile,
+        help="AWS profile (default: the stack's aws:profile, or the AWS credential chain)",
+    )
+
+
+def clients_for(args: argparse.Namespace, config: StackConfig) -> ClientOf:
+    """Return a function that returns cached clients of the stack's account. Raises ``UserError``."""
+    from gpu_spot.preflight.account import connect
+
+    clients = connect(config.region, args.profile or config.values.get(_PROFILE_KEY)).clients
+    cache: dict[str, object] = {}
+
+    def client(service: str) -> object:
+        if service not in cache:
+            cache[service] = clients(service)
+        return cache[service]
+
+    return client
+
+
+def confirm(question: str, cancelled: str, error: type[ValueError]) -> None:
+    """Ask ``question`` on stderr. Raises ``error`` without a terminal, or with ``cancelled`` unless yes."""
+    if not sys.stdin.isatty():
+        raise error("standard input is not a terminal, so confirmation is impossible; use --yes")
+    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise error(cancelled)

@@ -1,1 +1,0 @@
-"""Interruption drills: Spot Instances are interrupted on purpose and the recovery is measured."""

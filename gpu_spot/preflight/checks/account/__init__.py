@@ -1,1 +1,0 @@
-"""Checks of the account, independent of the stack."""

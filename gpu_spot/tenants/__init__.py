@@ -1,1 +1,0 @@
-"""The bill of a shared host by tenant: ``bill`` divides it, ``reader`` reads use and cost from CloudWatch."""

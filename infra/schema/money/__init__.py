@@ -1,1 +1,0 @@
-"""Hourly budgets: of a group and of the stack."""

@@ -1,1 +1,0 @@
-"""Load on a service: requests, their waiting times, and scaling rules replayed on a market."""

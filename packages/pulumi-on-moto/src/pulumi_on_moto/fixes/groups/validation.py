@@ -1,0 +1,88 @@
+"""Validation of images, warm pools, requirements and weights by Auto Scaling, which moto lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from moto.autoscaling.exceptions import ValidationError
+from moto.autoscaling.models import AutoScalingBackend, FakeAutoScalingGroup
+
+from pulumi_on_moto.fixes import Patches
+from pulumi_on_moto.fixes.groups.weights import check_weights
+
+MOST_REQUIREMENTS: Final = 4
+"""Maximum number of sets of instance requirements in a group (API reference, ``LaunchTemplateOverrides``)."""
+
+PARAMETER: Final = "resolve:ssm:"
+
+
+def check_requirements(sets: int, images: Iterable[str]) -> str | None:
+    """Return Auto Scaling's error for a group's sets of instance requirements, None if they are valid.
+
+    ``images`` are those of the group's launch templates.
+    """
+    if sets > MOST_REQUIREMENTS:
+        return f"{sets} sets of InstanceRequirements, at most {MOST_REQUIREMENTS} are allowed"
+    named = next((image for image in images if image.startswith(PARAMETER)), None)
+    # The text: terraform-provider-aws#38767. The rule: Auto Scaling user guide, "Use AWS Systems Manager
+    # parameters instead of AMI IDs in launch templates", limitations.
+    return f'Invalid id: "{named}" (expecting "ami-...")' if sets and named is not None else None
+
+
+def _created(create: Callable[..., FakeAutoScalingGroup]) -> Callable[..., FakeAutoScalingGroup]:
+    def checked(backend: AutoScalingBackend, *args: Any, **kwargs: Any) -> FakeAutoScalingGroup:
+        policy: Mapping[str, Any] = kwargs.get("mixed_instances_policy") or {}
+        overrides = policy.get("LaunchTemplate", {}).get("Overrides") or []
+        sets = sum("InstanceRequirements" in override for override in overrides)
+        problem = check_weights(overrides) or check_requirements(sets, _images(backend, policy))
+        if problem is not None:
+            raise ValidationError(problem)
+        return create(backend, *args, **kwargs)
+
+    return checked
+
+
+def _pooled(put: Callable[..., None]) -> Callable[..., None]:
+    def checked(backend: AutoScalingBackend, group_name: str, *args: Any, **kwargs: Any) -> None:
+        group = backend.autoscaling_groups[group_name]
+        policy = group.mixed_instances_policy
+        if not policy:
+            policy = {"LaunchTemplate": {"LaunchTemplateSpecification": group.launch_template}}
+        for image in _images(backend, policy):
+            if image.startswith(PARAMETER):
+                raise ValidationError(
+                    f"a warm pool behind a launch template whose image is {image} is not supported"
+                )
+        put(backend, group_name, *args, **kwargs)
+
+    return checked
+
+
+def _images(backend: AutoScalingBackend, policy: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the images of a policy's launch templates."""
+    template = policy.get("LaunchTemplate", {})
+    named = [template.get("LaunchTemplateSpecification")]
+    named += [override.get("LaunchTemplateSpecification") for override in template.get("Overrides") or []]
+    for specification in filter(None, named):
+        yield _image(backend.ec2_backend, specification)
+
+
+def _image(ec2: Any, specification: Mapping[str, Any]) -> str:
+    """Return the image of a version of a launch template, as written there; empty for none."""
+    if specification.get("LaunchTemplateId"):
+        template = ec2.get_launch_template(specification["LaunchTemplateId"])
+    else:
+        template = ec2.get_launch_template_by_name(specification["LaunchTemplateName"])
+    version = template.get_version(specification.get("Version") or "$Default")
+    return str(version.image_id)
+
+
+PATCHES: Final[Patches] = (
+    (
+        AutoScalingBackend,
+        "create_auto_scaling_group",
+        _created(AutoScalingBackend.create_auto_scaling_group),
+    ),
+    (AutoScalingBackend, "put_warm_pool", _pooled(AutoScalingBackend.put_warm_pool)),
+)

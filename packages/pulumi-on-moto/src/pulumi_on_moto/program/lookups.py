@@ -1,0 +1,254 @@
+"""Data lookups of the program (``aws.get_…``), answered from moto if possible."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from botocore.exceptions import ClientError
+from moto.ec2.models import ec2_backends
+from moto.ec2.models.elastic_block_store import Snapshot
+
+from pulumi_on_moto.errors import LocalCloudError
+from pulumi_on_moto.fixes import clusters
+from pulumi_on_moto.mapping.shapes import convert
+from pulumi_on_moto.sandbox import ACCOUNT, AwsClients
+
+LookupAnswer = dict[str, Any]
+
+_IMAGE_PARAMETERS: Final = ("/aws/service/deeplearning/ami/", "/aws/service/ecs/", "/aws/service/eks/")
+"""Public parameters with an AMI id that moto lacks; an image is created for each requested one."""
+
+
+class Lookups:
+    """Answers lookups by token; an unknown one is an error that names it."""
+
+    def __init__(self, clients: AwsClients) -> None:
+        self._clients = clients
+        self._images: dict[str, str] = {}
+        self._lock = threading.Lock()
+        self._handlers: dict[str, Callable[[Mapping[str, Any]], LookupAnswer]] = {
+            "aws:index/getAvailabilityZones:getAvailabilityZones": self._zones,
+            "aws:index/getCallerIdentity:getCallerIdentity": self._identity,
+            "aws:index/getPartition:getPartition": self._partition,
+            "aws:index/getRegion:getRegion": self._region,
+            "aws:iam/getPolicyDocument:getPolicyDocument": policy_document,
+            "aws:eks/getCluster:getCluster": self._cluster,
+            "aws:ssm/getParameter:getParameter": self._parameter,
+            "aws:ec2/getVpc:getVpc": self._vpc,
+            "aws:ec2/getSubnet:getSubnet": self._subnet,
+            "aws:ec2/getSecurityGroup:getSecurityGroup": self._security_group,
+            "aws:ec2/getVpcEndpointService:getVpcEndpointService": self._endpoint_service,
+            "aws:ebs/getSnapshot:getSnapshot": self._snapshot,
+            "aws:secretsmanager/getRandomPassword:getRandomPassword": self._password,
+        }
+
+    def __call__(self, token: str, args: Mapping[str, Any]) -> LookupAnswer:
+        """Return the answer to a lookup."""
+        handler = self._handlers.get(token)
+        if handler is None:
+            raise LocalCloudError(f"lookup {token} is not emulated by the local cloud")
+        return {"id": token.rpartition(":")[2], **handler(args)}
+
+    def image(self, parameter: str) -> str:
+        """Return the AMI id for a public parameter of AWS."""
+        with self._lock:
+            if parameter not in self._images:
+                self._images[parameter] = self._registered(parameter.strip("/").replace("/", "-")[:128])
+            return self._images[parameter]
+
+    def _registered(self, name: str) -> str:
+        """Return the image of a name, the same for every reader of a parameter."""
+        ec2 = self._clients("ec2")
+        images = ec2.describe_images(Filters=[{"Name": "name", "Values": [name]}])["Images"]
+        if images:
+            return str(images[0]["ImageId"])
+        reply = ec2.register_image(
+            Name=name,
+            Architecture="arm64" if "arm64" in name else "x86_64",
+            RootDeviceName="/dev/sda1",
+            VirtualizationType="hvm",
+        )
+        return str(reply["ImageId"])
+
+    def _zones(self, args: Mapping[str, Any]) -> LookupAnswer:
+        zones = self._clients("ec2").describe_availability_zones()["AvailabilityZones"]
+        excluded = set(args.get("excludeNames") or [])
+        remaining = [zone for zone in zones if zone["ZoneName"] not in excluded]
+        return {
+            "names": [zone["ZoneName"] for zone in remaining],
+            "zoneIds": [zone["ZoneId"] for zone in remaining],
+            "groupNames": [self._clients.region],
+            "region": self._clients.region,
+            **_echo(args),
+        }
+
+    def _identity(self, args: Mapping[str, Any]) -> LookupAnswer:
+        identity = self._clients("sts").get_caller_identity()
+        return {"accountId": identity["Account"], "arn": identity["Arn"], "userId": identity["UserId"]}
+
+    def _partition(self, args: Mapping[str, Any]) -> LookupAnswer:
+        return {"partition": "aws", "dnsSuffix": "amazonaws.com", "reverseDnsPrefix": "com.amazonaws"}
+
+    def _region(self, args: Mapping[str, Any]) -> LookupAnswer:
+        region = self._clients.region
+        endpoint = f"ec2.{region}.amazonaws.com"
+        return {"name": region, "region": region, "description": region, "endpoint": endpoint}
+
+    def _parameter(self, args: Mapping[str, Any]) -> LookupAnswer:
+        name = str(args["name"])
+        arn = f"arn:aws:ssm:{self._clients.region}:{ACCOUNT}:parameter/{name.lstrip('/')}"
+        if name.startswith(_IMAGE_PARAMETERS):
+            value, version, kind = self.image(name), 1, "String"
+        else:
+            try:
+                parameter = self._clients("ssm").get_parameter(Name=name, WithDecryption=True)["Parameter"]
+            except ClientError as error:
+                code = error.response["Error"]["Code"]
+                raise LocalCloudError(f"SSM parameter {name!r}: {code} in the local cloud") from None
+            value, version, kind = parameter["Value"], parameter["Version"], parameter["Type"]
+        return {
+            "arn": arn,
+            "name": name,
+            "type": kind,
+            "value": value,
+            "insecureValue": value,
+            "version": version,
+            "region": self._clients.region,
+            **_echo(args),
+        }
+
+    def _password(self, args: Mapping[str, Any]) -> LookupAnswer:
+        """Generate a password, different at each run, as on AWS."""
+        client = self._clients("secretsmanager")
+        shape = client.meta.service_model.operation_model("GetRandomPassword").input_shape
+        arguments = {key: value for key, value in _echo(args).items() if key != "region"}
+        drawn = client.get_random_password(**convert(arguments, shape, "a password"))
+        return {**_echo(args), "randomPassword": drawn["RandomPassword"], "region": self._clients.region}
+
+    def _snapshot(self, args: Mapping[str, Any]) -> LookupAnswer:
+        """Describe the user's snapshot in the stack file: an encrypted one with that id."""
+        [name] = args["snapshotIds"]
+        ec2: Any = ec2_backends[ACCOUNT][self._clients.region]
+        with self._lock:
+            if name not in ec2.snapshots:
+                zone = self._zones({})["names"][0]
+                volume = ec2.create_volume(size="1", zone_name=zone, encrypted=True)
+                ec2.snapshots[name] = Snapshot(ec2, name, volume, "a dataset", encrypted=True)
+                ec2.delete_volume(volume.id)
+        [snapshot] = self._clients("ec2").describe_snapshots(SnapshotIds=[name])["Snapshots"]
+        return {
+            "snapshotId": name,
+            "state": snapshot["State"],
+            "encrypted": snapshot["Encrypted"],
+            "storageTier": snapshot["StorageTier"],
+            "volumeSize": int(snapshot["VolumeSize"]),
+            "region": self._clients.region,
+            **_echo(args),
+        }
+
+    def _cluster(self, args: Mapping[str, Any]) -> LookupAnswer:
+        """Describe the user's cluster in the stack file: one with that name."""
+        name = str(args["name"])
+        with self._lock:
+            cluster = clusters.existing_cluster(self._clients.region, name)
+        return {**cluster, "region": self._clients.region, **_echo(args)}
+
+    def _vpc(self, args: Mapping[str, Any]) -> LookupAnswer:
+        ec2, vpc = self._clients("ec2"), _existing_id(args)
+        with _of_this_id("VPC", vpc):
+            ec2.describe_vpcs(VpcIds=[vpc])
+        attributes = ("enableDnsSupport", "enableDnsHostnames")
+        return {
+            name: ec2.describe_vpc_attribute(VpcId=vpc, Attribute=name)[f"E{name[1:]}"]["Value"]
+            for name in attributes
+        } | {"id": vpc}
+
+    def _subnet(self, args: Mapping[str, Any]) -> LookupAnswer:
+        subnet = _existing_id(args)
+        with _of_this_id("subnet", subnet):
+            [description] = self._clients("ec2").describe_subnets(SubnetIds=[subnet])["Subnets"]
+        return {
+            "id": subnet,
+            "vpcId": description["VpcId"],
+            "availabilityZone": description["AvailabilityZone"],
+            "cidrBlock": description["CidrBlock"],
+            "mapPublicIpOnLaunch": description["MapPublicIpOnLaunch"],
+        }
+
+    def _security_group(self, args: Mapping[str, Any]) -> LookupAnswer:
+        group = _existing_id(args)
+        with _of_this_id("security group", group):
+            [description] = self._clients("ec2").describe_security_groups(GroupIds=[group])["SecurityGroups"]
+        return {"id": group, "vpcId": description["VpcId"], "name": description["GroupName"]}
+
+    def _endpoint_service(self, args: Mapping[str, Any]) -> LookupAnswer:
+        """Describe an endpoint service by name, in every zone. moto's implementation needs its extras."""
+        [names] = [item["values"] for item in args["filters"] if item["name"] == "service-name"]
+        region = self._clients.region
+        return {
+            "serviceName": next(name for name in names if name.startswith(f"com.amazonaws.{region}.")),
+            "availabilityZones": self._zones({})["names"],
+            "region": region,
+            **_echo(args),
+        }
+
+
+def _existing_id(args: Mapping[str, Any]) -> str:
+    if not args.get("id"):
+        raise LocalCloudError("a lookup by anything but an id is not emulated by the local cloud")
+    return str(args["id"])
+
+
+@contextlib.contextmanager
+def _of_this_id(kind: str, name: str) -> Iterator[None]:
+    try:
+        yield
+    except ClientError as error:
+        code = error.response["Error"]["Code"]
+        raise LocalCloudError(f"{kind} {name!r}: {code} in the local cloud") from None
+
+
+def policy_document(args: Mapping[str, Any]) -> LookupAnswer:
+    """Render ``aws.iam.get_policy_document`` as its provider does: single values are not lists."""
+    statements = [_statement(item) for item in args.get("statements") or []]
+    document = {"Version": args.get("version") or "2012-10-17", "Statement": statements}
+    if args.get("policyId"):
+        document["Id"] = args["policyId"]
+    return {
+        "json": json.dumps(document, indent=2),
+        "minifiedJson": json.dumps(document, separators=(",", ":")),
+        **_echo(args),
+    }
+
+
+def _statement(item: Mapping[str, Any]) -> dict[str, Any]:
+    statement: dict[str, Any] = {"Effect": item.get("effect") or "Allow"}
+    if item.get("sid"):
+        statement["Sid"] = item["sid"]
+    for key, name in (
+        ("actions", "Action"),
+        ("notActions", "NotAction"),
+        ("resources", "Resource"),
+        ("notResources", "NotResource"),
+    ):
+        if item.get(key):
+            statement[name] = _single(item[key])
+    for key, name in (("principals", "Principal"), ("notPrincipals", "NotPrincipal")):
+        for principal in item.get(key) or []:
+            statement.setdefault(name, {})[principal["type"]] = _single(principal["identifiers"])
+    for condition in item.get("conditions") or []:
+        operator = statement.setdefault("Condition", {}).setdefault(condition["test"], {})
+        operator[condition["variable"]] = _single(condition["values"])
+    return statement
+
+
+def _single(values: list[Any]) -> Any:
+    return values[0] if len(values) == 1 else values
+
+
+def _echo(args: Mapping[str, Any]) -> LookupAnswer:
+    return {key: value for key, value in args.items() if value is not None}

@@ -1,0 +1,139 @@
+"""The resource monitor that creates a program's registered resources in moto."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from pulumi_on_moto.cluster.clusters import PREFIX, PROVIDER, Clusters
+from pulumi_on_moto.errors import LocalCloudError
+from pulumi_on_moto.mapping import SPECS
+from pulumi_on_moto.mapping.base import ResourceRequest, Spec, create, outputs
+from pulumi_on_moto.program.lookups import Lookups
+from pulumi_on_moto.program.monitor import Monitor, Resource
+from pulumi_on_moto.sandbox import AwsClients
+
+PROVIDER_PREFIX: Final = "pulumi:providers:"
+_PROVIDER_INPUTS: Final = frozenset(
+    {
+        "region",
+        "defaultTags",
+        "version",
+        "skipCredentialsValidation",
+        "skipMetadataApiCheck",
+        "skipRegionValidation",
+    }
+)
+
+
+class Provisioner(Monitor):
+    """A resource monitor that creates resources one at a time, as moto is not thread-safe.
+
+    Attributes:
+        code: functions' archives by function name.
+        clusters: the APIs of the Kubernetes clusters that the program's providers reach.
+    """
+
+    def __init__(
+        self, clients: AwsClients, default_tags: dict[str, str], clusters: Clusters | None = None
+    ) -> None:
+        super().__init__()
+        self.clusters = Clusters(clients) if clusters is None else clusters
+        self.code: dict[str, bytes] = {}
+        self._clients = clients
+        self._lookups = Lookups(clients)
+        self._provider_tags: dict[str, dict[str, str]] = {"": default_tags}
+
+    def _look_up(self, token: str, args: Mapping[str, Any]) -> dict[str, Any]:
+        return self._lookups(token, args)
+
+    def _register(self, request: Any, urn: str, parent: str, inputs: dict[str, Any]) -> Resource:
+        """Create one resource."""
+        type_, name = request.type, request.name
+        if type_.startswith(PROVIDER_PREFIX):
+            return Resource(urn, type_, name, parent, *self._provider(type_, name, inputs), {})
+        if not request.custom:
+            return Resource(urn, type_, name, parent, "", inputs, inputs, {})
+        if type_.startswith(PREFIX):
+            return self._declared(request, urn, parent, inputs)
+        spec = SPECS.get(type_)
+        if spec is None:
+            raise LocalCloudError(
+                f'{type_} "{name}": this resource type is not emulated by the local cloud; '
+                f'pulumi_on_moto.register("{type_}", Spec("service.method", …)) adds it'
+            )
+        if request.importId:
+            raise LocalCloudError(
+                f'{type_} "{name}": import of {request.importId!r}, the local cloud starts empty'
+            )
+        supplied_inputs = {key: value for key, value in inputs.items() if value is not None}
+        tagged = self._with_default_tags(spec, supplied_inputs, request.provider)
+        draft = ResourceRequest(type_, name, urn, self._clients, tagged)
+        try:
+            created, skipped = create(spec, draft)
+            output_values = outputs(spec, created)
+        except (ClientError, BotoCoreError, NotImplementedError) as error:
+            raise draft.fail(" ".join(str(error).split()) or type(error).__name__) from error
+        self.code.update(draft.code)
+        return Resource(
+            urn,
+            type_,
+            name,
+            parent,
+            created.id,
+            supplied_inputs,
+            output_values,
+            skipped,
+            bool(request.protect),
+        )
+
+    def _declared(self, request: Any, urn: str, parent: str, inputs: dict[str, Any]) -> Resource:
+        """Create a resource in a cluster's API and return it."""
+        supplied_inputs = {key: value for key, value in inputs.items() if value is not None}
+        identity = self.clusters.declare(request.type, request.name, supplied_inputs, request.provider)
+        protect = bool(request.protect)
+        return Resource(
+            urn,
+            request.type,
+            request.name,
+            parent,
+            identity,
+            supplied_inputs,
+            supplied_inputs,
+            {},
+            protect,
+            request.provider,
+        )
+
+    def _provider(
+        self, type_: str, name: str, inputs: dict[str, Any]
+    ) -> tuple[str, dict[str, Any], dict[str, Any]]:
+        if type_ == PROVIDER:
+            return self.clusters.provider(name, inputs), inputs, inputs
+        if type_ != f"{PROVIDER_PREFIX}aws":
+            raise LocalCloudError(
+                f'{type_} "{name}": only the providers aws and kubernetes are emulated by the local cloud'
+            )
+        unknown = sorted(key for key in inputs.keys() - _PROVIDER_INPUTS if inputs[key] is not None)
+        if unknown:
+            raise LocalCloudError(f'{type_} "{name}": input {unknown[0]!r} has no mapping in the local cloud')
+        if inputs.get("region") not in (None, self._clients.region):
+            raise LocalCloudError(
+                f'{type_} "{name}": region is {inputs["region"]!r}, '
+                f"the local cloud is in {self._clients.region!r}"
+            )
+        identity = f"local-{name}"
+        tags = inputs.get("defaultTags") or {}
+        # A provider's inputs are JSON text (Pulumi's provider configuration is text only).
+        tags = json.loads(tags) if isinstance(tags, str) else tags
+        self._provider_tags[identity] = tags.get("tags") or {}
+        return identity, inputs, inputs
+
+    def _with_default_tags(self, spec: Spec, inputs: dict[str, Any], provider: str) -> dict[str, Any]:
+        tags = self._provider_tags.get(provider.rpartition("::")[2], self._provider_tags[""])
+        if not tags or spec.tags == "none" or isinstance(inputs.get("tags"), list):
+            return dict(inputs)
+        return {**inputs, "tagsAll": {**tags, **(inputs.get("tags") or {})}}

@@ -1,0 +1,255 @@
+"""Read ``Pulumi.yaml`` and ``Pulumi.<stack>.yaml`` as the Pulumi engine would, and apply overrides."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import yaml
+
+from pulumi_on_moto.errors import LocalCloudError
+
+_SEGMENT: Final = re.compile(r"(?P<key>[^.\[\]]+)|\[(?P<index>\d+)\]")
+_TYPES: Final[dict[str, tuple[type, ...]]] = {
+    "array": (list,),
+    "object": (dict,),
+    "string": (str,),
+    "integer": (int,),
+    "boolean": (bool,),
+}
+
+
+class Stack(Protocol):
+    """What a run needs to know of a stack: a ``StackConfig``, or any object with the same attributes."""
+
+    @property
+    def project(self) -> str:
+        """The project's name."""
+
+    @property
+    def stack(self) -> str:
+        """The stack's name."""
+
+    @property
+    def program(self) -> Path:
+        """The file or folder to run."""
+
+    @property
+    def region(self) -> str:
+        """The stack's ``aws:region``."""
+
+    @property
+    def default_tags(self) -> dict[str, str]:
+        """The default tags of the stack's aws provider."""
+
+    def encoded(self) -> dict[str, str]:
+        """Return the configuration by full key: text unchanged, everything else as JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class StackConfig:
+    """The configuration that the engine passes to a program, and the program's path.
+
+    Attributes:
+        project: the project's name.
+        stack: the stack's name.
+        program: the file or folder to run.
+        values: configuration by full key (``namespace:key``), as parsed from YAML.
+    """
+
+    project: str
+    stack: str
+    program: Path
+    values: Mapping[str, Any]
+
+    @property
+    def region(self) -> str:
+        """The stack's ``aws:region``."""
+        region = self.values.get("aws:region")
+        if not isinstance(region, str) or not region:
+            raise LocalCloudError(
+                f"Pulumi.{self.stack}.yaml: aws:region is {region!r}, an AWS region is needed"
+            )
+        return region
+
+    @property
+    def default_tags(self) -> dict[str, str]:
+        """The default tags of the stack's aws provider (``aws:defaultTags``)."""
+        tags = self.values.get("aws:defaultTags") or {}
+        return dict(tags.get("tags") or {}) if isinstance(tags, dict) else {}
+
+    def encoded(self) -> dict[str, str]:
+        """Return the values in the engine's encoding: text unchanged, everything else as JSON."""
+        return {
+            key: value if isinstance(value, str) else json.dumps(value) for key, value in self.values.items()
+        }
+
+
+def load(
+    project_dir: Path | str,
+    stack: str,
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    file: Path | None = None,
+) -> StackConfig:
+    """Read a stack's configuration.
+
+    Args:
+        project_dir: the folder that holds ``Pulumi.yaml``.
+        stack: the stack's name.
+        overrides: new values by path, for example ``{"services[0].capacity.target": 4}``; a key without a
+            namespace belongs to the project. All steps of a path except the last must exist.
+        file: the file to read instead of the one in the project's ``stackConfigDir``.
+
+    Raises:
+        LocalCloudError: a file is missing or malformed, a value is a secret, or a path does not exist.
+    """
+    project_dir = Path(project_dir)
+    project_file = project_dir / "Pulumi.yaml"
+    project = _mapping(project_file)
+    name = project.get("name")
+    if not isinstance(name, str):
+        raise LocalCloudError(f"{project_file.name}: name is {name!r}, text is needed")
+    stack_file = file if file is not None else file_of(project_dir, stack)
+    values = _declared_defaults(project, name)
+    stack_config = config_in(stack_file)
+    for key, value in stack_config.items():
+        _refuse_secrets(value, f"{stack_file.name}: {key}")
+        values[_full_key(str(key), name)] = _unshared(value)
+    for path, value in (overrides or {}).items():
+        _override(values, path, value, name)
+    _check_types(project, name, values, stack_file.name)
+    program = (project_dir / str(project.get("main") or ".")).resolve()
+    return StackConfig(name, stack, program, values)
+
+
+def file_of(project_dir: Path, stack: str) -> Path:
+    """Return a stack's file; raise ``LocalCloudError`` with the existing stacks if there is none."""
+    file = folder_of_stacks(project_dir) / f"Pulumi.{stack}.yaml"
+    if not file.is_file():
+        existing = ", ".join(stacks_in(project_dir)) or "none"
+        raise LocalCloudError(f"stack {stack!r}: no file {file.name}; stacks here: {existing}")
+    return file
+
+
+def stacks_in(project_dir: Path) -> list[str]:
+    """Return the names of the stacks that have a file, sorted."""
+    return sorted(path.name.split(".")[1] for path in folder_of_stacks(project_dir).glob("Pulumi.*.yaml"))
+
+
+def folder_of_stacks(project_dir: Path) -> Path:
+    """Return the folder of the stack files: the project's, or what its ``stackConfigDir`` names."""
+    return project_dir / str(_mapping(project_dir / "Pulumi.yaml").get("stackConfigDir") or ".")
+
+
+def config_in(file: Path) -> dict[str, Any]:
+    """Return the configuration of a stack file, unchanged; raise ``LocalCloudError``."""
+    config = _mapping(file).get("config") or {}
+    if not isinstance(config, dict):
+        raise LocalCloudError(f"{file.name}: config is {config!r}, a mapping is needed")
+    return config
+
+
+def _mapping(path: Path) -> dict[str, Any]:
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise LocalCloudError(f"no {path.name} in {path.parent}") from None
+    except OSError as error:
+        raise LocalCloudError(f"{path.name} cannot be read: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise LocalCloudError(f"{path.name} is not valid YAML: {' '.join(str(error).split())}") from None
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        raise LocalCloudError(f"{path.name} holds {type(content).__name__}, a mapping is needed")
+    return content
+
+
+def _full_key(key: str, project: str) -> str:
+    return key if ":" in key else f"{project}:{key}"
+
+
+def _declarations(project: Mapping[str, Any], name: str) -> dict[str, dict[str, Any]]:
+    declared = project.get("config") or {}
+    return {
+        _full_key(str(key), name): value if isinstance(value, dict) else {"value": value}
+        for key, value in declared.items()
+    }
+
+
+def _declared_defaults(project: Mapping[str, Any], name: str) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for key, declaration in _declarations(project, name).items():
+        for field in ("value", "default"):
+            if declaration.get(field) is not None:
+                values[key] = deepcopy(declaration[field])
+                break
+    return values
+
+
+def _check_types(project: Mapping[str, Any], name: str, values: Mapping[str, Any], file: str) -> None:
+    for key, declaration in _declarations(project, name).items():
+        expected = _TYPES.get(str(declaration.get("type")))
+        if expected is None:
+            continue
+        if key not in values:
+            raise LocalCloudError(
+                f"{file}: {key} is missing, a value of type {declaration['type']} is needed"
+            )
+        value = values[key]
+        if not isinstance(value, expected) or (isinstance(value, bool) and bool not in expected):
+            raise LocalCloudError(
+                f"{file}: {key} is {value!r}, a value of type {declaration['type']} is needed"
+            )
+
+
+def _unshared(value: Any) -> Any:
+    """Return a copy with YAML aliases expanded, as an override changes only one place."""
+    if isinstance(value, dict):
+        return {key: _unshared(item) for key, item in value.items()}
+    return [_unshared(item) for item in value] if isinstance(value, list) else value
+
+
+def _refuse_secrets(value: Any, where: str) -> None:
+    if isinstance(value, dict):
+        if set(value) == {"secure"}:
+            raise LocalCloudError(
+                f"{where} is a secret: only the Pulumi engine can decrypt it, override it here"
+            )
+        for key, item in value.items():
+            _refuse_secrets(item, f"{where}.{key}")
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            _refuse_secrets(item, f"{where}[{index}]")
+
+
+def _override(values: dict[str, Any], path: str, value: Any, project: str) -> None:
+    namespace, colon, rest = path.partition(":")
+    steps = [
+        int(match["index"]) if match["index"] else match["key"]
+        for match in _SEGMENT.finditer(rest if colon else path)
+    ]
+    if not steps or not isinstance(steps[0], str):
+        raise LocalCloudError(f"override {path!r}: a path such as services[0].capacity.target is needed")
+    steps[0] = f"{namespace}:{steps[0]}" if colon else _full_key(steps[0], project)
+    level: Any = values
+    for step in steps[:-1]:
+        try:
+            level = level[step]
+        except (KeyError, IndexError, TypeError):
+            raise LocalCloudError(f"override {path!r}: the stack has no {step!r} there") from None
+    last = steps[-1]
+    if isinstance(last, int):
+        if not isinstance(level, list) or last >= len(level):
+            raise LocalCloudError(f"override {path!r}: the stack has no item {last} there")
+        level[last] = value
+    elif isinstance(level, dict):
+        level[last] = value
+    else:
+        raise LocalCloudError(f"override {path!r}: {last!r} cannot be set in {level!r}")

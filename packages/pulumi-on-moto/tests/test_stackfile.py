@@ -1,0 +1,68 @@
+"""Stack files are read as the engine reads them; what is wrong in them is one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pulumi_on_moto import LocalCloudError, load
+
+SAMPLE = Path(__file__).with_name("sample")
+
+
+def test_values_defaults_and_encoding() -> None:
+    config = load(SAMPLE, "dev")
+    assert (config.project, config.region) == ("sample", "us-west-2")
+    assert config.values["sample:size"] == 6
+    assert config.encoded()["sample:size"] == "6"
+    assert config.encoded()["sample:services"] == '[{"name": "inference", "capacity": {"target": 2}}]'
+
+
+def test_overrides_by_path() -> None:
+    overrides = {"services[0].capacity.target": 4, "size": 9, "aws:region": "eu-west-1"}
+    config = load(SAMPLE, "dev", overrides)
+    assert config.values["sample:services"][0]["capacity"]["target"] == 4
+    assert config.values["sample:size"] == 9
+    assert config.region == "eu-west-1"
+    assert load(SAMPLE, "dev").values["sample:size"] == 6
+
+
+def test_an_override_leaves_what_an_alias_repeats_in_other_keys(tmp_path: Path) -> None:
+    (tmp_path / "Pulumi.yaml").write_text("name: sample\nruntime: python\n")
+    text = "config:\n  sample:services:\n    - capacity: &one { target: 1 }\n    - capacity: *one\n"
+    (tmp_path / "Pulumi.dev.yaml").write_text(text)
+    services = load(tmp_path, "dev", {"services[1].capacity.target": 4}).values["sample:services"]
+    assert [service["capacity"]["target"] for service in services] == [1, 4]
+
+
+@pytest.mark.parametrize(
+    ("stack", "overrides", "message"),
+    [
+        ("prod", {}, "stack 'prod': no file Pulumi.prod.yaml; stacks here: broken, dev, sealed"),
+        ("sealed", {}, "Pulumi.sealed.yaml: services[0].token is a secret"),
+        ("broken", {}, "Pulumi.broken.yaml: sample:services is 'many', a value of type array is needed"),
+        ("dev", {"services[3].name": "x"}, "override 'services[3].name': the stack has no 3 there"),
+        ("dev", {"services[0].nowhere.deep": 1}, "the stack has no 'nowhere' there"),
+        ("dev", {"size": "big"}, "sample:size is 'big', a value of type integer is needed"),
+        ("dev", {"": 1}, "a path such as services[0].capacity.target is needed"),
+    ],
+)
+def test_wrong_configuration_is_one_line(stack: str, overrides: dict[str, object], message: str) -> None:
+    with pytest.raises(LocalCloudError) as caught:
+        load(SAMPLE, stack, overrides)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_malformed_yaml_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "Pulumi.yaml").write_text("name: small\n")
+    (tmp_path / "Pulumi.dev.yaml").write_text("config: [\n")
+    with pytest.raises(LocalCloudError, match=r"Pulumi\.dev\.yaml is not valid YAML") as caught:
+        load(tmp_path, "dev")
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_project_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(LocalCloudError, match=r"no Pulumi\.yaml in"):
+        load(tmp_path, "dev")

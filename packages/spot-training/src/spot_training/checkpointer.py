@@ -1,0 +1,471 @@
+"""Atomic checkpoints: save, verify and restore."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypeAlias, TypeVar
+
+from spot_training.errors import (
+    MismatchError,
+    NoSpaceError,
+    OtherRunError,
+    RestoreError,
+    SaveError,
+    SpotTrainingError,
+    one_line,
+    print_errors_in_one_line,
+    say,
+)
+from spot_training.identity import (
+    DAMAGED,
+    START_OVER_VARIABLE,
+    TrainingRun,
+    name_of_run,
+    or_start_over,
+    started_over,
+    taken_over,
+)
+from spot_training.ranks import ALONE, RankCalls, Ranks
+from spot_training.retention.retention import CheckpointRetention
+from spot_training.retention.rules import Keep, Retained
+from spot_training.storage.bounded import BoundedCalls
+from spot_training.storage.files import Files
+from spot_training.storage.folder import store_of
+from spot_training.storage.lock import check_lease
+from spot_training.storage.manifest import (
+    Checkpoint,
+    CheckpointManifest,
+    File,
+    OtherFormatError,
+    name_of,
+    parse,
+    part_of,
+    run_id,
+    step_of,
+    with_retained,
+)
+from spot_training.storage.retry import RetryPolicy, os_error_behind
+from spot_training.storage.space import Space
+from spot_training.storage.store import Store
+
+FOLDER_VARIABLE: Final = "GPU_SPOT_CHECKPOINTS"
+_MAX_LINEAGE: Final = 100
+Write: TypeAlias = Callable[[Path], object]
+T = TypeVar("T")
+_log = logging.getLogger("spot_training")
+
+
+class Checkpointer:
+    """Keeps the newest ``keep`` checkpoints of one training in a directory or in S3, and those of ``Keep``.
+
+    All ranks of ``ranks`` call ``restore`` and ``save`` at the same steps; each writes its own files, and
+    rank 0 commits after all are done. ``fingerprint`` identifies the model, for example by its shapes: a
+    checkpoint with another fingerprint is rejected. With ``reshard`` another number of ranks may load it.
+    A checkpoint of another ``run`` is rejected and stays, unless the user names that run in
+    ``$SPOT_TRAINING_TAKE_OVER`` or ``$SPOT_TRAINING_START_OVER``.
+    """
+
+    def __init__(
+        self,
+        location: str | os.PathLike[str] | None = None,
+        *,
+        name: str | None = None,
+        keep: int = 3,
+        keep_every: int | None = None,
+        ranks: Ranks = ALONE,
+        fingerprint: str = "",
+        reshard: bool = False,
+        run: TrainingRun | None = None,
+        files: Files | None = None,
+        retry_policy: RetryPolicy | None = None,
+        store: Store | None = None,
+    ) -> None:
+        """``location``: default ``$GPU_SPOT_CHECKPOINTS``, else ``checkpoints`` in the working directory.
+
+        ``name``: of one of several trainings, a directory in ``location``. ``run``: default: not compared.
+        ``keep_every``: the first checkpoint after each so many steps stays, too.
+        """
+        if keep < 1:
+            raise SpotTrainingError(
+                f"keep is {keep}, allowed: 1 or more (2 or more to survive a damaged one)"
+            )
+        print_errors_in_one_line()
+        location = location or os.environ.get(FOLDER_VARIABLE) or "checkpoints"
+        if name is not None:
+            if not name or name.startswith(".") or "/" in name:
+                raise SpotTrainingError(f"name is {name!r}, allowed: a directory's name without a dot first")
+            location = f"{str(location).rstrip('/')}/{name}"
+        self._retry_policy = retry_policy or RetryPolicy()
+        self._files = files or Files()
+        self._store = store or store_of(location, self._files, self._retry_policy)
+        self._retention = CheckpointRetention(self._store, keep, keep_every)
+        self._together = RankCalls(ranks, self._store.location)
+        self._calls = BoundedCalls(self._retry_policy.hang_seconds)
+        self._space = Space(self._store, keep)
+        self._ranks = ranks
+        self._fingerprint = fingerprint
+        self._reshard = reshard
+        self._run = run
+        self._last_step: int | None = None
+        self._is_open = False
+        self._lineage: Sequence[str] = (uuid.uuid4().hex[:8],)
+
+    @property
+    def location(self) -> str:
+        """The directory or S3 URL."""
+        return self._store.location
+
+    @property
+    def ranks(self) -> Ranks:
+        """The processes of the training."""
+        return self._ranks
+
+    @property
+    def last_step(self) -> int | None:
+        """The step that this process last saved or restored."""
+        return self._last_step
+
+    @property
+    def last_size(self) -> int | None:
+        """The bytes of the checkpoint that this process last committed, on rank 0; else None."""
+        return self._space.size
+
+    @property
+    def lineage(self) -> Sequence[str]:
+        """This process and those whose checkpoints it continues, the newest first."""
+        return self._lineage
+
+    @property
+    def retained(self) -> Retained:
+        """The checkpoints that stay beside the newest ones, of the history of this process."""
+        return self._retention.retained
+
+    def on_first(self, action: Callable[[], object]) -> None:
+        """Run an action on rank 0, or raise its error on all ranks; all have its ``last_step`` then."""
+
+        def carry_out() -> str:
+            action()
+            return json.dumps(self._last_step)
+
+        self._last_step = json.loads(self._together.on_first(carry_out))
+
+    def stop_waiting_before(self, seconds_left: Callable[[], float | None]) -> None:
+        """Abandon storage calls that hang shortly before ``seconds_left()`` is 0; None: no deadline."""
+        self._calls.seconds_left = seconds_left
+
+    def restore(self, local: Checkpointer | None = None) -> Checkpoint | None:
+        """Return the newest valid checkpoint, the same on all ranks; None if there are no checkpoints.
+
+        Damaged checkpoints are logged and skipped. ``local``: a level on this machine, whose checkpoints are
+        candidates, too.
+
+        Raises:
+            RestoreError: all checkpoints are damaged, or the newest is of another format; starting at step 0
+                would silently lose the training.
+            MismatchError: the checkpoint is of another model or world size.
+            OtherRunError: the checkpoint is of another run.
+            InUseError: another process uses the directory.
+            SaveError: the directory cannot be written.
+        """
+        try:
+            return self._restore(local)
+        except BaseException:
+            for level in filter(None, (self, local)):
+                level.close()
+            raise
+
+    def _restore(self, local: Checkpointer | None) -> Checkpoint | None:
+        names, levels = self.open(), [self, *filter(None, [local])]
+        candidates: list[tuple[str, Checkpointer]] = [(name, self) for name in names]
+        if local is not None:
+            candidates += [(name, local) for name in local.continuing(names)]
+            candidates.sort(key=lambda candidate: (candidate[0], candidate[1] is local), reverse=True)
+        for name, level in candidates:
+            checkpoint = level._load(name)
+            if checkpoint is not None:
+                before = [old for old in names if old <= name]
+                self._last_step = step_of(before[0]) if before else None
+                level._last_step = checkpoint.step
+                if self._ranks.rank == 0:
+                    text = self._of_run(checkpoint.run)
+                    say(f"{level.location}: goes on at step {checkpoint.step}{text}")
+                return checkpoint
+        for level in levels:
+            level._refuse_damaged([name for name, of in candidates if of is level])
+        return None
+
+    def open(self) -> list[str]:
+        """Acquire the directory; return the names of its checkpoints on all ranks, newest first.
+
+        Raises:
+            InUseError: another process uses the directory.
+            SaveError: the directory cannot be written.
+        """
+        names = self._together.on_first(lambda: self._call(self.location, self._open))
+        return list(json.loads(names))
+
+    def continuing(self, names: Sequence[str]) -> list[str]:
+        """Return the names of this level's checkpoints with the history of ``names``, of the level above."""
+        return self.open()
+
+    def _refuse_damaged(self, names: Sequence[str]) -> None:
+        """Raise ``RestoreError`` if there are checkpoints, but none that can be loaded."""
+        damaged = json.loads(
+            self._together.on_first(lambda: json.dumps(self._call(self.location, self._store.damaged)))
+        )
+        if names or (damaged and started_over() != DAMAGED):
+            raise RestoreError(
+                f"{self.location}: none of {', '.join(names or damaged)} can be loaded; move them to start at"
+                f" step 0, or set {START_OVER_VARIABLE}={DAMAGED}"
+            )
+
+    def _resume(self, manifest: CheckpointManifest) -> None:
+        """Continue the history of a restored checkpoint."""
+        self._retention.resume(manifest.retained)
+        self._lineage = (self._lineage[0], *manifest.lineage[: _MAX_LINEAGE - 1])
+
+    def close(self) -> None:
+        """Release the directory: another training may use it; ``save`` acquires it again."""
+        if self._ranks.rank == 0:
+            self._store.release()
+        self._is_open = False
+
+    def _of_run(self, run: Mapping[str, Any]) -> str:
+        """Return the run of a restored checkpoint as text, if this training has one."""
+        if self._run is None:
+            return ""
+        text = f" of run {name_of_run(run)}"
+        return text if not self._differences(run) else f"{text}, taken over by {self._run.name}"
+
+    def _differences(self, run: Mapping[str, Any], world_size: int | None = None) -> list[str]:
+        if self._run is None or not run:
+            return []
+        return self._run.differences(run, same_ranks=world_size in (None, self._ranks.size))
+
+    def save(
+        self,
+        step: int,
+        write: Write,
+        meta: Mapping[str, Any] | None = None,
+        *,
+        replace: bool = False,
+        keep: Keep | None = None,
+    ) -> None:
+        """Write a checkpoint and delete the oldest ones; on return it is durable on all ranks.
+
+        ``write`` writes this rank's files to the empty directory that it is given; it is called again after a
+        transient error, and after the oldest checkpoint was removed because the disk was full (never the
+        newest one). ``meta`` (JSON) and ``keep``, why the checkpoint stays, are taken from rank 0. If
+        ``step`` was saved or restored last, only ``keep`` is stored, unless ``replace`` is true and the
+        storage can replace a checkpoint (object stores cannot).
+
+        Raises:
+            SaveError: on all ranks; no checkpoint was committed, earlier ones are unchanged.
+            InUseError: another process uses the directory, or the pod's lease was superseded.
+        """
+        if self._last_step == step and not (replace and self._store.replaces):
+            document = self._together.on_first(lambda: self._amend(step, keep))
+            self._retention.committed(step, json.loads(document))
+            return
+        while True:
+            try:
+                self._save_once(step, write, dict(meta or {}), keep)
+            except NoSpaceError as error:
+                if not self._together.on_first(
+                    lambda: self._call(self.location, partial(self._drop_oldest, step))
+                ):
+                    raise SaveError(str(error)) from None
+            else:
+                break
+        self._last_step = step
+
+    def _save_once(self, step: int, write: Write, meta: Mapping[str, Any], keep: Keep | None) -> None:
+        name = name_of(step)
+        stage = self._together.on_first(lambda: self._call(self.location, lambda: self._stage(name)))
+        try:
+            files = self._write(stage, write)
+            run = self._run.document() if self._run else {}
+            manifest = CheckpointManifest(
+                step, self._ranks.size, self._fingerprint, meta, files, run, lineage=self.lineage
+            )
+            stored = self._together.on_first(lambda: self._commit(stage, name, manifest, keep))
+            self._retention.committed(step, json.loads(stored))
+        except Exception:
+            if self._ranks.rank == 0:
+                with contextlib.suppress(OSError):
+                    self._calls.call(self.location, lambda: self._store.drop(stage))
+            raise
+
+    def _call(self, description: str, action: Callable[[], T]) -> T:
+        """Call the storage: retried after transient errors, abandoned if it hangs."""
+        return self._retry_policy.call(description, lambda: self._calls.call(description, action))
+
+    def _open(self) -> str:
+        check_lease()
+        self._store.acquire()
+        self._store.clean()
+        self._is_open = True
+        names = self._store.names()
+        if label := started_over():
+            foreign = [name for name in names if self._run_id(name) == label]
+            for name in foreign:
+                self._store.exclude(name, label)
+            if foreign:
+                say(f"{self.location}: {', '.join(foreign)} of run {label} set aside; starting over")
+            names = [name for name in names if name not in foreign]
+        return json.dumps(names)
+
+    def _run_id(self, name: str) -> str:
+        try:
+            return run_id(self._store.manifest(name))
+        except FileNotFoundError:
+            return ""
+
+    def _stage(self, name: str) -> str:
+        if not self._is_open:  # a training that never restores
+            self._open()
+        self._store.acquire()
+        self._space.make(lambda: self._retention.droppable(name))
+        return self._store.stage(name)
+
+    def _drop_oldest(self, step: int) -> str:
+        return "removed" if self._space.drop_last(self._retention.droppable(name_of(step))) else ""
+
+    def _write(self, stage: str, write: Write) -> dict[str, File]:
+        """Write each rank's files; return all files."""
+        part = part_of(self._ranks.rank)
+
+        def attempt() -> str:
+            folder = self._store.part(stage, part)
+            try:
+                write(folder)
+            except RuntimeError as error:
+                raise os_error_behind(error, self._store.free_bytes) from None
+            return json.dumps({path: asdict(file) for path, file in self._store.deliver(stage, part).items()})
+
+        texts = self._together.on_all(lambda: self._call(f"{self.location}: save", attempt))
+        return {path: File(**file) for text in texts for path, file in json.loads(text).items()}
+
+    def _commit(self, stage: str, name: str, manifest: CheckpointManifest, keep: Keep | None) -> str:
+        """Commit a staged checkpoint, then delete what need not stay; return what it stores of those."""
+        stored = self._call(self.location, lambda: self._planned(manifest.step, keep))
+        text = replace(manifest, retained=stored).to_text()
+
+        def commit() -> None:
+            check_lease()
+            self._store.commit(stage, name, text)
+
+        self._call(self.location, commit)
+        self._retention.committed(manifest.step, stored)
+
+        def clean_up() -> None:
+            for old in self._retention.removable(name):
+                self._store.remove(old)
+            self._space.saved(manifest.size)
+
+        try:
+            self._calls.call(self.location, clean_up)
+        except OSError as error:
+            _log.warning("%s: old checkpoint not deleted: %s", self.location, one_line(error))
+        return json.dumps(stored)
+
+    def _planned(self, step: int, keep: Keep | None) -> dict[str, Any]:
+        return self._retention.planned(step, keep, self._last_step).document()
+
+    def _amend(self, step: int, keep: Keep | None) -> str:
+        """Store why a committed checkpoint stays; return that."""
+
+        def amend() -> dict[str, Any]:
+            stored, before = self._planned(step, keep), self.retained.document()
+            if stored != before:
+                self._store.acquire()
+                text = with_retained(self._store.manifest(name_of(step)), stored)
+                self._store.amend(name_of(step), text)
+            return stored
+
+        return json.dumps(self._call(self.location, amend) if keep else self.retained.document())
+
+    def _load(self, name: str) -> Checkpoint | None:
+        """Return a checkpoint if all ranks verify their files; else log the reason and return None."""
+        document = json.loads(self._together.on_first(lambda: json.dumps(self._manifest(name))))
+        manifest, reason, damaged = None, document["reason"], document["damaged"]
+        if not reason:
+            manifest = parse(document["manifest"])
+            self._check(name, manifest)
+            results = [
+                json.loads(result) for result in self._ranks.gather(json.dumps(self._verify(name, manifest)))
+            ]
+            reason = next((result["reason"] for result in results if result["reason"]), "")
+            damaged = any(result["damaged"] for result in results)
+        if manifest is not None and not reason:
+            self._resume(manifest)
+            return Checkpoint(
+                manifest.step, self._store.fetch(name), manifest.meta, manifest.world_size, manifest.run
+            )
+        if self._ranks.rank == 0:
+            _log.warning("%s/%s is skipped: %s", self.location, name, reason)
+            if damaged:
+                with contextlib.suppress(OSError):
+                    self._store.quarantine(name)
+        return None
+
+    def _manifest(self, name: str) -> dict[str, Any]:
+        """Return a manifest's text, or the reason why it cannot be used and whether it is damaged."""
+        text = ""
+        try:
+            text = self._call(self.location, lambda: self._store.manifest(name))
+            parse(text)
+        except OtherFormatError as error:
+            raise RestoreError(
+                f"{self.location}/{name}: {error}; it stays: install the version of spot_training that wrote"
+                f" it, or use another directory{or_start_over(run_id(text))}"
+            ) from None
+        except (ValueError, FileNotFoundError) as error:
+            missing = isinstance(error, FileNotFoundError)
+            return {"reason": "it has no manifest" if missing else one_line(error), "damaged": True}
+        except OSError as error:
+            return {"reason": one_line(error), "damaged": False}
+        return {"manifest": text, "reason": "", "damaged": False}
+
+    def _verify(self, name: str, manifest: CheckpointManifest) -> dict[str, Any]:
+        """Compare this rank's files with the manifest."""
+        parts = {part_of(rank) for rank in range(self._ranks.rank, manifest.world_size, self._ranks.size)}
+        try:
+            root = self._call(self.location, lambda: self._store.fetch(name))
+            for path, expected in manifest.files.items():
+                if path.split("/")[0] not in parts:
+                    continue
+                size, digest = self._call(self.location, partial(self._files.digest, root / path))
+                if size != expected.size:
+                    return {"reason": f"{path} has {size} of {expected.size} bytes", "damaged": True}
+                if digest != expected.sha256:
+                    return {"reason": f"{path} has a wrong checksum", "damaged": True}
+        except FileNotFoundError as error:
+            path = str(error.filename).rpartition(f"{name}/")[2]
+            return {"reason": f"{path} is missing", "damaged": True}
+        except OSError as error:
+            return {"reason": one_line(error), "damaged": False}
+        return {"reason": "", "damaged": False}
+
+    def _check(self, name: str, manifest: CheckpointManifest) -> None:
+        if manifest.fingerprint != self._fingerprint:
+            raise MismatchError(
+                f"{self.location}/{name} is of another model: fingerprint {manifest.fingerprint or 'none'}, "
+                f"allowed: {self._fingerprint or 'none'}{or_start_over(manifest.run.get('id', ''))}"
+            )
+        differences = self._differences(manifest.run, manifest.world_size)
+        if self._run is not None and differences and taken_over() != manifest.run["id"]:
+            raise OtherRunError(f"{self.location}/{name} {self._run.refusal(manifest.run, differences)}")
+        if manifest.world_size != self._ranks.size and not self._reshard:
+            raise MismatchError(
+                f"{self.location}/{name} was saved by {manifest.world_size} processes, "
+                f"allowed: {self._ranks.size}"
+            )

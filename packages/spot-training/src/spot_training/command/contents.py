@@ -1,0 +1,136 @@
+"""The checkpoints of a directory or URL: list, verify, export. Nothing there is changed."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from spot_training.errors import RestoreError, SpotTrainingError, one_line
+from spot_training.identity import name_of_run
+from spot_training.retention.rules import Retained, parse_retained
+from spot_training.storage.files import Files
+from spot_training.storage.folder import store_of
+from spot_training.storage.manifest import CheckpointManifest, name_of, parse, part_of
+from spot_training.storage.retry import RetryPolicy
+from spot_training.storage.store import Store
+
+
+@dataclass(frozen=True)
+class CheckpointContent:
+    """One checkpoint; ``problem`` is empty if it is whole, as far as it was read."""
+
+    name: str
+    manifest: CheckpointManifest | None
+    problem: str
+
+
+def read(location: str, *, verifies: bool = False) -> list[CheckpointContent]:
+    """Return the checkpoints, newest first; ``verifies``: read all files and compare their checksums."""
+    store = _store(location)
+    return [_read(store, name, verifies=verifies) for name in store.names()]
+
+
+def table(checkpoints: Sequence[CheckpointContent]) -> Iterator[str]:
+    """Yield the lines of a table; why a checkpoint stays is by the newest one that can be read."""
+    retained = _retained(checkpoints)
+    if not checkpoints:
+        yield "no checkpoints"
+    for checkpoint in checkpoints:
+        manifest = checkpoint.manifest
+        if manifest is None:
+            yield f"{checkpoint.name}  {checkpoint.problem}"
+            continue
+        size = sum(file.size for file in manifest.files.values())
+        text = checkpoint.problem or "whole"
+        run = f"  run {name_of_run(manifest.run)}" if manifest.run else ""
+        stays = "".join(f"  [{reason}]" for reason in retained.reasons(manifest.step))
+        yield f"{checkpoint.name}  {size / 1e6:10.1f} MB  {manifest.world_size:3} rank(s)  {text}{stays}{run}"
+
+
+def step_to_export(location: str, *, best: bool = False, pin: str | None = None) -> int:
+    """Return the step of the best checkpoint, or of the one with a name, by the newest that can be read.
+
+    Raises:
+        RestoreError: there is none.
+    """
+    retained = _retained(read(location))
+    if pin is not None:
+        if pin not in retained.pins:
+            names = ", ".join(sorted(retained.pins)) or "none, no checkpoint has a name"
+            raise RestoreError(f"{location}: pin {pin!r}, allowed: {names}")
+        return retained.pins[pin]
+    if not best or retained.best is None:
+        raise RestoreError(f"{location}: no checkpoint has a metric; keep(metric=...) stores it")
+    return retained.best.step
+
+
+def _retained(checkpoints: Sequence[CheckpointContent]) -> Retained:
+    manifests = (checkpoint.manifest for checkpoint in checkpoints if checkpoint.manifest is not None)
+    newest = next(manifests, None)
+    return Retained() if newest is None else parse_retained(newest.retained) or Retained()
+
+
+def export(location: str, destination: Path, *, step: int | None = None, part: str | None = None) -> int:
+    """Copy a verified checkpoint to a new directory, or one part's ``state_dict`` to a file; return its step.
+
+    Raises:
+        RestoreError: there is no such checkpoint, or none is whole.
+    """
+    if destination.exists():
+        raise SpotTrainingError(f"{destination} exists, allowed: a new path")
+    store = _store(location)
+    names = store.names() if step is None else [name_of(step)]
+    problems = []
+    for name in names:
+        checkpoint = _read(store, name, verifies=True)
+        if checkpoint.manifest is None or checkpoint.problem:
+            problems.append(f"{name}: {checkpoint.problem}")
+            continue
+        new = destination.with_name(f".{destination.name}.new")
+        if part is None:
+            shutil.rmtree(new, ignore_errors=True)
+            shutil.copytree(store.fetch(name), new)
+        else:
+            _export_part(store.fetch(name), checkpoint.manifest.world_size, new, part)
+        new.rename(destination)
+        return checkpoint.manifest.step
+    raise RestoreError(f"{location}: {'; '.join(problems) or 'no checkpoints'}")
+
+
+def _export_part(folder: Path, ranks: int, destination: Path, part: str) -> None:
+    if not any((folder / part_of(0) / name).exists() for name in ("parts.pt", "shard.pt")):
+        raise SpotTrainingError(f"{folder} has no parts, allowed with --part: a checkpoint of torch.Loop")
+    from spot_training.torch.shards.loading import export_part  # needs PyTorch
+
+    export_part(folder, ranks, destination, part)
+
+
+def _read(store: Store, name: str, *, verifies: bool) -> CheckpointContent:
+    try:
+        manifest = parse(store.manifest(name))
+    except FileNotFoundError:
+        return CheckpointContent(name, None, "not there, or without a manifest")
+    except (ValueError, OSError) as error:
+        return CheckpointContent(name, None, one_line(error))
+    return CheckpointContent(name, manifest, _problem(store.fetch(name), manifest) if verifies else "")
+
+
+def _problem(root: Path, manifest: CheckpointManifest) -> str:
+    for path, expected in manifest.files.items():
+        try:
+            size, digest = Files().digest(root / path)
+        except OSError as error:
+            return f"{path} cannot be read: {one_line(error)}"
+        if size != expected.size:
+            return f"{path} has {size} of {expected.size} bytes"
+        if digest != expected.sha256:
+            return f"{path} has a wrong checksum"
+    return ""
+
+
+def _store(location: str) -> Store:
+    if "://" not in location and not Path(location).is_dir():
+        raise SpotTrainingError(f"{location} is not a directory")
+    return store_of(location, Files(), RetryPolicy())

@@ -1,0 +1,6 @@
+"""Fault-tolerant training for Keras 3: ``SpotModel(model).fit(…)`` instead of ``model.fit(…)``."""
+
+from spot_training.keras.batches import Batches
+from spot_training.keras.model import SpotModel
+
+__all__ = ["Batches", "SpotModel"]

@@ -1,0 +1,195 @@
+"""Interruption notices, from the agent's file, SIGTERM or the EC2 instance metadata service (IMDSv2)."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final, Protocol
+
+_HOST: Final = "http://169.254.169.254"
+_OPENER: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # link-local: no proxy
+_VENDOR: Final = Path("/sys/devices/virtual/dmi/id/sys_vendor")
+
+
+class MetadataClient(Protocol):
+    """Reads a path of the metadata service."""
+
+    def __call__(self, path: str) -> str | None:
+        """Return the text below ``latest/meta-data``; None if missing; ``OSError`` without a response."""
+        ...
+
+
+def is_ec2() -> bool:
+    """Return whether this is an EC2 instance, by the system vendor.
+
+    Source: EC2 user guide, "Identify EC2 Linux instances".
+    """
+    try:
+        return _VENDOR.read_text().strip() == "Amazon EC2"
+    except OSError:
+        return False
+
+
+def get_metadata(path: str, host: str = _HOST) -> str | None:
+    """See ``MetadataClient``; times out after two seconds: the service responds in milliseconds or not."""
+    request = urllib.request.Request(  # noqa: S310
+        f"{host}/latest/api/token",
+        method="PUT",
+        headers={"X-aws-ec2-metadata-token-ttl-seconds": "60"},
+    )
+    with _OPENER.open(request, timeout=2) as response:
+        token = response.read().decode()
+    request = urllib.request.Request(  # noqa: S310
+        f"{host}/latest/meta-data/{path}", headers={"X-aws-ec2-metadata-token": token}
+    )
+    try:
+        with _OPENER.open(request, timeout=2) as response:
+            text: str = response.read().decode(errors="replace")
+            return text
+    except urllib.error.HTTPError as error:
+        if error.code == 404:  # there is no notice
+            return None
+        raise
+
+
+NOTICE_VARIABLE: Final = "GPU_SPOT_NOTICE"
+GRACE_SECONDS: Final = 100.0
+"""Seconds after a SIGTERM without a notice: docs/contract.md, "The time"."""
+_READ_INTERVAL_SECONDS: Final = 1.0
+_POLL_INTERVAL_SECONDS: Final = (
+    5.0  # AWS's advice for interruption notices (EC2 guide, "Spot Instance interruption notices")
+)
+_log = logging.getLogger("spot_training")
+
+
+class Notice:
+    """Detects a pending interruption and its deadline.
+
+    Reading ``received`` takes a microsecond: check it at every step. SIGTERM no longer ends the process: the
+    caller must stop. The previous handler is called too. Python installs handlers in the main thread only; in
+    other threads only the file and the metadata service are used. A thread polls the metadata service, only
+    on EC2 without a node agent (no ``$GPU_SPOT_NOTICE``).
+    """
+
+    def __init__(
+        self,
+        *,
+        environment: Mapping[str, str] | None = None,
+        wall: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
+        metadata: MetadataClient | None = None,
+    ) -> None:
+        """``metadata``: client of the metadata service; default: that of this EC2 instance."""
+        environment = os.environ if environment is None else environment
+        file = environment.get(NOTICE_VARIABLE)
+        self._file = Path(file) if file else None
+        self._wall = wall
+        self._clock = clock
+        self._last_read_at = -_READ_INTERVAL_SECONDS
+        self._signalled: float | None = None
+        self._deadline: float | None = None
+        self._received = False
+        self._previous_handler: Any = None
+        self._closed = threading.Event()
+        self.exits = False
+        """Whether the next SIGTERM ends the process with code 0: the state is saved."""
+        self._has_handler = self._install_handler()
+        if self._file is None and (metadata is not None or is_ec2()):
+            threading.Thread(target=self._poll, args=(metadata or get_metadata,), daemon=True).start()
+
+    @property
+    def received(self) -> bool:
+        """Whether an interruption notice or SIGTERM was received."""
+        if self._signalled is not None or self._received:
+            return True
+        now = self._clock()
+        if self._file is not None and now - self._last_read_at >= _READ_INTERVAL_SECONDS:
+            self._last_read_at = now
+            self._read(self._file)
+        return self._received
+
+    @property
+    def deadline(self) -> float | None:
+        """When the instance is interrupted (epoch seconds); None before a notice."""
+        if not self.received:
+            return None
+        if self._deadline is None and self._file is not None:
+            self._read(self._file)  # SIGTERM may come before the file is read
+        if self._deadline is not None:
+            return self._deadline
+        return None if self._signalled is None else self._signalled + GRACE_SECONDS
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Seconds until the deadline, at least 0; None before a notice."""
+        deadline = self.deadline
+        return None if deadline is None else max(0.0, deadline - self._wall())
+
+    @property
+    def has_handler(self) -> bool:
+        """Whether SIGTERM is handled here: not in other threads, nor after the script's own handler."""
+        return self._has_handler and signal.getsignal(signal.SIGTERM) == self._on_signal
+
+    def close(self) -> None:
+        """Restore the previous SIGTERM handler and stop polling."""
+        self._closed.set()
+        if self._has_handler:
+            signal.signal(
+                signal.SIGTERM,
+                self._previous_handler if self._previous_handler is not None else signal.SIG_DFL,
+            )
+            self._has_handler = False
+
+    def _install_handler(self) -> bool:
+        try:
+            self._previous_handler = signal.signal(signal.SIGTERM, self._on_signal)
+        except ValueError:
+            _log.warning("no SIGTERM handler: it can be installed in the main thread only")
+            return False
+        return True
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self.exits:
+            raise SystemExit(0)
+        if self._signalled is None:
+            self._signalled = self._wall()
+        if callable(self._previous_handler):
+            self._previous_handler(number, frame)
+
+    def _read(self, file: Path) -> None:
+        try:
+            text = file.read_text("utf-8")
+        except OSError:
+            return  # no notice yet
+        self._received = True  # the content does not matter
+        try:
+            self._deadline = float(json.loads(text)["deadline"])
+        except (ValueError, KeyError, TypeError):
+            _log.warning("%s has no deadline; assuming two minutes", file)
+            self._deadline = self._wall() + 120.0
+
+    def _poll(self, metadata: MetadataClient) -> None:
+        while not self._received:
+            try:
+                document = metadata("spot/instance-action")
+            except OSError:
+                document = None  # retried; SIGTERM is still handled
+            if document is not None:
+                try:
+                    time_text = datetime.fromisoformat(json.loads(document)["time"])
+                    self._deadline = time_text.timestamp()
+                except (ValueError, KeyError, TypeError):
+                    self._deadline = self._wall() + 120.0
+                self._received = True
+            if self._closed.wait(_POLL_INTERVAL_SECONDS):
+                return

@@ -1,0 +1,253 @@
+"""Checkpoints in S3, which has no directories, renames and locks. boto3 is imported here and nowhere else.
+
+Files are uploaded first, the manifest last: without a manifest there is no checkpoint. The manifest is put
+with ``If-None-Match: *``. Source: S3 user guide, "How to prevent object overwrites with conditional writes".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from spot_training.errors import InUseError, SpotTrainingError, one_line
+from spot_training.storage.bounded import record_progress
+from spot_training.storage.files import Files
+from spot_training.storage.lock import OWNER, describe_owner, new_owner
+from spot_training.storage.manifest import FILE, File, step_of
+
+T = TypeVar("T")
+_DAMAGED: Final = f"{FILE}.damaged"
+_MISSING: Final = ("404", "NoSuchKey", "NotFound")
+
+
+class S3Store:
+    """Checkpoints below ``s3://bucket/prefix``.
+
+    Of two trainings the later one wins, and the earlier one cannot commit. boto3 has already retried what is
+    raised here.
+    """
+
+    def __init__(self, url: str, client: Any = None, scratch: Path | None = None) -> None:
+        """``client``: boto3 S3 client, default: of this environment.
+
+        ``scratch``: local directory for transfers, default temporary.
+        """
+        bucket, _, prefix = url.removeprefix("s3://").partition("/")
+        if not bucket:
+            raise SpotTrainingError(f"{url!r} has no bucket, allowed: s3://bucket/prefix")
+        self._bucket = bucket
+        self._prefix = prefix.strip("/") + "/" if prefix.strip("/") else ""
+        self._s3 = client if client is not None else _client()
+        self._scratch = Path(tempfile.mkdtemp(prefix="spot-training-", dir=scratch))
+        self._files = Files()
+        self._owner: dict[str, object] | None = None
+        self._fetched = ""
+
+    @property
+    def location(self) -> str:
+        """See ``Store``."""
+        return f"s3://{self._bucket}/{self._prefix}".rstrip("/")
+
+    def acquire(self) -> None:
+        """See ``Store``."""
+        if self._owner is None:
+            self._owner = new_owner()
+            self._put(OWNER, json.dumps(self._owner), is_new=False)
+        elif (owner := self._read_owner()) != self._owner:
+            raise InUseError(
+                f"{self.location} was taken over by {describe_owner(owner)}; this process can no longer save"
+            )
+
+    def clean(self) -> None:
+        """See ``Store``; files without a manifest are overwritten by the next save of their step."""
+
+    def names(self) -> list[str]:
+        """See ``Store``."""
+        return self._names_with(FILE)
+
+    def manifest(self, name: str) -> str:
+        """See ``Store``."""
+        return self._get(f"{name}/{FILE}")
+
+    def stage(self, name: str) -> str:
+        """See ``Store``; a stage is the checkpoint's name."""
+        return name
+
+    def part(self, stage: str, part: str) -> Path:
+        """See ``Store``."""
+        path = self._scratch / "out" / part
+        shutil.rmtree(path, ignore_errors=True)
+        path.mkdir(parents=True)
+        return path
+
+    def deliver(self, stage: str, part: str) -> Mapping[str, File]:
+        """See ``Store``."""
+        root, files = self._scratch / "out", {}
+        for path in sorted((root / part).rglob("*")):
+            if path.is_file():
+                key = path.relative_to(root).as_posix()
+                files[key] = File(*self._files.written_digest(path))
+                self._upload(path, f"{stage}/{key}")
+        shutil.rmtree(root / part)
+        return files
+
+    def commit(self, stage: str, name: str, manifest: str) -> None:
+        """See ``Store``."""
+        self.acquire()
+        self._fetched = ""
+        try:
+            self._put(f"{name}/{FILE}", manifest, is_new=True)
+        except FileExistsError:
+            if self.manifest(name) != manifest:  # else a retry of a request that had succeeded
+                raise InUseError(
+                    f"{self.location}/{name} exists already; allowed: one training in {self.location}"
+                ) from None
+
+    def amend(self, name: str, manifest: str) -> None:
+        """See ``Store``."""
+        self._put(f"{name}/{FILE}", manifest, is_new=False)
+
+    def drop(self, stage: str) -> None:
+        """See ``Store``; uploaded files stay without a manifest."""
+        shutil.rmtree(self._scratch / "out", ignore_errors=True)
+
+    def free_bytes(self) -> int | None:
+        """See ``Store``; S3 has no limit."""
+        return None
+
+    def drop_damaged(self) -> bool:
+        """See ``Store``; S3 is not full, and their files stay."""
+        return False
+
+    def fetch(self, name: str) -> Path:
+        """See ``Store``: downloaded once."""
+        root = self._scratch / "in" / name
+        if name == self._fetched:
+            return root
+        shutil.rmtree(root.parent, ignore_errors=True)
+        for key in self._keys(f"{name}/"):
+            path = root / key.removeprefix(f"{name}/")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._download(key, path)
+        self._fetched = name
+        return root
+
+    def remove(self, name: str) -> None:
+        """See ``Store``; the manifest is deleted first."""
+        self._delete(f"{name}/{FILE}")
+        for key in self._keys(f"{name}/"):
+            self._delete(key)
+
+    def quarantine(self, name: str) -> None:
+        """See ``Store``; renames its manifest."""
+        with contextlib.suppress(FileNotFoundError):
+            text = self._get(f"{name}/{FILE}")
+            self._put(f"{name}/{_DAMAGED}", text, is_new=False)
+        self._delete(f"{name}/{FILE}")
+
+    def damaged(self) -> list[str]:
+        """See ``Store``."""
+        committed = self.names()
+        return [name for name in self._names_with(_DAMAGED) if name not in committed]
+
+    def exclude(self, name: str, label: str) -> None:
+        """See ``Store``; S3 renames nothing, and a save of the same step would overwrite it."""
+        raise SpotTrainingError(
+            f"{self.location}/{name} cannot be set aside in an object store: use another location"
+        )
+
+    replaces = False
+
+    def release(self) -> None:
+        """See ``Store``."""
+        self._owner = None
+
+    def _names_with(self, file: str) -> list[str]:
+        """Return the names of the checkpoints that have a file, newest step first."""
+        keys = (key.split("/") for key in self._keys(""))
+        names = [key[0] for key in keys if step_of(key[0]) is not None and key[1:] == [file]]
+        return sorted(names, reverse=True)
+
+    def _read_owner(self) -> object:
+        try:
+            owner: object = json.loads(self._get(OWNER))
+        except (FileNotFoundError, ValueError):
+            return None
+        return owner
+
+    def _keys(self, prefix: str) -> list[str]:
+        def list_keys() -> list[str]:
+            pages = self._s3.get_paginator("list_objects_v2").paginate(
+                Bucket=self._bucket, Prefix=self._prefix + prefix
+            )
+            keys = [entry["Key"] for page in pages for entry in page.get("Contents", ())]
+            return [key.removeprefix(self._prefix) for key in keys]
+
+        return self._call(list_keys)
+
+    def _get(self, key: str) -> str:
+        def read() -> str:
+            response = self._s3.get_object(Bucket=self._bucket, Key=self._prefix + key)
+            text: str = response["Body"].read().decode()
+            return text
+
+        return self._call(read)
+
+    def _put(self, key: str, text: str, *, is_new: bool) -> None:
+        """Write an object; with ``is_new`` raise ``FileExistsError`` if it exists."""
+        condition = {"IfNoneMatch": "*"} if is_new else {}
+        self._call(
+            lambda: self._s3.put_object(
+                Bucket=self._bucket, Key=self._prefix + key, Body=text.encode(), **condition
+            )
+        )
+
+    def _upload(self, path: Path, key: str) -> None:
+        self._call(
+            partial(self._s3.upload_file, str(path), self._bucket, self._prefix + key, Callback=_on_bytes)
+        )
+
+    def _download(self, key: str, path: Path) -> None:
+        self._call(
+            partial(self._s3.download_file, self._bucket, self._prefix + key, str(path), Callback=_on_bytes)
+        )
+
+    def _delete(self, key: str) -> None:
+        self._call(partial(self._s3.delete_object, Bucket=self._bucket, Key=self._prefix + key))
+
+    def _call(self, call: Callable[[], T]) -> T:
+        """Call S3; raise ``OSError`` for errors, as a file system does."""
+        from boto3.exceptions import Boto3Error
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        record_progress()
+        try:
+            return call()
+        except ClientError as error:
+            code = error.response.get("Error", {}).get("Code", "")
+            if code in _MISSING:
+                raise FileNotFoundError(f"{self.location}: {one_line(error)}") from error
+            if code in ("PreconditionFailed", "412"):
+                raise FileExistsError(f"{self.location}: {one_line(error)}") from error
+            raise OSError(f"{self.location}: {one_line(error)}") from error
+        except (BotoCoreError, Boto3Error) as error:
+            raise OSError(f"{self.location}: {one_line(error)}") from error
+
+
+def _on_bytes(count: int) -> None:
+    record_progress()
+
+
+def _client() -> Any:
+    try:
+        import boto3
+        from botocore.config import Config
+    except ImportError:
+        raise SpotTrainingError("checkpoints in S3 need boto3: pip install 'spot-training[s3]'") from None
+    return boto3.client("s3", config=Config(retries={"mode": "standard", "max_attempts": 8}))

@@ -1,0 +1,266 @@
+"""A training loop that can be interrupted after any step and resumed on another instance."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from torch.utils.data import DataLoader
+
+from spot_training.errors import SpotTrainingError, print_errors_in_one_line, say
+from spot_training.identity import TrainingRun
+from spot_training.interval import Interval
+from spot_training.retention.rules import Keep
+from spot_training.spot import Spot
+from spot_training.torch import state
+from spot_training.torch.data import EpochBatches, position_of
+from spot_training.torch.epoch import EpochSteps
+from spot_training.torch.loop_state import LoopState
+from spot_training.torch.microbatches import parts_of
+from spot_training.torch.nodes import World
+from spot_training.torch.optimization import SCALE_RULES, scale_learning_rates
+from spot_training.torch.ranks import TorchRanks
+from spot_training.torch.saves import StepSaves
+from spot_training.torch.snapshot import LoopPosition, StateCopy
+
+
+class Loop:
+    """Makes a training loop fault-tolerant: resumes when created, saves when due, exits after a notice.
+
+    Example::
+
+        loop = Loop(model=model, optimizer=optimizer, scheduler=scheduler)
+        for epoch in loop.epochs(10):
+            for batch in loop.batches(loader):
+                ...  # forward, backward, optimizer.step(), scheduler.step()
+                loop.mean("loss", loss)
+            print(epoch, loop.mean("loss"))
+
+    ``parts`` are all objects with state, by name, each with ``state_dict`` and ``load_state_dict``. It also
+    saves ``state`` and ``mean``, the random number state of Python, NumPy, PyTorch and this process's GPU,
+    and the loader's position. It saves between two steps, when the loop requests its next batch; after a
+    notice it saves and raises ``SystemExit(0)`` there. During an evaluation after an epoch's batches, or a
+    step that takes longer than ``LONG_STEP_SECONDS``, it saves the state after the last step and raises it
+    wherever the script is.
+
+    An epoch that was interrupted after its last batch is entered again with that batch alone (with the last
+    ``accumulate`` batches), because the code after the batches may need values of one. ``repeating`` is then
+    true, optimizers and schedulers take no steps, and the state after the epoch's batches is restored before
+    that code runs.
+
+    With several ranks each of them creates it, after DDP has wrapped the model, or ``fully_shard`` and
+    ``parallelize_module`` have divided it. Of a divided state (DTensor, ``ZeroRedundancyOptimizer``) each
+    rank saves its part; any number of ranks restores it.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str] | None = None,
+        *,
+        name: str | None = None,
+        keep: int = 3,
+        keep_every: int | None = None,
+        asynchronous: bool = True,
+        interval: Interval | None = None,
+        ranks: Any = None,
+        settings: Mapping[str, Any] | None = None,
+        local: str | os.PathLike[str] | None = None,
+        data_mesh: Any = None,
+        scale_lr: str | None = None,
+        **parts: state.Stateful,
+    ) -> None:
+        """``folder``: ``location`` of ``Checkpointer``; ``name``, ``keep``, ``keep_every``: see there.
+
+        ``asynchronous``: training continues while a copy of the state is written.
+        ``ranks``: default: the processes of ``torch.distributed``.
+        ``settings``: what makes this run another one than the last (JSON); default: the command's arguments
+        and the values that the script has set in its optimizers and schedulers. ``local``: of ``Spot``.
+        ``data_mesh``: the ``DeviceMesh`` of the ranks that take different batches; default: of
+        ``fully_shard``; ranks of one tensor parallel model take the same.
+        ``scale_lr``: ``linear`` or ``sqrt``: how learning rates follow the global batch where another number
+        of ranks goes on and ``EpochBatches`` is per rank; default: not at all.
+        """
+        print_errors_in_one_line()
+        if not parts:
+            raise SpotTrainingError("Loop() has nothing to save; pass model=..., optimizer=...")
+        if scale_lr not in (None, *SCALE_RULES):
+            raise SpotTrainingError(f"scale_lr is {scale_lr!r}, allowed: {', '.join(SCALE_RULES)}")
+        self._ranks: TorchRanks = ranks or TorchRanks(goes_on=True)
+        self._world: World | None = getattr(self._ranks, "world", None)
+        if self._world is not None and self._world.has_nodes:
+            local = ""  # a lost machine's disk is lost, and its copy is no other node's
+            interval = (interval or Interval()).for_nodes(len(self._world.nodes))
+        self._state = LoopState(parts, self._ranks, data_mesh)
+        self._is_ending, self._epochs = False, 0
+        options = {"name": name, "keep": keep, "keep_every": keep_every, "local": local}
+        self._spot = Spot(
+            folder,
+            interval=interval,
+            run=TrainingRun.of_process(settings, self._state.values),
+            ranks=self._ranks,
+            fingerprint=self._state.fingerprint,
+            reshard=True,
+            **options,  # type: ignore[arg-type]
+        )
+        self._saves = StepSaves(self._spot, self._ranks, asynchronous=asynchronous, replaces=True)
+        self._steps = EpochSteps(self._state, self._saves, self._copy)
+        saved = self._spot.restore()
+        self._ranks_before: int | None = None
+        if self._world is not None:
+            self._world.observe(lambda: self._spot.notice.received)
+        if saved is not None:
+            self._state.restore(saved, self._spot.checkpointer.location)
+            self._resize(saved.world_size, scale_lr)
+        self._ranks.level(self._state.parts)
+
+    @property
+    def step(self) -> int:
+        """Total batches of the training, including earlier processes."""
+        return self._state.position.step
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Values of the script that each checkpoint includes: counters, a best metric, a curve.
+
+        Tensors and plain values, of this rank; a rank more than before gets those of rank 0.
+        """
+        return self._state.script
+
+    @property
+    def repeating(self) -> bool:
+        """Whether the effect of this batch will be undone: it was trained on before the interruption."""
+        return self._state.is_repeating
+
+    def mean(self, name: str, value: Any = None, count: int = 1) -> float:
+        """Add a value (of ``count`` samples) to this epoch's mean, if given; return the mean so far."""
+        return self._state.mean(name, value, count)
+
+    def keep(self, *, metric: Any = None, mode: str = "min", pin: str | None = None) -> bool:
+        """Let the state after this step, or after this epoch, stay beside the newest checkpoints.
+
+        It is saved at once if its metric is the best so far (returned), or under a name; see ``Spot.keep``.
+        Call it after an optimizer step or after an epoch's batches. Does nothing while ``repeating``.
+        """
+        return not self.repeating and self._spot.keep(metric=metric, mode=mode, pin=pin)
+
+    def stop(self) -> None:
+        """End the training after this epoch (early stopping); a restart does not continue it."""
+        self._is_ending = True
+
+    def close(self) -> None:
+        """Release the directory before the end: another ``Loop`` of this process may continue from it."""
+        self._saves.wait()
+        self._saves.drop()
+        self._spot.close()
+
+    def epochs(self, count: int) -> Iterator[int]:
+        """Yield the remaining epochs, counted from 0, starting with the interrupted one."""
+        self._epochs, now = count, self._state
+        is_over = now.has_stopped or now.position.epoch >= count
+        if self._world is not None and not is_over:
+            self._world.start()
+        if is_over and self._ranks.rank == 0:
+            say(f"{self._spot.checkpointer.location}: nothing to train, this run ended at step {self.step}")
+        while now.position.epoch < count and not now.has_stopped:
+            yield now.position.epoch
+            self._after_epoch()
+        if not is_over:
+            with self._spot.ending():
+                self._saves.save_last(self._copy)
+        if self._world is not None:
+            self._ranks.any(False)  # all have saved: none takes another's end for a loss
+            self._world.finish()
+        self._spot.finish(self.step)
+
+    def batches(self, loader: DataLoader[Any], *, accumulate: int = 1) -> Iterator[Any]:
+        """Yield the remaining batches of this epoch.
+
+        ``loader`` has ``EpochBatches`` as its ``batch_sampler``, is a ``StatefulDataLoader`` of torchdata, or
+        reads an ``IterableDataset``.
+        Gradients are not saved: with ``accumulate`` batches per optimizer step it stops only after complete
+        optimizer steps.
+        """
+        now = self._state
+        position = position_of(loader, now.data_rank, now.data_ranks, processes=self._ranks.size)
+        self._check_size(loader)
+        if self._epochs and (steps := position.steps) is not None:
+            self._spot.steps = self._epochs * steps
+        yield from self._steps.batches(loader, position, accumulate)
+
+    def parts(self, batch: Any, size: int | None = None, model: Any = None) -> Iterator[tuple[Any, float]]:
+        """Yield a batch in parts of at most ``size`` samples, each with the weight of its mean loss.
+
+        For ``EpochBatches``: the gradients of the weighted losses, which DDP averages, are those of the mean
+        over the step's samples, at any number of ranks. ``model``: of DDP; it exchanges gradients in the last
+        part only. Each part needs its ``backward()``, and after all one optimizer step follows.
+        """
+        loader, now = self._state.loader, self._state.position
+        batches = getattr(loader, "batches", None)
+        if not isinstance(batches, EpochBatches):
+            raise SpotTrainingError("parts() of a loader without EpochBatches, allowed: EpochBatches")
+        samples, mine = batches.part_of(now.samples)
+        return parts_of(batch, size, model, samples=samples, mine=mine, ranks=self._ranks.size)
+
+    def _resize(self, before: int, rule: str | None) -> None:
+        """Let learning rates follow another number of ranks than that of the restored checkpoint."""
+        if before == self._ranks.size:
+            return
+        self._ranks_before = before
+        if rule is not None:
+            scale_learning_rates(self._state.parts, (self._ranks.size / before) ** SCALE_RULES[rule])
+
+    def _check_size(self, loader: DataLoader[Any]) -> None:
+        """Reject a loader that another number of ranks cannot use; print a new global batch."""
+        batches, before = loader.batch_sampler, self._ranks_before
+        if not isinstance(batches, EpochBatches):
+            if self._world is not None and self._world.may_change:
+                raise SpotTrainingError(
+                    "the number of nodes may change, and this loader's position is of one number of ranks;"
+                    " allowed: EpochBatches, or as many nodes at least as at most"
+                )
+        elif before is not None and batches.per_rank and self._ranks.rank == 0:
+            size, ranks = batches.batch_size, self._ranks.size
+            say(
+                f"{size * ranks} samples in a step, before {size * before}; allowed: per_rank=False, the same"
+            )
+        self._ranks_before = None
+
+    def _after_epoch(self) -> None:
+        """Go to the next epoch; exit after a notice."""
+        now = self._state
+        keeps = self._ranks.rank == 0 and self._spot.keeps
+        stopping, keeps = self._ranks.any(self._spot.should_stop(), keeps)
+        starts_epochs = now.starts_epochs
+        is_end = self._is_ending or now.position.epoch + 1 == self._epochs
+        self._saves.settle(self.step, is_stopping=stopping and not is_end and not starts_epochs)
+        now.position = LoopPosition(step=self.step, epoch=now.position.epoch + 1)
+        now.means, now.repeat, now.has_stopped = {}, None, self._is_ending
+        if stopping and not is_end and starts_epochs:
+            self._saves.stop_after(self.step, self._copy)
+        if keeps and not is_end:
+            self._save_epoch_end(now.epoch_end)
+        now.epoch_end = None
+        if self._saves.is_slow and self._saves.holds_copies and not is_end and starts_epochs:
+            self._saves.hold(self._copy())
+
+    def _save_epoch_end(self, copied: StateCopy | None) -> None:
+        """Save the state after an epoch because of ``keep``.
+
+        A loader with its own state cannot start the next epoch in another process: then the state after the
+        epoch's last batch is saved, and the code after the batches runs again.
+        """
+        self._saves.wait()
+        if self._state.starts_epochs:
+            self._saves.start(self._copy)
+        elif copied is not None:
+            keep = self._spot.take_keep() or Keep()
+            self._saves.start(lambda: replace(copied, keep=keep))
+        elif self._spot.last_step == self.step:  # as after a restore
+            self._saves.keep_committed(self.step)
+        else:
+            raise SpotTrainingError("keep() after an epoch, allowed: a loader with a length, or EpochBatches")
+
+    def _copy(self, repeat: tuple[dict[str, int], Any] | None = None) -> StateCopy:
+        return self._state.copy(repeat, self._spot.take_keep(), has_buffers=not self._saves.busy)

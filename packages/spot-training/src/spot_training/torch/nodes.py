@@ -1,0 +1,371 @@
+"""Several nodes of one training: survivors go on with a smaller world after a loss.
+
+`init` takes the place of ``torch.distributed.init_process_group``. From there on the script runs in a child
+of its process, in each world in a new one: so nothing of a broken group is left, such as a collective that
+waits for a lost node, what the script has imported need not be imported again, and a launcher or agent sees
+one process that does not end.
+"""
+
+from __future__ import annotations
+
+import mmap
+import multiprocessing
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+import torch
+from torch import distributed
+
+from spot_training.checkpointer import FOLDER_VARIABLE
+from spot_training.errors import SpotTrainingError, before_errors, one_line, print_errors_in_one_line, say
+from spot_training.nodes import process
+from spot_training.nodes.member import WorldEntry
+from spot_training.nodes.membership import (
+    NodeLimits,
+    NodeWorld,
+    TrainingNode,
+    end,
+    finish,
+    limits_of,
+    remove,
+    reopen,
+)
+from spot_training.nodes.registry import NodeRegistry
+from spot_training.storage.lock import WORLD_VARIABLE
+
+NODES_VARIABLE: Final = "SPOT_TRAINING_NODES"
+"""``4`` or ``2:4``: how many nodes train together; unset: this machine alone."""
+NAME_VARIABLE: Final = "SPOT_TRAINING_NODE"
+"""The node's name, the same for its processes and after a restart."""
+ADDRESS_VARIABLE: Final = "SPOT_TRAINING_ADDRESS"
+"""Where other nodes reach this one; default: the address of its default route."""
+_WATCH_SECONDS: Final = 0.5
+_CAUSE_SECONDS: Final = 15.0
+"""How long a failed collective waits for its cause: a lost node is known after 8 s."""
+_EXIT_SECONDS: Final = 10.0
+_CONNECTION_WORDS: Final = ("gloo", "nccl", "tcpstore", "connection", "socket", "timed out", "timeout")
+_world: World | None = None
+
+
+def init(
+    nodes: int | tuple[int, int] | None = None,
+    *,
+    folder: str | os.PathLike[str] | None = None,
+    backend: str | None = None,
+    timeout: timedelta | None = None,
+) -> World:
+    """Join the other nodes and initialise ``torch.distributed``; call it once, first in the script.
+
+    ``nodes``: how many, or the least and the most; default ``$SPOT_TRAINING_NODES``, else one machine.
+    ``folder``: a directory that all nodes see, where they meet; default: that of the checkpoints.
+    ``backend``, ``timeout``: of ``init_process_group``.
+
+    Start the script on each node alike, by itself or by ``torchrun --standalone --nproc-per-node=…``. If a
+    node is lost or leaves, `Loop` goes on with the others from its newest checkpoint: the script runs again
+    from here, in a new child of its process. A node that comes waits for the next save. No thread of before
+    is in a child, and CUDA must not be used before.
+    """
+    global _world
+    if _world is not None or distributed.is_initialized():
+        raise SpotTrainingError("torch.distributed is initialised; allowed: init() once, before all else")
+    if multiprocessing.parent_process() is not None:
+        raise SpotTrainingError("init() in a process of multiprocessing; allowed: python, or torchrun")
+    print_errors_in_one_line()
+    limits = limits_of(os.environ.get(NODES_VARIABLE, "") if nodes is None else nodes)
+    options: dict[str, Any] = (
+        {"backend": backend} if timeout is None else {"backend": backend, "timeout": timeout}
+    )
+    _world = _init_alone(options) if limits is None else _init_nodes(limits, _root(folder), options)
+    return _world
+
+
+def current() -> World | None:
+    """Return the world of `init`; None without one."""
+    return _world
+
+
+@dataclass(frozen=True)
+class _LocalRanks:
+    """The processes of this machine, by the launcher's variables."""
+
+    rank: int
+    size: int
+    launcher: str
+    """Identifies the launcher's run; empty without one."""
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str]) -> _LocalRanks:
+        size = int(environment.get("LOCAL_WORLD_SIZE", environment.get("WORLD_SIZE", "1")))
+        rank = int(environment.get("LOCAL_RANK", environment.get("RANK", "0")))
+        if int(environment.get("WORLD_SIZE", size)) != size:
+            raise SpotTrainingError(
+                f"WORLD_SIZE is {environment['WORLD_SIZE']} and LOCAL_WORLD_SIZE {size}; allowed: a launcher"
+                " of each node by itself, as torchrun --standalone; init() joins the nodes"
+            )
+        return cls(rank, size, environment.get("TORCHELASTIC_RUN_ID", ""))
+
+
+class World:
+    """The processes that train together; see `init`."""
+
+    def __init__(
+        self,
+        rank: int,
+        size: int,
+        number: int = 0,
+        nodes: tuple[str, ...] = (),
+        membership: _OwnMembership | None = None,
+    ) -> None:
+        self.rank, self.size, self.number, self.nodes = rank, size, number, nodes
+        self._membership = membership
+
+    @property
+    def has_nodes(self) -> bool:
+        """Whether it was formed of nodes that may leave and join."""
+        return self._membership is not None
+
+    @property
+    def may_change(self) -> bool:
+        """Whether another number of ranks may go on."""
+        return self._membership is not None and self._membership.may_change
+
+    @property
+    def waited_seconds(self) -> float:
+        """How long nodes have waited to join, all together; 0: none waits."""
+        return 0.0 if self._membership is None else self._membership.waited_seconds
+
+    def postpone_joins(self) -> None:
+        """Let nodes wait as long again: the save for them has failed."""
+        if self._membership is not None:
+            self._membership.waited_seconds = 0.0
+
+    def observe(self, has_notice: Callable[[], bool]) -> None:
+        """Let a process that has a notice end instead of going on in another world."""
+        if self._membership is not None:
+            self._membership.has_notice = has_notice
+
+    def start(self) -> None:
+        """Begin to train: a world that only repeats the end of a training may be too small for it."""
+        if self._membership is not None:
+            self._membership.start(is_first=self.rank == 0)
+
+    def renew(self, reason: str) -> None:
+        """Go on in the next world, from the newest checkpoint; returns if this process has a notice."""
+        if self._membership is not None:
+            self._membership.renew(reason)
+
+    def finish(self) -> None:
+        """Record that the training has ended: from here on the end of another node is no loss."""
+        if self._membership is not None:
+            self._membership.finish(is_first=self.rank == 0)
+
+
+def _init_alone(options: Mapping[str, Any]) -> World:
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        distributed.init_process_group(**options)
+    else:
+        distributed.init_process_group(**options, store=distributed.HashStore(), rank=0, world_size=1)
+    return World(distributed.get_rank(), distributed.get_world_size())
+
+
+def _root(folder: str | os.PathLike[str] | None) -> Path:
+    root = str(folder or os.environ.get(FOLDER_VARIABLE) or "checkpoints")
+    if "://" in root:
+        raise SpotTrainingError(
+            f"nodes cannot meet in {root}: it has no locks; allowed: init(folder=…), a directory that all see"
+        )
+    return Path(root).absolute()
+
+
+def _init_nodes(limits: NodeLimits, root: Path, options: Mapping[str, Any]) -> World:
+    local = _LocalRanks.of(os.environ)
+    name, token = _node_name(local), uuid.uuid4().hex[:12]
+    registry = NodeRegistry(root)
+    last_world = mmap.mmap(-1, 8)  # shared with the children
+    heartbeat = _Heartbeat(registry, name, token)
+    process.ChildLoop(heartbeat.ensure if local.rank == 0 else lambda: None).run()
+    if torch.cuda._is_in_bad_fork():
+        raise SpotTrainingError("CUDA was used before init(), allowed: init() before all else")
+    entry = WorldEntry(registry, limits)
+    store: Any = None
+    if local.rank == 0:
+        address = os.environ.get(ADDRESS_VARIABLE) or _own_address()
+        store = distributed.TCPStore(address, 0, is_master=True, wait_for_workers=False)
+        formed = entry.join(TrainingNode(name, token, address, store.port, local.size))
+    else:
+        formed = entry.follow(name, int.from_bytes(last_world[:], "big"))
+        token = ""
+    last_world[:] = formed.number.to_bytes(8, "big")
+    membership = _OwnMembership(registry, limits, formed, name, token)
+    rank = formed.first_rank(name) + local.rank
+    os.environ.update(
+        {
+            **{"RANK": str(rank), "WORLD_SIZE": str(formed.size)},
+            WORLD_VARIABLE: str(registry.lease(formed.number)),
+        }
+    )
+    first = formed.nodes[0]
+    if rank or store is None:
+        store = distributed.TCPStore(first.address, first.port, is_master=False, wait_for_workers=False)
+    names = tuple(node.name for node in formed.nodes)
+    if rank == 0:
+        say(f"world {formed.number}: {formed.size} ranks on {len(names)} nodes: {', '.join(names)}")
+    distributed.init_process_group(
+        **options,
+        store=distributed.PrefixStore(f"world-{formed.number}", store),
+        rank=rank,
+        world_size=formed.size,
+    )
+    return World(rank, formed.size, formed.number, names, membership)
+
+
+def _node_name(local: _LocalRanks) -> str:
+    if name := os.environ.get(NAME_VARIABLE):
+        return name
+    if local.size > 1 and not local.launcher:
+        raise SpotTrainingError(f"{local.size} processes without torchrun; allowed: ${NAME_VARIABLE}, a name")
+    return f"{socket.gethostname()}-{local.launcher or os.getpid()}"
+
+
+def _own_address() -> str:
+    """Return the source address of the default route; no packet is sent (connect(2) of a datagram socket)."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # RFC 5737: an address for documentation
+        except OSError:
+            return "127.0.0.1"
+        return str(probe.getsockname()[0])
+
+
+class _Heartbeat:
+    """The process with this node's heartbeat, a child of this one."""
+
+    def __init__(self, registry: NodeRegistry, name: str, token: str) -> None:
+        arguments = [str(registry.root), name, token, str(os.getpid())]
+        self._command = [sys.executable, "-m", "spot_training.nodes.heartbeat", *arguments]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def ensure(self) -> None:
+        """Start it, or again if it has ended."""
+        if self._process is None or self._process.poll() is not None:
+            self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL)  # noqa: S603
+
+
+class _OwnMembership:
+    """This process in its world: watches it, and goes on in the next."""
+
+    def __init__(
+        self,
+        registry: NodeRegistry,
+        limits: NodeLimits,
+        world: NodeWorld,
+        name: str,
+        token: str,
+    ) -> None:
+        """``token``: of the node; empty for its other ranks, which do not change the membership."""
+        self._registry, self._limits, self._world, self._name = registry, limits, world, name
+        self._token = token
+        self.has_notice: Callable[[], bool] = lambda: False
+        self.waited_seconds = 0.0
+        self._is_finished = threading.Event()
+        self._restarting = threading.Lock()
+        before_errors.append(self._on_error)
+        threading.Thread(target=self._watch, name="spot_training nodes", daemon=True).start()
+
+    @property
+    def may_change(self) -> bool:
+        """See `World.may_change`."""
+        return self._limits.minimum < self._limits.maximum
+
+    def start(self, *, is_first: bool) -> None:
+        """See `World.start`."""
+        if self._is_finished.is_set():  # another training of this script
+            self._is_finished.clear()
+            before_errors.append(self._on_error)
+            if is_first:
+                self._registry.update(reopen)
+        if len(self._world.nodes) < self._limits.minimum:
+            self._registry.update(reopen)
+            self.renew("the training goes on")
+
+    def renew(self, reason: str) -> None:
+        """See `World.renew`."""
+        if self.has_notice():
+            self._leave()
+            return
+        self._registry.update(partial(end, number=self._world.number, reason=reason))
+        self._restart(reason)
+
+    def finish(self, *, is_first: bool) -> None:
+        """See `World.finish`."""
+        if self._is_finished.is_set():
+            return
+        self._is_finished.set()
+        before_errors.remove(self._on_error)
+        if is_first:
+            self._registry.update(partial(finish, number=self._world.number))
+
+    def _leave(self) -> None:
+        """Let the others go on without this node."""
+        self._is_finished.set()
+        if self._token:
+            self._registry.update(partial(remove, token=self._token, reason=f"node {self._name} leaves"))
+
+    def _watch(self) -> None:
+        observed_at = time.monotonic()
+        while True:
+            time.sleep(_WATCH_SECONDS)
+            try:
+                membership = self._registry.read()
+            except (OSError, ValueError):
+                continue  # the others decide whether this node is lost
+            before, observed_at = observed_at, time.monotonic()
+            waiting = len(membership.waiting) if membership.wants_change else 0
+            self.waited_seconds = waiting and self.waited_seconds + waiting * (observed_at - before)
+            is_over = membership.world is None or membership.number != self._world.number
+            if is_over and not self._is_finished.is_set():
+                self._go_on(membership.reason)
+
+    def _is_over(self) -> bool:
+        return not self._registry.lease(self._world.number).exists()
+
+    def _go_on(self, reason: str) -> None:
+        """Go on in the next world, or end after a notice: the state of a broken world cannot be saved."""
+        if not self.has_notice():
+            self._restart(reason)
+        if not self._is_finished.wait(_EXIT_SECONDS):  # the script may be about to end by itself
+            say(f"world {self._world.number} is over: {reason}; this node has a notice and ends")
+            sys.stdout.flush()
+            os._exit(0)
+
+    def _restart(self, reason: str) -> NoReturn:
+        with self._restarting:  # never released: one thread restarts
+            say(f"world {self._world.number} is over: {reason}; node {self._name} goes on")
+            process.go_on()
+
+    def _on_error(self, error: BaseException) -> None:
+        """Wait for the cause of a failed collective: if a node was lost this process goes on."""
+        if isinstance(error, Exception) and (_is_of_connection(error) or self._is_over()):
+            say(f"a collective failed: {one_line(error)[:200]}")
+            end_at = time.monotonic() + _CAUSE_SECONDS
+            while time.monotonic() < end_at:
+                time.sleep(_WATCH_SECONDS)  # `_watch` ends this process
+
+
+def _is_of_connection(error: BaseException) -> bool:
+    """Return whether an error may be that of a collective whose partner was lost."""
+    text = str(error).lower()
+    return isinstance(error, (RuntimeError, OSError, SpotTrainingError)) and any(
+        word in text for word in _CONNECTION_WORDS
+    )

@@ -1,0 +1,211 @@
+"""Restores a state from the pieces that any number of ranks wrote, at any number of ranks.
+
+Each rank reads of each tensor what it needs, from files that are mapped into memory: those of all ranks, or
+the one of rank 0 if the state was not divided. ``torch.distributed.checkpoint`` plans the reads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from spot_training.errors import MismatchError, SpotTrainingError, one_line
+from spot_training.storage.manifest import Checkpoint, part_of
+from spot_training.torch import state
+from spot_training.torch.shards.layout import OptimizerParameters, device_of, new_like, on_all_ranks
+from spot_training.torch.shards.saving import SHARD_FILE
+from spot_training.torch.shards.support import is_dtensor
+from spot_training.torch.shards.tree import TreePath, key_of, replaced, tensors_of, without_tensors
+from spot_training.torch.shards.zero import ZeroState
+
+
+class StoredShards:
+    """The state of all parts in a checkpoint: its tensors in pieces, and the rest of it."""
+
+    def __init__(self, trees: Mapping[str, Any]) -> None:
+        """``trees``: by part, with ``PLACEHOLDER`` for each tensor."""
+        self.trees = dict(trees)
+        self._pieces: dict[str, dict[tuple[int, ...], torch.Tensor]] = {}
+        self._sizes: dict[str, torch.Size] = {}
+        self._divided: set[str] = set()
+
+    @classmethod
+    def read(cls, folder: Path, ranks: int) -> StoredShards:
+        """Return a divided state that so many ranks wrote; its tensors are pages of the files.
+
+        Raises:
+            MismatchError: a piece is in no file.
+        """
+        files = [state.read(folder / part_of(rank) / SHARD_FILE, is_mapped=True) for rank in range(ranks)]
+        stored = cls(files[0]["trees"])
+        for file in files[1:]:
+            for name, tree in file["trees"].items():  # of a ZeroRedundancyOptimizer
+                stored.trees[name]["state"] |= tree["state"]
+        for shard in (shard for file in files for shard in file["shards"]):
+            stored._add(shard["key"], shard["size"], shard["offsets"], shard["tensor"])
+            if shard["is_divided"]:
+                stored._divided.add(shard["key"])
+        for key, size in stored._sizes.items():
+            if sum(piece.numel() for piece in stored._pieces[key].values()) != math.prod(size):
+                raise MismatchError(f"{folder}: a piece of {key} is missing")
+        return stored
+
+    @classmethod
+    def of_whole(cls, parts: Mapping[str, Any]) -> StoredShards:
+        """Return a state that is not divided as pieces: each tensor is one."""
+        stored = cls({name: without_tensors(part_state) for name, part_state in parts.items()})
+        for path, tensor in tensors_of(dict(parts)):
+            stored._add(key_of(path), tensor.shape, [0] * tensor.dim(), tensor)
+        return stored
+
+    def _add(self, key: str, size: Any, offsets: Any, tensor: torch.Tensor) -> None:
+        self._sizes[key] = torch.Size(size)
+        self._pieces.setdefault(key, {})[tuple(offsets)] = tensor
+
+    def is_divided(self, key: str) -> bool:
+        """Return whether it was a DTensor."""
+        return key in self._divided
+
+    def size(self, key: str) -> torch.Size:
+        """Return a tensor's shape, of all its pieces together."""
+        return self._sizes[key]
+
+    def dtype(self, key: str) -> torch.dtype:
+        """Return a tensor's type."""
+        return next(iter(self._pieces[key].values())).dtype
+
+    def fill(self, targets: Mapping[str, torch.Tensor]) -> None:
+        """Write into each tensor, a DTensor or a whole one, what this rank has of it.
+
+        Raises:
+            ValueError: another shape.
+            RuntimeError: it is not stored.
+        """
+        from torch.distributed.checkpoint import DefaultLoadPlanner
+
+        planner = DefaultLoadPlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
+        planner.set_up_planner(dict(targets), self._metadata(targets), is_coordinator=False)
+        with torch.no_grad():
+            for item in planner.finish_plan(planner.create_local_plan()).items:
+                piece = self._pieces[item.storage_index.fqn][tuple(item.storage_index.offset)]
+                for dimension, (begin, length) in enumerate(
+                    zip(item.storage_offsets, item.lengths, strict=True)
+                ):
+                    piece = piece.narrow(dimension, begin, length)
+                planner.resolve_tensor(item).detach().copy_(piece)
+
+    def _metadata(self, keys: Mapping[str, Any]) -> Any:
+        from torch.distributed.checkpoint.metadata import (
+            ChunkStorageMetadata,
+            Metadata,
+            TensorProperties,
+            TensorStorageMetadata,
+        )
+
+        return Metadata(
+            {
+                key: TensorStorageMetadata(
+                    TensorProperties(dtype=self.dtype(key)),
+                    self._sizes[key],
+                    [
+                        ChunkStorageMetadata(torch.Size(offsets), piece.shape)
+                        for offsets, piece in self._pieces[key].items()
+                    ],
+                )
+                for key in keys
+                if key in self._pieces
+            }
+        )
+
+
+def has_shards(folder: Path) -> bool:
+    """Return whether the checkpoint in a directory has a divided state."""
+    return (folder / part_of(0) / SHARD_FILE).exists()
+
+
+def load_shards(parts: Mapping[str, Any], saved: Checkpoint, whole_file: str, *, is_divided: bool) -> None:
+    """Load the state of all parts; no tensor stays in a file.
+
+    ``parts``: with ``ZeroState``; ``whole_file``: of rank 0, if the checkpoint's state is not divided;
+    ``is_divided``: whether this process divides its state.
+
+    Raises:
+        MismatchError: a part is missing or does not fit.
+    """
+    if has_shards(saved.path):
+        stored = StoredShards.read(saved.path, saved.world_size)
+    else:
+        stored = StoredShards.of_whole(state.read(saved.part(0) / whole_file, is_mapped=True))
+    for name, part in parts.items():
+        try:
+            _load(name, part, stored, is_divided=is_divided)
+        except (KeyError, ValueError, RuntimeError, TypeError, AttributeError) as error:
+            raise MismatchError(f"{saved.path}: {name} cannot be loaded: {one_line(error)}") from error
+
+
+def _load(name: str, part: Any, stored: StoredShards, *, is_divided: bool) -> None:
+    tree = state.copy_to_cpu(stored.trees[name])
+    if isinstance(part, ZeroState):
+        tree["state"] = part.of_this_rank(tree["state"])
+    new = _Targets(name, part, stored, is_divided=is_divided)
+    targets = {path: new.target(path) for path, _ in tensors_of(tree)}
+    stored.fill({key_of((name, *path)): tensor for path, tensor in targets.items()})
+    part.load_state_dict(replaced(tree, lambda path, _: targets[path]))
+
+
+class _Targets:
+    """Chooses the tensors of one part into which a state is read: its present ones, where they fit."""
+
+    def __init__(self, name: str, part: Any, stored: StoredShards, *, is_divided: bool) -> None:
+        self._name, self._part, self._stored, self._is_divided = name, part, stored, is_divided
+        self._present = dict(tensors_of(part.state_dict()))
+        self._parameters = OptimizerParameters(part)
+
+    def target(self, path: TreePath) -> Any:
+        """Return a tensor of the stored shape."""
+        key = key_of((self._name, *path))
+        size, dtype = self._stored.size(key), self._stored.dtype(key)
+        present, parameter = self._present.get(path), self._parameters.at(path)
+        is_module = isinstance(self._part, torch.nn.Module)
+        if present is not None and present.shape == size and (is_module or present.dtype == dtype):
+            return present
+        if parameter is not None and parameter.shape == size:
+            return new_like(parameter, dtype)
+        if self._stored.is_divided(key) and self._is_divided:
+            if not is_dtensor(parameter):
+                raise ValueError(f"{key} was divided among ranks, and here is no tensor of that shape")
+            return on_all_ranks(parameter, size, dtype)
+        return torch.empty(size, dtype=dtype, device=device_of(parameter) if size else None)
+
+
+def whole_state(stored: StoredShards, name: str) -> Any:
+    """Return the state of one part with whole tensors, in host memory.
+
+    Raises:
+        KeyError: there is no such part.
+    """
+    tree = stored.trees[name]
+    paths: Iterator[TreePath] = (path for path, _ in tensors_of(tree))
+    tensors = {path: _empty(stored, key_of((name, *path))) for path in paths}
+    stored.fill({key_of((name, *path)): tensor for path, tensor in tensors.items()})
+    return replaced(tree, lambda path, _: tensors[path])
+
+
+def _empty(stored: StoredShards, key: str) -> torch.Tensor:
+    return torch.empty(stored.size(key), dtype=stored.dtype(key))
+
+
+def export_part(folder: Path, ranks: int, destination: Path, part: str) -> None:
+    """Write a part's ``state_dict`` to a file of its own, with whole tensors.
+
+    ``folder``: of a checkpoint that so many ranks wrote.
+    """
+    stored = StoredShards.read(folder, ranks) if has_shards(folder) else None
+    parts = state.read(folder / part_of(0) / "parts.pt") if stored is None else stored.trees
+    if part not in parts:
+        raise SpotTrainingError(f"part {part!r}, allowed: {', '.join(sorted(parts))}")
+    torch.save(parts[part] if stored is None else whole_state(stored, part), destination)

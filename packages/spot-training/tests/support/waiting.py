@@ -1,0 +1,23 @@
+"""Wait for real processes, threads and servers, with a timeout."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+T = TypeVar("T")
+
+TIMEOUT_SECONDS: Final = 150.0
+"""Long enough for a slow and busy machine, and shorter than the limit of a test (`faulthandler_timeout`)."""
+
+
+def wait_until(
+    condition: Callable[[], T], seconds: float = TIMEOUT_SECONDS, interval_seconds: float = 0.02
+) -> T:
+    """Poll a condition until its result is true, and return the result."""
+    end = time.monotonic() + seconds
+    while not (result := condition()):
+        assert time.monotonic() < end, f"not true within {seconds:g} s"
+        time.sleep(interval_seconds)
+    return result

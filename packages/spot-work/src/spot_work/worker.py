@@ -1,0 +1,343 @@
+"""Workers: run a function on the requests of a queue, in batches, until the instance is interrupted."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from spot_work import transports
+from spot_work.agent import Agent
+from spot_work.batching import Batch, BatchTable, HandBack, Prefetch, gather
+from spot_work.errors import Requeue
+from spot_work.pod import DeletionCost
+from spot_work.queue.consumer import Ack, Delivery, RequestConsumer
+from spot_work.queue.settings import Queue
+from spot_work.queue.url_source import BrokerUrl
+from spot_work.request import deadline, message, trace
+from spot_work.request.deadline import QueueDelay, RunTimes
+from spot_work.request.message import Request
+from spot_work.watchdog.supervisor import Watchdog
+
+log: Final = logging.getLogger("spot_work")
+
+_POLL_SECONDS: Final = 0.5
+"""Maximum wait for a request before the worker checks whether it must drain."""
+_IN_DELIVERY_SECONDS: Final = 0.01
+"""Maximum wait for the next request of a batch that the broker delivers at once."""
+_CLOSE_SECONDS: Final = 20.0
+"""Maximum wait for the confirmation of the last replies."""
+_MIN_REQUEUE_SECONDS: Final = 0.5
+_MAX_REQUEUE_SECONDS: Final = 15.0
+"""Delays before a request is requeued again: they double from the minimum to the maximum."""
+
+
+@dataclass(frozen=True)
+class Overflow:
+    """A second function for requests that have waited longer than ``after_seconds``.
+
+    For example another provider, or a CPU implementation. ``run`` gets one value per call, in a pool of
+    ``threads`` threads that run in parallel with the batches.
+    """
+
+    run: Callable[[Any], Any]
+    after_seconds: float
+    threads: int = 4
+
+
+class Worker:
+    """Receives requests, runs a function on them and sends the replies.
+
+    Args:
+        consumer: the source of the requests.
+        function: gets a value and returns the result. With a batch size above 1 it gets a list of values and
+            returns a list of as many results. An exception, raised or in the list of results, is the reply;
+            a failed request without ``reply_to`` goes to the dead-letter queue. `Requeue` returns the request
+            to the queue. While it runs, `trace_carriers` has the trace contexts of its values.
+        batch: size and maximum wait of a batch.
+        overflow: runs requests that have waited too long.
+        requests: pass `Request` objects to the functions instead of values.
+        agent: the node agent to report to.
+        on_working: called with whether the worker has requests, when that changes.
+    """
+
+    def __init__(
+        self,
+        consumer: RequestConsumer,
+        function: Callable[[Any], Any],
+        batch: Batch = Batch(),  # noqa: B008 - frozen
+        overflow: Overflow | None = None,
+        *,
+        requests: bool = False,
+        agent: Agent | None = None,
+        on_working: Callable[[bool], None] = lambda _: None,
+    ) -> None:
+        self._consumer = consumer
+        self._on_working = on_working
+        self._function = function
+        self._batch = batch
+        self._overflow = overflow
+        self._passes_requests = requests
+        self._agent = agent or Agent()
+        self._overflow_pool = ThreadPoolExecutor(overflow.threads, "spot-work-overflow") if overflow else None
+        self._is_draining = threading.Event()
+        self._counts_lock = threading.Lock()  # overflow threads count, too
+        self.completed_count = 0
+        """Requests that have succeeded or failed here; requeued ones do not count."""
+        self.failed_count = 0
+        """Completed requests that failed."""
+        self.refused_count = 0
+        """Requests that were not run because they could not meet their deadline; not completed."""
+        self._run_times = RunTimes()
+        self.busy_seconds = 0.0
+        """Seconds in which a batch was running."""
+        self._prefetch = Prefetch(
+            batch.size, has_overflow=overflow is not None, max_batches_ahead=consumer.max_batches_ahead
+        )
+        self._hand_back = HandBack(consumer)
+        self.batches = BatchTable()
+        """Batches by size."""
+
+    def drain(self) -> None:
+        """Receive nothing more; `run` returns after the current batch. Safe in a signal handler."""
+        self._is_draining.set()
+
+    def run(self) -> None:
+        """Work until `drain` is called.
+
+        Raises:
+            BrokerRefusedError: the broker refuses the connection.
+            ConnectionError: the broker was unreachable for too long.
+        """
+        has_reported_ready = False
+        if self._overflow is None:  # else what waits is for the overflow function
+            self._hand_back.start()
+        while not self._is_draining.is_set():
+            deliveries = self._gather()
+            if not has_reported_ready and self._consumer.is_connected.is_set():
+                has_reported_ready = True
+                self._agent.report_ready()
+            if self._is_draining.is_set():
+                self._consumer.requeue(deliveries)
+                break
+            if deliveries:
+                started_at = time.monotonic()
+                self._consumer.set_prefetch(self._prefetch.running(len(deliveries)))
+                self._on_working(True)
+                with self._hand_back.running():
+                    self._process(deliveries)
+                seconds = time.monotonic() - started_at
+                self._prefetch.record(seconds)
+                self.busy_seconds += seconds
+            else:
+                self._on_working(False)
+            consumer = self._consumer
+            self._agent.report_held(consumer.held_replies, consumer.stopped_reason)
+            self._agent.report(
+                self.completed_count,
+                self.failed_count,
+                self.busy_seconds,
+                self.batches,
+                self._batch.size,
+                self.refused_count,
+            )
+        self._hand_back.stop()
+        self._consumer.stop()
+        if self._overflow_pool is not None:
+            self._overflow_pool.shutdown()
+        self._consumer.close(_CLOSE_SECONDS)
+        log.info("drained after %d requests", self.completed_count)
+
+    def _gather(self) -> list[Delivery]:
+        """Return the next batch, once requests are delivered again."""
+        self._consumer.set_prefetch(self._prefetch.idle)
+        in_delivery = 0.0 if self._prefetch.is_ahead else _IN_DELIVERY_SECONDS
+        return gather(self._batch, self._receive, time.monotonic, _POLL_SECONDS, in_delivery)
+
+    def _receive(self, timeout: float) -> Delivery | None:
+        """Return the next request that can meet its deadline; refuse the others."""
+        end = time.monotonic() + timeout
+        delivery = self._consumer.receive(timeout)
+        while delivery is not None and not self._is_draining.is_set():
+            if not self._refuse_late(delivery, self._run_times.shortest):
+                break
+            delivery = self._consumer.receive(max(end - time.monotonic(), 0.0))
+        return delivery
+
+    def _refuse_late(self, delivery: Delivery, run_seconds: float = 0.0) -> bool:
+        """Refuse a request that cannot meet its deadline if it is run now; return whether it was refused."""
+        request, now = delivery.request, time.time()
+        late = deadline.lateness(request.sent_at, request.deadline, now, run_seconds)
+        if late is None:
+            return False
+        log.debug("request %s: refused, %.1f s late", request.id, late)
+        reply = message.refusal(request, deadline.retry_after(late), self._delay(request, now))
+        with self._counts_lock:
+            self.refused_count += 1
+        self._consumer.ack([Ack(delivery, reply)])
+        return True
+
+    def _delay(self, request: Request, now: float) -> QueueDelay | None:
+        """Return the queue's delay by a request that is run or refused now; a repeat has waited elsewhere."""
+        if request.sent_at is None or request.is_repeat:
+            return None
+        return QueueDelay(max(now - request.sent_at, 0.0), self._run_times.shortest)
+
+    def _process(self, deliveries: Sequence[Delivery]) -> None:
+        batch = []
+        for delivery in deliveries:
+            overflow, pool = self._overflow, self._overflow_pool
+            if overflow and pool and delivery.request.age_seconds > overflow.after_seconds:
+                pool.submit(self._run_in_overflow_pool, overflow, delivery)
+            elif not self._refuse_late(delivery):
+                batch.append(delivery)
+        if batch:
+            waiting, started_at = self._consumer.waiting_count, time.monotonic()
+            self._run_batch(batch)
+            seconds = time.monotonic() - started_at
+            self.batches.record(len(batch), seconds, waiting)
+            self._run_times.record(seconds)
+
+    def _argument(self, delivery: Delivery) -> Any:
+        return delivery.request if self._passes_requests else delivery.request.value
+
+    def _run_batch(self, batch: Sequence[Delivery]) -> None:
+        arguments = [self._argument(delivery) for delivery in batch]
+        delays = [self._delay(delivery.request, time.time()) for delivery in batch]
+        if self._batch.size == 1:
+            self._settle(batch, [_call(self._function, arguments[0], batch)], delays)
+            return
+        results = _call(self._function, arguments, batch)
+        if isinstance(results, list | tuple) and len(results) == len(arguments):
+            self._settle(batch, results, delays)
+        elif not isinstance(results, Exception):
+            actual = f"{len(results)} results" if hasattr(results, "__len__") else type(results).__name__
+            error = TypeError(f"{actual} for {len(arguments)} requests, allowed: one result per request")
+            self._settle(batch, [error] * len(arguments))
+        elif len(arguments) == 1 or isinstance(results, Requeue):
+            self._settle(batch, [results] * len(arguments))
+        else:
+            log.warning("batch of %d failed (%s), running its requests one by one", len(arguments), results)
+            self._run_again(batch)
+
+    def _run_again(self, batch: Sequence[Delivery]) -> None:
+        """Run the requests of a failed batch one by one, marked as repeats."""
+        for delivery in batch:
+            if self._refuse_late(delivery):
+                continue
+            repeat = replace(delivery, request=replace(delivery.request, is_repeat=True))
+            result = _call(self._function, [self._argument(repeat)], [repeat])
+            self._settle([repeat], [result if isinstance(result, Exception) else result[0]])
+
+    def _run_in_overflow_pool(self, overflow: Overflow, delivery: Delivery) -> None:
+        if not self._refuse_late(delivery):
+            self._settle([delivery], [_call(overflow.run, self._argument(delivery), [delivery])])
+
+    def _settle(
+        self,
+        batch: Sequence[Delivery],
+        results: Sequence[Any],
+        delays: Sequence[QueueDelay | None] | None = None,
+    ) -> None:
+        """Requeue, dead-letter or reply to each request, and count it; ``delays`` as replies report them."""
+        acks = []
+        completed = failed = 0
+        for delivery, result, delay in zip(batch, results, delays or [None] * len(batch), strict=True):
+            request = delivery.request
+            if isinstance(result, Requeue):
+                self._requeue(delivery)
+                continue
+            completed += 1
+            error = _describe(result) if isinstance(result, Exception) else ""
+            if error:
+                failed += 1
+                log.error("request %s failed: %s", request.id, error)
+            if error and not request.reply_to:
+                self._consumer.dead_letter(delivery, error)
+                continue
+            try:
+                reply = message.reply(request, result, error, delay)
+            except TypeError as not_serializable:
+                failed += 1
+                reply = message.reply(request, None, _describe(not_serializable))
+            acks.append(Ack(delivery, reply))
+        with self._counts_lock:
+            self.completed_count += completed
+            self.failed_count += failed
+        self._consumer.ack(acks)
+
+    def _requeue(self, delivery: Delivery) -> None:
+        """Requeue a request, later with each delivery: nothing may have changed since the last one."""
+        count, seconds = delivery.request.delivery_count, 0.0
+        if count > 1:
+            seconds = min(_MIN_REQUEUE_SECONDS * 2.0 ** min(count - 2, 10), _MAX_REQUEUE_SECONDS)
+        log.warning("request %s: requeued after delivery %d, in %.1f s", delivery.request.id, count, seconds)
+        self._consumer.requeue([delivery], seconds)
+
+
+def _call(function: Callable[[Any], Any], argument: Any, batch: Sequence[Delivery]) -> Any:
+    """Return what the function returns, or the exception that it raises."""
+    try:
+        with trace.running([delivery.request.trace for delivery in batch]):
+            return function(argument)
+    except Exception as error:  # any failure is the request's reply
+        return error
+
+
+def _describe(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def serve(
+    function: Callable[[Any], Any],
+    queue: Queue | str,
+    url: BrokerUrl,
+    batch: Batch = Batch(),  # noqa: B008 - frozen
+    overflow: Overflow | None = None,
+    *,
+    requests: bool = False,
+) -> None:
+    """Run a function as a worker until SIGTERM or SIGINT; then finish the current batch and return.
+
+    Call it in the main thread, after the model is loaded. While a batch of more than 0.2 s runs, its worker
+    gets no other request, so that none waits behind it while another worker is idle. Shorter batches are
+    prefetched; what waits behind one that runs longer than usual goes back to the queue (RabbitMQ).
+
+    ``url`` is as for `Client`, ``queue`` the queue of requests or its name, the rest as for `Worker`.
+
+    Raises:
+        BrokerRefusedError: the broker refuses the connection.
+        ConnectionError: the broker was unreachable for 15 minutes.
+        TypeError: the function is a coroutine function.
+        ValueError: the URL cannot be parsed.
+    """
+    if inspect.iscoroutinefunction(function):
+        raise TypeError(f"{function.__name__} is a coroutine function, allowed: a plain function")
+    queue = Queue(queue) if isinstance(queue, str) else queue
+    prefetch = Prefetch(batch.size, has_overflow=overflow is not None).idle
+    watchdog, cost = Watchdog(), DeletionCost.from_environment()
+    cost_stopped = cost.start() if cost is not None else None
+    try:
+        consumer = transports.consumer(url, queue, prefetch, watchdog=watchdog)
+        worker = Worker(
+            consumer,
+            function,
+            batch,
+            overflow,
+            requests=requests,
+            agent=Agent.from_environment(),
+            on_working=cost.set_working if cost is not None else lambda _: None,
+        )
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: worker.drain())
+        worker.run()
+    finally:
+        if cost_stopped is not None:
+            cost_stopped.set()
+        watchdog.close()

@@ -1,1 +1,0 @@
-"""Differences between moto and AWS, each fixed while a sandbox is open."""

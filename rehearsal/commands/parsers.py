@@ -1,0 +1,121 @@
+"""Options of the commands ``demo`` and ``deploy``; what they do is imported when they run."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from gpu_spot.declared.stackfile import UserError
+
+HOURS: Final = 48.0
+SHARED_HOURS: Final = 10.0
+"""Hours for a shared host, whose moves are simulated in steps of a second."""
+NOTICE_SHARE: Final = 0.9
+
+
+def add_demo(commands: Any) -> None:
+    """Add ``demo``: deploy a stack into a rehearsal and replay a Spot market against it."""
+    parser = commands.add_parser("demo", help="deploy a stack locally and replay a Spot market against it")
+    parser.add_argument("--stack", default="dev", help="stack file Pulumi.<STACK>.yaml (default: dev)")
+    parser.add_argument("--group", help="capacity group to rehearse (default: the stack's first)")
+    parser.add_argument(
+        "--trace",
+        nargs="+",
+        type=Path,
+        metavar="DIR|FILE",
+        help="Spot traces to replay, one capacity pool per file (default: drawn from the fitted model)",
+    )
+    parser.add_argument(
+        "--hours",
+        type=_positive,
+        help=f"simulated hours (default: {HOURS:g}; for a shared host {SHARED_HOURS:g})",
+    )
+    parser.add_argument("--target", type=_count, help="target capacity (default: the stack's)")
+    parser.add_argument(
+        "--pool-size",
+        type=_count,
+        help="instances per unit of a trace sample (default: 8 for 0/1 traces)",
+    )
+    parser.add_argument(
+        "--notice-share",
+        type=_fraction,
+        default=NOTICE_SHARE,
+        help=f"share of interruptions announced 120 s ahead (default: {NOTICE_SHARE:g})",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=1, help="seed of the random number generator (default: 1)"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("out/demo"), help="directory of the report (default: out/demo)"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print the summary as JSON; other output goes to stderr"
+    )
+    parser.add_argument(
+        "--keep", action="store_true", help="keep the rehearsal running for use with the AWS CLI"
+    )
+    parser.set_defaults(run=_demo)
+
+
+def add_deploy(commands: Any) -> None:
+    """Add ``deploy --local``: deploy a stack into an empty rehearsal and print its resources."""
+    parser = commands.add_parser("deploy", help="deploy a stack into a local rehearsal and print its outputs")
+    parser.add_argument(
+        "--local", action="store_true", required=True, help="deploy locally (use `pulumi up` for AWS)"
+    )
+    parser.add_argument("--stack", default="dev", help="stack file Pulumi.<STACK>.yaml (default: dev)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=_deploy)
+
+
+def _demo(args: argparse.Namespace) -> int:
+    with _installed():
+        from rehearsal.commands import demo
+    return demo.run(args)
+
+
+def _deploy(args: argparse.Namespace) -> int:
+    with _installed():
+        from rehearsal.commands import deploy
+    return deploy.run(args)
+
+
+@contextmanager
+def _installed() -> Iterator[None]:
+    """Turn a failed import in the body into a ``UserError``: moto is installed apart."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise UserError(
+            f"{error.name} is missing, but rehearsals need it: run `make setup` in a clone"
+        ) from None
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return int(text)
+
+
+def _positive(text: str) -> float:
+    value = _float(text)
+    if not 0 < value < 1e6:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of hours above 0")
+    return value
+
+
+def _fraction(text: str) -> float:
+    value = _float(text)
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number between 0 and 1")
+    return value
+
+
+def _float(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None

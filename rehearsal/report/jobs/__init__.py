@@ -1,1 +1,0 @@
-"""Training jobs on the report's page: timeline, migrations, volumes."""

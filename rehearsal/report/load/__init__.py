@@ -1,1 +1,0 @@
-"""Presentation of a load on a service: figure and text."""

@@ -1,1 +1,0 @@
-"""Presentation of a rehearsed shared host: its tenants and their moves."""

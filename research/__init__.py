@@ -1,0 +1,1 @@
+"""Studies of the product on recorded and drawn Spot markets, for its maintainers."""

@@ -1,0 +1,1 @@
+"""Fits of what the product ships: the deadline policy's table, the market, the spreads of forecasts."""

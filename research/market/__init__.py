@@ -1,0 +1,1 @@
+"""Benchmarks on Spot markets, recorded or drawn: policies, deadlines, warm pools, forecasts."""

@@ -1,0 +1,38 @@
+"""The folder of recorded Spot traces, by ``GPU_SPOT_TRACES``; without it a script ends or says so."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Final, NoReturn
+
+_TRACES: Final = "GPU_SPOT_TRACES"
+
+
+def say(line: str) -> None:
+    """Print a line on standard error."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def refuse(lacking: object) -> NoReturn:
+    """Print what is missing and exit with code 2."""
+    say(str(lacking))
+    raise SystemExit(2)
+
+
+def traces_to_fit_on() -> Path:
+    """Return the folder of real Spot traces; exit without one."""
+    root = os.environ.get(_TRACES)
+    if not root or not Path(root).is_dir():
+        refuse(f"{_TRACES} is {root!r}, the folder of the traces to fit on is needed")
+    return Path(root)
+
+
+def traces_or_model() -> Path | None:
+    """Return the folder of real Spot traces, None if it is not set: then the fitted model is replayed."""
+    root = os.environ.get(_TRACES)
+    if root and not Path(root).is_dir():
+        refuse(f"{_TRACES} is {root!r}, a folder is needed (unset it to replay the fitted model)")
+    say(f"replaying {f'the traces in {_TRACES}' if root else f'the fitted model: {_TRACES} is not set'}")
+    return Path(root) if root else None

@@ -1,0 +1,1 @@
+"""Benchmarks by a rehearsal: a deployment's time, a training job's day."""

@@ -1,0 +1,1 @@
+"""Benchmarks of services: scaling rules and roll-outs."""

@@ -1,0 +1,1 @@
+"""Worlds in which services are scaled: rules, fleets, replays of days."""

@@ -1,0 +1,1 @@
+"""Plots of comparisons: cost against shortage, regret, cost against wait."""

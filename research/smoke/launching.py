@@ -1,0 +1,218 @@
+"""Beliefs about launches: what is refused and in which words, templates, warm pools, fleets."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import Any, Final
+
+from lambdas.core.launch_failures import find_kind
+from lambdas.core.model import LaunchFailureKind
+from research.smoke.bed import IMAGE_PARAMETER, INSTANCE_TYPE, Bed, Falsified, belief
+
+_FAILURES: Final = "lambdas/core/launch_failures.py"
+_GROUPS: Final = "lambdas/aws/capacity/auto_scaling.py"
+_FLEETS: Final = "lambdas/aws/capacity/spot_fleet.py"
+_TEMPLATES: Final = "infra/program/entries/group.py"
+_FLEET_POLICY: Final = "policy/service-role/AmazonEC2SpotFleetTaggingRole"
+_PRICE: Final = "0.0001"
+"""A maximum price in US dollars an hour that is below every Spot price."""
+
+
+def _expect_kind(text: str, kind: LaunchFailureKind) -> str:
+    """Raise ``Falsified`` unless a message has a kind for the controller; return the message."""
+    if find_kind(text) is not kind:
+        raise Falsified(f"{find_kind(text)} instead of {kind}: {text}")
+    return text
+
+
+def _dry_run(bed: Bed, **changes: Any) -> str:
+    """Return the refusal of a launch that would not be made anyway."""
+    launch = {
+        "ImageId": bed.image,
+        "InstanceType": INSTANCE_TYPE,
+        "SubnetId": next(iter(bed.subnets.values())),
+        "MinCount": 1,
+        "MaxCount": 1,
+    } | changes
+    return bed.refusal(lambda: bed.clients("ec2").run_instances(**launch, DryRun=True), "")
+
+
+@belief(_FAILURES)
+def allowed_launch(bed: Bed) -> str:
+    """A trial of a launch that would be made is refused with DryRunOperation, not for its words."""
+    text = _dry_run(bed)
+    if not text.startswith("DryRunOperation"):
+        raise Falsified(text)
+    return text
+
+
+@belief(_FAILURES)
+def unknown_image(bed: Bed) -> str:
+    """A launch with an image that does not exist is refused in words of a configuration error."""
+    return _expect_kind(_dry_run(bed, ImageId="ami-0123456789abcdef0"), LaunchFailureKind.CONFIGURATION)
+
+
+@belief(_FAILURES)
+def wrong_architecture(bed: Bed) -> str:
+    """A launch of an x86_64 image on an arm64 type is refused in words of a configuration error."""
+    return _expect_kind(_dry_run(bed, InstanceType="t4g.nano"), LaunchFailureKind.CONFIGURATION)
+
+
+@belief(_TEMPLATES)
+def image_id_with_a_warm_pool(bed: Bed) -> str:
+    """A group whose template names an image id may have a warm pool."""
+    client, group = bed.clients("autoscaling"), bed.group("pool")
+    client.put_warm_pool(AutoScalingGroupName=group, MinSize=0, MaxGroupPreparedCapacity=0)
+    pool = client.describe_warm_pool(AutoScalingGroupName=group).get("WarmPoolConfiguration")
+    if not pool:
+        raise Falsified("the group has no warm pool")
+    return f"pool state {pool['PoolState']}"
+
+
+@belief(_TEMPLATES)
+def parameter_refuses_a_warm_pool(bed: Bed) -> str:
+    """A group whose template names an image by resolve:ssm: may have no warm pool."""
+    client = bed.clients("autoscaling")
+    template = bed.template("parameter", f"resolve:ssm:{IMAGE_PARAMETER}")
+    group = bed.group("parameter-pool", LaunchTemplate={"LaunchTemplateName": template, "Version": "$Latest"})
+    return bed.refusal(
+        lambda: client.put_warm_pool(AutoScalingGroupName=group, MinSize=0),
+        *("parameter", "resolve:ssm", "warm pool"),
+    )
+
+
+@belief("infra/components/capacity/overrides.py")
+def overrides_have_templates(bed: Bed) -> str:
+    """Each override of a mixed group may name a launch template, and so an image, of its own."""
+    names = [bed.template("first"), bed.template("second")]
+    first, second = ({"LaunchTemplateName": name, "Version": "1"} for name in names)
+    overrides = [
+        {"InstanceType": INSTANCE_TYPE},
+        {"InstanceType": "t3.micro", "LaunchTemplateSpecification": second},
+    ]
+    policy = {"LaunchTemplate": {"LaunchTemplateSpecification": first, "Overrides": overrides}}
+    group = bed.group("mixed", MixedInstancesPolicy=policy)
+    stored = bed.described(group)["MixedInstancesPolicy"]["LaunchTemplate"]["Overrides"]
+    templates = [item.get("LaunchTemplateSpecification", {}).get("LaunchTemplateName") for item in stored]
+    if templates != [None, names[1]]:
+        raise Falsified(f"stored are {templates}")
+    return "the second override has the second template"
+
+
+@belief(_FAILURES)
+def shortage_of_a_group(bed: Bed) -> str:
+    """A launch that Spot refuses for its price is a failed activity, in words of missing capacity."""
+    specification = {"LaunchTemplateName": bed.template("priced"), "Version": "1"}
+    policy = {
+        "LaunchTemplate": {
+            "LaunchTemplateSpecification": specification,
+            "Overrides": [{"InstanceType": INSTANCE_TYPE}],
+        },
+        "InstancesDistribution": {"OnDemandPercentageAboveBaseCapacity": 0, "SpotMaxPrice": _PRICE},
+    }
+    group, client = bed.group("priced-group", MixedInstancesPolicy=policy), bed.clients("autoscaling")
+    client.set_desired_capacity(AutoScalingGroupName=group, DesiredCapacity=1)
+
+    def failed() -> str | None:
+        activities = client.describe_scaling_activities(AutoScalingGroupName=group)["Activities"]
+        return next((item["StatusMessage"] for item in activities if item["StatusCode"] == "Failed"), None)
+
+    return _expect_kind(bed.wait_until(failed, "a failed activity", 600), LaunchFailureKind.CAPACITY)
+
+
+@belief(_GROUPS)
+def launch_in_a_zone(bed: Bed) -> str:
+    """LaunchInstances starts an instance in the zone and raises the desired capacity by one."""
+    group, zone = bed.group("zone"), max(bed.subnets)
+    bed.clients("autoscaling").launch_instances(
+        AutoScalingGroupName=group,
+        RequestedCapacity=1,
+        AvailabilityZones=[zone],
+        ClientToken=str(uuid.uuid4()),
+        RetryStrategy="retry-with-group-configuration",
+    )
+    [member] = bed.wait_until(lambda: bed.described(group)["Instances"], "an instance")
+    desired = bed.described(group)["DesiredCapacity"]
+    if (member["AvailabilityZone"], desired) != (zone, 1):
+        raise Falsified(f"it is in {member['AvailabilityZone']}, the desired capacity is {desired}")
+    return f"one instance in {zone}, desired capacity 1"
+
+
+@belief(_FLEETS)
+def targets_of_a_fleet(bed: Bed) -> str:
+    """ModifySpotFleetRequest sets target and On-Demand target at once, and starts what is missing."""
+    ec2, fleet = bed.clients("ec2"), _fleet(bed, "targets")
+    ec2.modify_spot_fleet_request(
+        SpotFleetRequestId=fleet,
+        TargetCapacity=1,
+        OnDemandTargetCapacity=1,
+        ExcessCapacityTerminationPolicy="noTermination",
+    )
+
+    def instances() -> list[Any] | None:
+        config = ec2.describe_spot_fleet_requests(SpotFleetRequestIds=[fleet])["SpotFleetRequestConfigs"][0]
+        targets = config["SpotFleetRequestConfig"]
+        if (targets["TargetCapacity"], targets["OnDemandTargetCapacity"]) != (1, 1):
+            return None
+        active: list[Any] = ec2.describe_spot_fleet_instances(SpotFleetRequestId=fleet)["ActiveInstances"]
+        return active
+
+    return f"targets 1 and 1, {len(bed.wait_until(instances, 'an instance', 600))} instance"
+
+
+@belief(_FAILURES)
+def shortage_of_a_fleet(bed: Bed) -> str:
+    """The history of a fleet says in words of missing capacity that its price is too low."""
+    ec2, fleet = bed.clients("ec2"), _fleet(bed, "price", TargetCapacity=1, SpotPrice=_PRICE)
+
+    def failures() -> list[str] | None:
+        records = ec2.describe_spot_fleet_request_history(SpotFleetRequestId=fleet, StartTime=0)
+        templates = [
+            f"{record['EventInformation'].get('EventSubType')}: "
+            f"{record['EventInformation'].get('EventDescription', '')}"
+            for record in records["HistoryRecords"]
+            if record["EventType"] == "error"
+        ]
+        return templates or None
+
+    return _expect_kind(bed.wait_until(failures, "an error", 600)[0], LaunchFailureKind.CAPACITY)
+
+
+def _fleet(bed: Bed, suffix: str, **options: Any) -> str:
+    """Request a fleet of the small type and return its id once it is active."""
+    iam, ec2 = bed.clients("iam"), bed.clients("ec2")
+    statement = {
+        "Effect": "Allow",
+        "Principal": {"Service": "spotfleet.amazonaws.com"},
+        "Action": "sts:AssumeRole",
+        "Condition": {
+            "StringEquals": {"aws:SourceAccount": bed.caller[1]},
+            "ArnLike": {"aws:SourceArn": bed.arn("ec2", "spot-fleet-request/sfr-*")},
+        },
+    }
+    trust = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+    role_name = bed.name("role", suffix)
+    role = iam.create_role(RoleName=role_name, AssumeRolePolicyDocument=trust, Tags=bed.tags)["Role"]
+    iam.attach_role_policy(RoleName=role_name, PolicyArn=f"arn:{bed.caller[0]}:iam::aws:{_FLEET_POLICY}")
+    bed.sleep(15)  # IAM is eventually consistent
+    specification = {"LaunchTemplateName": bed.template(suffix), "Version": "1"}
+    overrides = [{"SubnetId": subnet, "InstanceType": INSTANCE_TYPE} for subnet in bed.subnets.values()]
+    config = {
+        "Type": "maintain",
+        "TargetCapacity": 0,
+        "OnDemandTargetCapacity": 0,
+        "IamFleetRole": role["Arn"],
+        "TerminateInstancesWithExpiration": True,
+        "LaunchTemplateConfigs": [{"LaunchTemplateSpecification": specification, "Overrides": overrides}],
+        "TagSpecifications": bed.tag_specifications("spot-fleet-request"),
+    } | options
+    fleet = str(ec2.request_spot_fleet(SpotFleetRequestConfig=config)["SpotFleetRequestId"])
+    bed.record.add(kind="fleet", name=fleet)
+
+    def active() -> bool:
+        configs = ec2.describe_spot_fleet_requests(SpotFleetRequestIds=[fleet])["SpotFleetRequestConfigs"]
+        return bool(configs[0]["SpotFleetRequestState"] == "active")
+
+    bed.wait_until(active, "the fleet is active")
+    return fleet

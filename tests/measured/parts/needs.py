@@ -1,0 +1,49 @@
+"""Checks of what a script needs besides Python, before it starts.
+
+A missing requirement ends the script with code 2; a missing optional one is reported, and its part is
+skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from packages import environments
+from packages import rabbitmq as broker
+from pulumi_on_moto.errors import LocalCloudError
+from research.parts.needs import refuse, say
+from tests.real import containers
+from tests.real.http_play import proxies
+
+
+def rabbitmq() -> None:
+    """Exit if RabbitMQ is not installed."""
+    try:
+        broker.installed()
+    except broker.BrokerError as error:
+        refuse(error)
+
+
+def haproxy() -> None:
+    """Exit if HAProxy is not installed."""
+    try:
+        proxies.installed()
+    except LocalCloudError as error:
+        refuse(error)
+
+
+def frameworks(names: Iterable[str]) -> None:
+    """Install these environments (``packages/locks``); exit if one cannot be installed."""
+    try:
+        for name in names:
+            environments.environment(name)
+    except environments.NotInstalledError as error:
+        refuse(error)
+
+
+def containers_or_none(*programs: str) -> None:
+    """Print a message if this machine cannot run containers with these programs."""
+    try:
+        containers.needed(*programs)
+    except containers.LackingError as error:
+        say(f"containers are left out: {error}")

@@ -1,0 +1,97 @@
+"""The review's verdict on every changed key of the sample stacks, beside the truth (``make bench-review``).
+
+Each key that a stack file has is changed once, and each key that it could have is set in one stack. The
+preview is built from what the program declares before and after; the truth comes from the providers'
+replacements and from what the controllers do (``tests/review/oracle.py``), not from the review's tables. A
+false reassurance is the verdict "nothing ends" where workers end or may; a false alarm is another verdict
+where nothing does.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+from policy.evaluation import violations
+from research.parts.run import MACHINE, parser_of, verdict, write
+from tests.apart import SHARED_VARIABLE
+from tests.policy.cases import FACTS
+from tests.policy.mistakes import CONFIG, MISTAKES
+from tests.review.changes import changes
+from tests.review.oracle import is_false_alarm, is_reassuring
+from tests.review.test_oracle import Judged, judge
+
+MIN_CHANGES: Final = 200
+MAX_FALSE_ALARMS: Final = 0.05
+"""Of all changes."""
+
+
+def figures(judged: Sequence[Judged]) -> dict[str, Any]:
+    """Return the result's keys."""
+    reassured = [item for item in judged if is_reassuring(item.verdict, item.fact)]
+    hidden = [item for item in judged if is_reassuring(item.verdict_without_values, item.fact)]
+    alarmed = [item for item in judged if is_false_alarm(item.verdict, item.fact)]
+    return {
+        "changes": len(judged),
+        "false_reassurances": len(reassured),
+        "false_reassurances_without_values": len(hidden),
+        "false_alarms": len(alarmed),
+        "truths": dict(Counter(item.fact for item in judged)),
+        "verdicts": dict(Counter(item.verdict for item in judged)),
+        **_policies(),
+        "wrong": sorted({item.change.title for item in (*reassured, *hidden, *alarmed)}),
+    }
+
+
+def _policies() -> dict[str, int]:
+    """Count the planted mistakes, and those that a mandatory policy stops in each of their forms."""
+    caught = [
+        all(
+            any(v.rule == rule and v.level == "mandatory" for v in violations(program, CONFIG, FACTS))
+            for rule, program in forms
+        )
+        for forms in MISTAKES.values()
+    ]
+    return {"policies_planted": len(caught), "policies_caught": sum(caught)}
+
+
+def broken(result: dict[str, Any]) -> list[str]:
+    """Return what does not hold."""
+    lines = [
+        f"{key}: {result[key]}" for key in result if key.startswith("false_reassurances") and result[key]
+    ]
+    if result["policies_caught"] < result["policies_planted"]:
+        lines.append(f"{result['policies_caught']} of {result['policies_planted']} mistakes are stopped")
+    if result["changes"] < MIN_CHANGES:
+        lines.append(f"{result['changes']} changes, at least {MIN_CHANGES}")
+    if result["false_alarms"] > MAX_FALSE_ALARMS * result["changes"]:
+        lines.append(f"{result['false_alarms']} false alarms of {result['changes']}")
+    return lines
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Judge, print, write the file; return 1 for a violation."""
+    parser = parser_of(__doc__, "review")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="only every N-th change")
+    options = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
+        os.environ.setdefault(SHARED_VARIABLE, folder)
+        judged = [item for item in pool.map(judge, changes()[:: options.every]) if item is not None]
+    result = figures(judged)
+    problems = broken(result) if options.every == 1 else []
+    write(options.out, {"machine": MACHINE, **result, "broken": problems})
+    counts = ("changes", "false_reassurances", "false_reassurances_without_values", "false_alarms")
+    for key in (*counts, "policies_planted", "policies_caught"):
+        print(f"{key:36}{result[key]:6}")
+    for title in result["wrong"]:
+        print(f"  {title}")
+    return verdict(problems)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,194 @@
+"""Prices from the Price List (API reference, "GetProducts")."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from botocore.stub import Stubber
+
+from infra.catalogue import price_tables
+from research import prices
+
+# Written after the form that the API reference gives, not recorded from AWS.
+PRODUCT = Path(__file__).with_name("price_list.json").read_text("utf-8")
+
+
+@pytest.fixture
+def stubbed(monkeypatch: pytest.MonkeyPatch) -> Stubber:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
+    return Stubber(boto3.client("pricing", region_name=prices.REGION))
+
+
+INSTANCES = {
+    "operatingSystem": "Linux",
+    "tenancy": "Shared",
+    "preInstalledSw": "NA",
+    "capacitystatus": "Used",
+    "licenseModel": "No License required",
+}
+BROKERS = {"productFamily": "Broker Instances", "brokerEngine": "RabbitMQ", "deploymentOption": "Single-AZ"}
+
+
+def asked(service: str, *filters: tuple[str, str, str], token: str | None = None) -> dict[str, Any]:
+    terms = [{"Type": kind, "Field": name, "Value": value} for kind, name, value in filters]
+    return {"ServiceCode": service, "Filters": terms, **({"NextToken": token} if token else {})}
+
+
+def terms_of(**filters: str) -> list[tuple[str, str, str]]:
+    return [("TERM_MATCH", name, value) for name, value in filters.items()]
+
+
+def usage(name: str) -> tuple[str, str, str]:
+    return ("CONTAINS", "usagetype", name)
+
+
+def product(
+    usage_type: str, usd: str, unit: str = "Hrs", region: str = "eu-north-1", **attributes: str
+) -> str:
+    document = json.loads(PRODUCT)
+    document["product"]["attributes"] = {"usagetype": usage_type, "regionCode": region, **attributes}
+    [term] = document["terms"]["OnDemand"].values()
+    [dimension] = term["priceDimensions"].values()
+    dimension |= {"unit": unit, "pricePerUnit": {"USD": usd}}
+    return json.dumps(document)
+
+
+ZONE = product("ATL1-BoxUsage:g6.xlarge", "0.9", region="us-east-1-atl-1", locationType="AWS Local Zone")
+WAVELENGTH = product("x", "0.95", region="eu-west-1", locationType="AWS Wavelength Zone")
+OTHERS: list[tuple[dict[str, Any], list[str]]] = [
+    (
+        asked("AmazonEC2", usage("EBS:VolumeUsage.gp3")),
+        [product("EUN1-EBS:VolumeUsage.gp3", "0.0836", "GB-Mo")],
+    ),
+    (
+        asked("AmazonEC2", usage("EBS:VolumeP-Throughput.gp3")),
+        [product("EUN1-EBS:VolumeP-Throughput.gp3", "42.8032", "GiBps-mo")],
+    ),
+    (
+        asked("AmazonEC2", usage("NatGateway-Hours")),
+        [
+            product("EUN1-NatGateway-Hours", "0.046"),
+            product("EUN1-RegionalNatGateway-Hours", "0.092"),
+            product("NatGateway-Hours", "0.045", region="us-east-1"),
+        ],
+    ),
+    (
+        asked("AmazonVPC", usage("PublicIPv4:InUseAddress")),
+        [product("EUN1-PublicIPv4:InUseAddress", "0.005")],
+    ),
+    (asked("AmazonVPC", usage("VpcEndpoint-Hours")), [product("EUN1-VpcEndpoint-Hours", "0.011")]),
+    (
+        asked("AmazonEFS", usage("TimedStorage-ByteHrs")),
+        [product("EUN1-TimedStorage-ByteHrs", "0.33", "GB-Mo")],
+    ),
+    (
+        asked("AmazonEFS", usage("ETDataAccess-Bytes")),
+        [
+            product("EUN1-ETDataAccess-Bytes", "0.033", "GB", accessType="Read"),
+            product("EUN1-ETDataAccess-Bytes", "0.066", "GB", accessType="Write"),
+        ],
+    ),
+    (
+        asked("AWSELB", usage("LoadBalancerUsage")),
+        [
+            product("EUN1-LoadBalancerUsage", "0.02646", operation="LoadBalancing"),
+            product("EUN1-LoadBalancerUsage", "0.02394", operation="LoadBalancing:Application"),
+            product("EUN1-LoadBalancerUsage", "0.02394", operation="LoadBalancing:Network"),
+        ],
+    ),
+    (
+        asked("AmazonEKS", usage("AmazonEKS-Hours:perCluster")),
+        [product("EUN1-AmazonEKS-Hours:perCluster", "0.1")],
+    ),
+    (
+        asked("AmazonEKS", usage("AmazonEKS-Hours:extendedSupport")),
+        [product("EUN1-AmazonEKS-Hours:extendedSupport", "0.6", "Furlongs")],
+    ),
+    (asked("AmazonMQ", *terms_of(**BROKERS)), [product("EUN1-RabbitUsage:mq.m7g.large", "0.2")]),
+]
+"""What is asked besides instance types, and the answers."""
+
+
+def stub(stubbed: Stubber, answers: dict[str, list[str]]) -> None:
+    for kind, products in answers.items():
+        wanted = asked("AmazonEC2", *terms_of(instanceType=kind, **INSTANCES))
+        stubbed.add_response("get_products", {"PriceList": products}, wanted)
+    for wanted, products in OTHERS:
+        stubbed.add_response("get_products", {"PriceList": products}, wanted)
+
+
+def test_prices_of_all_regions_are_read_page_by_page(stubbed: Stubber) -> None:
+    wanted = asked("AmazonEC2", *terms_of(instanceType="g6.xlarge", **INSTANCES))
+    stubbed.add_response("get_products", {"PriceList": [], "NextToken": "more"}, wanted)
+    in_govcloud = PRODUCT.replace("eu-west-1", "us-gov-west-1").replace("0.8980000000", "1.0")
+    pages = {"PriceList": [PRODUCT, in_govcloud, ZONE, WAVELENGTH]}
+    stubbed.add_response("get_products", pages, {**wanted, "NextToken": "more"})
+    stub(stubbed, {"p5.48xlarge": []})
+    with stubbed:
+        reading = prices.read(stubbed.client, ["g6.xlarge", "p5.48xlarge", "g6.xlarge"])
+        stubbed.assert_no_pending_responses()
+    assert reading.prices == {
+        "eu-north-1": {
+            "ebs-gp3": 0.0836,
+            "ebs-gp3-throughput": 0.0418,
+            "nat-gateway": 0.046,
+            "public-ipv4": 0.005,
+            "interface-endpoint": 0.011,
+            "efs-standard": 0.33,
+            "efs-elastic-write": 0.066,
+            "application-load-balancer": 0.02394,
+            "eks-cluster": 0.1,
+            "mq.m7g.large": 0.2,
+        },
+        "eu-west-1": {"g6.xlarge": 0.898},
+        "us-east-1": {"nat-gateway": 0.045},
+        "us-gov-west-1": {"g6.xlarge": 1.0},
+    }
+    assert reading.rejected == ["eks-cluster-extended-support in eu-north-1: unknown unit 'Furlongs'"]
+
+
+def test_two_prices_of_one_type_are_rejected(stubbed: Stubber) -> None:
+    stub(stubbed, {"g6.xlarge": [PRODUCT, PRODUCT.replace("0.8980000000", "1.0")]})
+    with stubbed:
+        reading = prices.read(stubbed.client, ["g6.xlarge"])
+    assert "g6.xlarge in eu-west-1: 2 prices (0.898, 1), expected one" in reading.rejected
+    assert "eu-west-1" not in reading.prices
+
+
+@pytest.fixture
+def file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setattr(price_tables, "PROJECT_FILE", tmp_path / "prices.json")
+    return tmp_path / "prices.json"
+
+
+def test_an_update_writes_what_was_read(
+    stubbed: Stubber, monkeypatch: pytest.MonkeyPatch, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(prices, "instance_types", lambda: ("g6.xlarge",))
+    stub(stubbed, {"g6.xlarge": [PRODUCT]})
+    monkeypatch.setattr(boto3, "client", lambda service, region_name: stubbed.client)
+    with stubbed:
+        assert prices.main() == 0
+    error = capsys.readouterr().err
+    assert f"12 prices of 3 regions written to {file}" in error.replace("\n", " ")
+    assert "rejected: eks-cluster-extended-support in eu-north-1" in error
+    by_region = {table.region: table for table in price_tables.parse(file.read_text())}
+    assert by_region["eu-west-1"].usd == {"g6.xlarge": 0.898}
+    assert by_region["eu-west-1"].source == "AWS Price List"
+
+
+def test_a_failed_update_leaves_the_file_unchanged(
+    stubbed: Stubber, monkeypatch: pytest.MonkeyPatch, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file.write_text('{"tables": []}')
+    stubbed.add_client_error("get_products", "AccessDeniedException", "not authorized")
+    monkeypatch.setattr(boto3, "client", lambda service, region_name: stubbed.client)
+    with stubbed:
+        assert prices.main() == 1
+    assert "cannot read the Price List" in capsys.readouterr().err
+    assert file.read_text() == '{"tables": []}'

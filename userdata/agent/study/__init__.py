@@ -1,1 +1,0 @@
-"""Studies: which trial is next, with which parameters, and which one is pruned."""

@@ -36,7 +36,7 @@ FITS := $(notdir $(basename $(filter-out %/__init__.py,$(sort $(wildcard researc
 # History (decision records, the changelog) keeps its words; generated pages follow their generators.
 PROSE := README.md CONTRIBUTING.md $(filter-out $(addprefix docs/,changes.md options.md stack-file.md),$(wildcard docs/*.md docs/adr/*.md)) research/README.md $(wildcard packages/*/README.md packages/*/docs/*.md)
 
-.PHONY: help setup prices demo aws-smoke check quick test alone engine test-engine test-markets test-real test-cluster lint types format system-packages system-packages-real bench soak fit declared pictures site lock clean distclean
+.PHONY: help setup prices demo aws-smoke check quick test alone engine test-engine test-markets test-real test-cluster test-boot lint types format system-packages system-packages-real bench soak fit declared pictures site lock clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -100,6 +100,13 @@ test-cluster: setup ## entries' objects and Jobs on a real Kubernetes control pl
 	@test -n "$${KUBECONFIG:-}" || .ci/system-packages cluster
 	@tests/cluster/control_plane/build "$${XDG_CACHE_HOME:-$$HOME/.cache}/gpu-spot/control-plane" $${KUBECONFIG:+crds} >/dev/null
 	@$(BIN)/python -m pytest --durations 5 -o faulthandler_timeout=600 -m "not soak" tests/cluster $(ARGS)
+
+# Without a root file system (root and the network build it, once) the tests are skipped with that reason, or fail
+# with GPU_SPOT_BOOT=required.
+test-boot: setup ## machines of this product, booted: systemd, cloud-init and Docker of Ubuntu 24.04, the stack on moto (root): out/boot.json
+	@.ci/system-packages boot
+	@tests/boot/root_fs build || echo "no machine is booted without it"
+	@$(PYTEST) --durations 10 -o faulthandler_timeout=300 -m boot tests/boot $(ARGS)
 
 lint: setup ## ruff: rules and formatting; codespell and proselint: spelling, retired words and style of the docs
 	@$(BIN)/ruff check --quiet .

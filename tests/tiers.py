@@ -14,6 +14,7 @@ TESTS: Final = Path(__file__).parent
 REHEARSED: Final = TESTS / "live"
 
 _MARKS_OF: Final = {
+    "boot": "boot long",
     "cluster": "cluster long",
     "commands": "adapter",
     "commands/test_json.py": "program",

@@ -1,0 +1,71 @@
+"""The cloud of a test run, and the machines of each test."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.boot import cloud as clouds
+from tests.boot import rig as rigs
+from tests.boot.cloud import Cloud
+from tests.boot.rig import Rig
+
+PHASES: Final = "phases"
+OUT: Final = Path(__file__).parents[2] / "out" / "boot.json"
+
+
+@pytest.fixture(scope="session")
+def place() -> Iterator[Path]:
+    """A folder of this run; skips, or fails where the tests are required."""
+    if reason := rigs.lacking():
+        required = os.environ.get(rigs.REQUIRED_VARIABLE) == "required"
+        (pytest.fail if required else pytest.skip)(f"no machine can be booted here: {reason}")
+    made = Path(tempfile.mkdtemp(prefix="gpu-spot-boot-"))
+    yield made
+    shutil.rmtree(made)
+
+
+@pytest.fixture(scope="session")
+def own(place: Path) -> Path:
+    return rigs.stand_ins(place / "own")
+
+
+@pytest.fixture(scope="session")
+def cloud(place: Path, own: Path) -> Iterator[Cloud]:
+    (place / "disks").mkdir()
+    with clouds.running(place / "disks", {}) as made:
+        yield made
+
+
+@pytest.fixture
+def rig(cloud: Cloud, own: Path, place: Path, request: pytest.FixtureRequest) -> Iterator[Rig]:
+    made = Rig(cloud, own, place)
+    try:
+        yield made
+    finally:
+        request.node.user_properties.append((PHASES, json.dumps(made.phases)))
+        made.close()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the seconds of each phase and write them to ``out/boot.json``."""
+    phases: dict[str, dict[str, float]] = {}
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if getattr(report, "when", "") == "teardown":
+                for name, value in report.user_properties:
+                    if name == PHASES:
+                        phases[report.nodeid.rpartition("::")[2]] = json.loads(value)
+    if phases:
+        OUT.parent.mkdir(exist_ok=True)
+        OUT.write_text(json.dumps(phases, indent=1) + "\n")
+        for test, seconds in phases.items():
+            listed = ", ".join(f"{name} {value:g}" for name, value in seconds.items())
+            terminalreporter.write_line(f"{test}: {listed} s")

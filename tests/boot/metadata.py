@@ -1,0 +1,113 @@
+"""The metadata service of all machines: version 2 only, one hop, by the address of who asks; faults."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler
+from typing import Final, Protocol
+
+ROLE: Final = "/latest/meta-data/iam/security-credentials/"
+SPOT_ACTION: Final = "/latest/meta-data/spot/instance-action"
+_NAME: Final = "gpu-spot-instance"
+
+
+class Documents(Protocol):
+    """What the service knows of the machine at an address."""
+
+    def __call__(self, address: str) -> Mapping[str, str]: ...
+
+
+@dataclass
+class Metadata:
+    """The service; faults are by the start of a path, until a time of the monotonic clock."""
+
+    documents: Documents
+    more: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Documents by address, in front of the others."""
+    missing: dict[str, float] = field(default_factory=dict)
+    silent: dict[str, float] = field(default_factory=dict)
+    requests: list[tuple[float, str, str, int]] = field(default_factory=list)
+    """Time, address, path and status."""
+    _tokens: set[str] = field(default_factory=set)
+
+    def notice(self, address: str, seconds: float) -> None:
+        """Announce an interruption."""
+        at = datetime.now(UTC) + timedelta(seconds=seconds)
+        self.more.setdefault(address, {})[SPOT_ACTION] = json.dumps(
+            {"action": "terminate", "time": at.strftime("%Y-%m-%dT%H:%M:%SZ")}
+        )
+
+    def answer(self, address: str, path: str, token: str | None) -> tuple[int, str]:
+        """Return status and text for a GET."""
+        if token not in self._tokens:
+            return 401, ""
+        if any(path.startswith(start) and time.monotonic() < end for start, end in self.missing.items()):
+            return 404, ""
+        if path == ROLE:
+            return 200, _NAME
+        if path == ROLE + _NAME:
+            return 200, credentials()
+        documents = {**self.documents(address), **self.more.get(address, {})}
+        return (200, documents[path]) if path in documents else (404, "")
+
+    def handler(self) -> type[BaseHTTPRequestHandler]:
+        """Return the handler of its server."""
+        service = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def setup(self) -> None:
+                # As on EC2 with the hop limit 1: a container behind a bridge gets no answer.
+                self.request.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, 1)
+                super().setup()
+
+            def do_PUT(self) -> None:
+                if self.path != "/latest/api/token" or not self.headers.get(
+                    "X-aws-ec2-metadata-token-ttl-seconds"
+                ):
+                    self._send(400, "")
+                    return
+                token = secrets.token_urlsafe(16)
+                service._tokens.add(token)
+                self._send(200, token)
+
+            def do_GET(self) -> None:
+                self._send(
+                    *service.answer(self._from, self.path, self.headers.get("X-aws-ec2-metadata-token"))
+                )
+
+            @property
+            def _from(self) -> str:
+                return str(self.client_address[0])
+
+            def _send(self, status: int, text: str) -> None:
+                while any(
+                    self.path.startswith(start) and time.monotonic() < end
+                    for start, end in service.silent.items()
+                ):
+                    time.sleep(0.1)
+                service.requests.append((time.monotonic(), self._from, self.path, status))
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(text)))
+                self.end_headers()
+                self.wfile.write(text.encode())
+
+            def log_message(self, *_: object) -> None: ...
+
+        return Handler
+
+
+def credentials() -> str:
+    """Return the role's credentials, as the service shows them."""
+    now = datetime.now(UTC)
+    times = {"LastUpdated": now, "Expiration": now + timedelta(hours=6)}
+    shown = {name: at.strftime("%Y-%m-%dT%H:%M:%SZ") for name, at in times.items()}
+    fixed = {"Code": "Success", "Type": "AWS-HMAC", "AccessKeyId": "ASIALOCAL", "SecretAccessKey": "local"}
+    return json.dumps({**fixed, "Token": "local", **shown})

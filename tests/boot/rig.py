@@ -1,0 +1,134 @@
+"""Machines of the deployed stack: their image with stand-ins, their user data, times of their boot."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from lambdas.core.model import GroupRole
+from tests.boot.cloud import Cloud
+from tests.boot.machine import Line, Machine
+from tests.waiting import wait_until
+
+HERE: Final = Path(__file__).parent
+REQUIRED_VARIABLE: Final = "GPU_SPOT_BOOT"
+"""With the value ``required`` a machine that cannot boot others fails the tests in place of skipping them."""
+_PROGRAMS: Final = ("unshare", "nsenter", "setpriv", "ip", "losetup", "mkfs.xfs", "gcc", "openssl", "git")
+_SLOW: Final = 90.0
+
+
+def root_fs() -> Path:
+    """Return where the root file system of the machines is, or would be."""
+    return Path(subprocess.check_output([HERE / "root_fs", "path"], text=True).strip())
+
+
+def lacking() -> str:
+    """Return what this machine lacks to boot others, empty if nothing."""
+    if os.geteuid() != 0:
+        return "machines are booted by root"
+    if missing := [one for one in _PROGRAMS if shutil.which(one) is None]:
+        return f"missing: {', '.join(missing)}"
+    tried = subprocess.run(
+        ["unshare", "--mount", "--net", "--pid", "--cgroup", "--fork", "true"], capture_output=True
+    )
+    if tried.returncode:
+        return f"no namespaces: {tried.stderr.decode().strip()}"
+    return "" if root_fs().exists() else "the root file system is not built: tests/boot/root_fs build"
+
+
+def stand_ins(folder: Path) -> Path:
+    """Make the files in front of the image: of GPUs, of AWS, of the workers."""
+    for source in (HERE / "stand_ins" / "files", HERE / "work"):
+        if source.exists():
+            shutil.copytree(source, folder, dirs_exist_ok=True)
+    library = folder / "usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
+    library.parent.mkdir(parents=True)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, HERE / "stand_ins" / "nvml.c"], check=True)
+    units = folder / "etc/systemd/system"
+    units.mkdir(parents=True)
+    for unit in ("getty@tty1", "console-getty"):
+        (units / f"{unit}.service").symlink_to("/dev/null")
+    return folder
+
+
+@dataclass
+class Rig:
+    """The cloud, and a folder for the machines of a test."""
+
+    cloud: Cloud
+    own: Path
+    folder: Path
+    phases: dict[str, float] = field(default_factory=dict)
+    """Seconds of what a test has measured."""
+    machines: list[Machine] = field(default_factory=list)
+
+    def machine(self, group: str, side: GroupRole = GroupRole.PRIMARY) -> Machine:
+        """Launch an instance and boot it with its user data."""
+        instance = self.cloud.launch(group, side)
+        name = f"gpu-spot-boot-{os.getpid()}-{len(self.machines)}-{group}"
+        made = Machine(
+            name, self.cloud.network.address(), root_fs(), self.own, self.folder / f"{name}.console"
+        )
+        self.machines.append(made)
+        self.cloud.network.join(made)
+        made.instance = instance
+        made.write("var/lib/cloud/seed/nocloud/user-data", self.cloud.user_data(instance))
+        made.write(
+            "var/lib/cloud/seed/nocloud/meta-data",
+            json.dumps({"instance-id": instance, "local-hostname": group}),
+        )
+        self.cloud.machines[instance] = made
+        made.boot()
+        return made
+
+    def phase(
+        self, name: str, machine: Machine, reached: Callable[[], object], seconds: float = _SLOW
+    ) -> None:
+        """Wait until something is reached, and record when, in seconds from the start of PID 1."""
+        wait_until(reached, seconds, 0.1)
+        self.phases[name] = round(machine.seconds, 1)
+
+    def wait_for(self, what: Callable[[], object], seconds: float = _SLOW) -> float:
+        """Wait for something; return how long it took."""
+        began = time.monotonic()
+        wait_until(what, seconds, 0.1)
+        return time.monotonic() - began
+
+    def booted(self, machine: Machine) -> None:
+        """Wait until the boot script has started the units."""
+
+        def started() -> bool:
+            output = machine.disk / "var/log/cloud-init-output.log"
+            text = output.read_text(errors="replace") if output.exists() else ""
+            assert "gpu-spot boot: FAILED" not in text, text
+            return "gpu-spot boot: started" in text
+
+        self.phase("units started", machine, started)
+
+    def ready(self, group: str, machine: Machine) -> bool:
+        """Return whether all workers of a machine have reported that they are ready."""
+        workers = [one for one in self.cloud.workers(group) if one.instance == machine.instance]
+        return bool(workers) and all(one.state == "ready" for one in workers)
+
+    def close(self) -> None:
+        """End the machines."""
+        for machine in self.machines:
+            machine.close()
+            self.cloud.machines.pop(machine.instance, None)
+        self.machines.clear()
+
+
+def errors(machine: Machine) -> list[Line]:
+    """Return what the agent has said of level error, or what was no JSON and looks like a traceback."""
+    return [
+        line
+        for line in machine.lines()
+        if line.body.get("level") == "error" or line.text.startswith("Traceback ")
+    ]

@@ -16,7 +16,7 @@ from tests.test_repository import FILES, ROOT
 PRODUCT_LINES = {
     "contracts": 3_280,
     "infra": 17_930,
-    "lambdas": 13_180,
+    "lambdas": 13_160,
     "userdata": 15_940,
     "gpu_spot": 11_030,
     "policy": 1_230,

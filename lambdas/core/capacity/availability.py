@@ -68,7 +68,8 @@ def decide(observation: Observation, policy: Policy, memory: Memory, now: float)
     plan, capacity_actions = _plan_actions(state, policy, is_blocked)
     unsettled = pending_capacity(memory, observation, now)
     capacity_actions += _on_demand_target_changes(capacity_actions, observation, memory, now)
-    capacity_actions = _limit_to_settled_groups(capacity_actions, observation, unsettled)
+    # A group that has not settled accepts no change now.
+    capacity_actions = [action for action in capacity_actions if action.group_role not in unsettled]
     capacity_actions = _in_volume_zone(capacity_actions, observation, memory)
     capacity_actions = _limit_to_maximum(capacity_actions, observation, unsettled)
     raised = (
@@ -187,29 +188,6 @@ def _on_demand_target_changes(
     return changes
 
 
-def _limit_to_settled_groups(
-    actions: Sequence[SetDesired | TerminateInstances],
-    observation: Observation,
-    unsettled: Mapping[GroupRole, int],
-) -> list[SetDesired | TerminateInstances]:
-    """Drop the actions on groups that accept no change now, and keep the others below the maximum.
-
-    ``unsettled`` is the capacity that each of these groups may reach.
-    """
-    accepted: list[SetDesired | TerminateInstances] = []
-    for action in actions:
-        role = action.group_role
-        if role in unsettled:
-            continue
-        if unsettled and isinstance(action, SetDesired):
-            # Setting the current capacity, before a termination, launches nothing.
-            current = max(observation.desired_capacity(role), observation.counted_slots(role))
-            room = max(current, observation.group.maximum - sum(unsettled.values()))
-            action = replace(action, capacity=min(action.capacity, room))
-        accepted.append(action)
-    return accepted
-
-
 def _limit_to_maximum(
     actions: Sequence[SetDesired | TerminateInstances],
     observation: Observation,
@@ -218,7 +196,8 @@ def _limit_to_maximum(
     """Return the actions with each raised capacity lowered to what the maximum leaves.
 
     It counts by AWS's own lists, whatever signals the plan follows, so that the maximum bounds the bill when
-    heartbeats, marks or on-premises workers lie. Instances that AWS is terminating are still billed.
+    heartbeats, marks or on-premises workers lie. Instances that AWS is terminating are still billed, and
+    ``unsettled`` is the capacity that a group without settled requests may reach.
     """
     ending = slots(i for i in observation.instances if i.is_terminating)
     counted = {role: max(observation.counted_slots(role), unsettled.get(role, 0)) for role in GroupRole}

@@ -141,7 +141,7 @@ soak: setup system-packages-real ## what make test has too little time for, and 
 	@$(PYTEST) --durations 20 -m soak tests/real packages/test_stranger.py $(ARGS)
 	@$(MAKE) real-spot-training MARKS=soak
 	@$(MAKE) test-cluster ARGS="-m soak"
-	@$(BIN)/python -m tests.real.cluster_days > out/soak.json
+	@$(BIN)/python -m packages.broker_plays.cluster_days > out/soak.json
 
 fit: setup ## fit again what is shipped as fitted (GPU_SPOT_TRACES=…): an error where the two differ
 	@for script in $(FITS); do $(BIN)/python -m research.fit.$$script; done

@@ -42,10 +42,10 @@ def environment(name: str) -> Path:
             for old in folder.parent.glob(f"{name}-*"):
                 shutil.rmtree(old)
             _install(lock, sys.executable, "-m", "venv", folder)
-            pip = [folder / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check"]
+            pip: list[str | Path] = [folder / "bin" / "pip", "install"]
             # Without bytecode: what is imported writes its own, and most of it never is.
-            options = ["--no-compile", "--no-cache-dir", "--no-deps", "--require-hashes"]
-            _install(lock, *pip, *options, "-r", lock)
+            pip += ["--quiet", "--disable-pip-version-check", "--no-compile", "--no-cache-dir", "--no-deps"]
+            _install(lock, *pip, "--require-hashes", "-r", lock)
             (folder / WHOLE).touch()
     return folder / "bin"
 

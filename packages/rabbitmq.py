@@ -97,7 +97,7 @@ class RabbitServer:
                 start_new_session=True,
             )
         end = time.monotonic() + _START_SECONDS
-        while not self._accepts_connections():
+        while not accepts_connections("127.0.0.1", self.port):
             if self._server.poll() is not None or time.monotonic() > end:
                 log = (self._folder / "output").read_text(errors="replace")[-2000:]
                 raise BrokerError(f"rabbitmq-server did not start: {log}")
@@ -139,14 +139,14 @@ class RabbitServer:
             time.sleep(0.02)
         return names
 
-    def _accepts_connections(self) -> bool:
-        try:
-            with socket.create_connection(("127.0.0.1", self.port), 1.0) as connection:
-                connection.settimeout(5.0)
-                connection.sendall(b"AMQP\x00\x00\x09\x01")
-                return bool(connection.recv(1))
-        except OSError:
-            return False
+
+def accepts_connections(host: str, port: int) -> bool:
+    """Return whether a broker at an address answers the protocol's header."""
+    with contextlib.suppress(OSError), socket.create_connection((host, port), 1.0) as connection:
+        connection.settimeout(5.0)
+        connection.sendall(b"AMQP\x00\x00\x09\x01")
+        return bool(connection.recv(1))
+    return False
 
 
 def _listens(port: int) -> bool:

@@ -191,7 +191,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     # Studies of the product, for its maintainers: everything but the tests, and nothing imports it but they.
     "research": {
         *(package for package in PACKAGES if package != "research"),
-        *("boto3", "botocore", "numpy", "rich", "yaml"),
+        "packages",  # what plays the libraries: environments, brokers
+        *("boto3", "botocore", "numpy", "pika", "rich", "yaml"),
     },
 }
 

@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 
 from packages import environments
-from tests.measured import checkpoint
+from research.libraries import checkpoint
 from tests.soak import sample
 from tests.waiting import TIMEOUT_SECONDS
 
@@ -45,10 +45,10 @@ CONTINUES: Final = {
 }
 """What does a part or something else there, and the line that says so."""
 NEEDS_NOTHING: Final = {
+    "libraries.service_sqs",
     "measured.checker",
     "measured.health",
     "measured.review",
-    "measured.service_sqs",
     "measured.walk",
     "rehearsed.deploy",
     "rehearsed.research",
@@ -79,15 +79,16 @@ def test_of_every_benchmark_it_is_known_what_it_needs() -> None:
         for path in scripts
         if path.stem != "__init__" and path.parent.name not in ("parts", "simulation", "smoke")
     }
-    installs = {"measured.checkpoint", "measured.nodes"}  # the framework
+    installs = {"libraries.checkpoint", "libraries.nodes"}  # the framework
     assert names == {*STOPS, *CONTINUES, *NEEDS_NOTHING, *installs}
 
 
 def test_every_function_that_a_benchmark_names_for_a_worker_exists() -> None:
     named = {
         match.group(1, 2)
-        for path in [*ROOT.glob("tests/measured/*.py"), *ROOT.glob("tests/real/*.py")]
-        for match in re.finditer(r'"((?:research|tests|rehearsal)[a-z_.]*):([a-z_]+)"', path.read_text())
+        for folder in ("packages/broker_plays", "research/parts", "tests/measured", "tests/real")
+        for path in ROOT.glob(f"{folder}/*.py")
+        for match in re.finditer(r'"((?:packages|research|tests|rehearsal)[a-z_.]*):(\w+)"', path.read_text())
     }
     assert len(named) > 4
     for module, function in sorted(named):

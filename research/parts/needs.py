@@ -1,11 +1,14 @@
-"""The folder of recorded Spot traces, by ``GPU_SPOT_TRACES``; without it a script ends or says so."""
+"""What a script needs: recorded Spot traces (``GPU_SPOT_TRACES``), frameworks; without them it says so."""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NoReturn
+
+from packages import environments
 
 _TRACES: Final = "GPU_SPOT_TRACES"
 
@@ -36,3 +39,12 @@ def traces_or_model() -> Path | None:
         refuse(f"{_TRACES} is {root!r}, a folder is needed (unset it to replay the fitted model)")
     say(f"replaying {f'the traces in {_TRACES}' if root else f'the fitted model: {_TRACES} is not set'}")
     return Path(root) if root else None
+
+
+def frameworks(names: Iterable[str]) -> None:
+    """Install these environments (``packages/locks``); exit if one cannot be installed."""
+    try:
+        for name in names:
+            environments.environment(name)
+    except environments.NotInstalledError as error:
+        refuse(error)

@@ -1,105 +1,20 @@
-"""Where a crowd's workers run: processes, or containers below the agent's own supervisor."""
+"""A crowd's workers in containers below the agent's own supervisor."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-import os
-import signal
 import subprocess
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final, Protocol
 
 from packages import run_recorder
+from packages.broker_plays.workers import FUNCTION, NOTICE_SECONDS, Worker
+from packages.environments import ROOT
 from tests.real import containers, service_host
 from tests.real.service_host import kill_all
 from userdata.agent.work.service.workers import ready_file
-
-HERE: Final = Path(__file__).resolve().parents[2]
-NOTICE_SECONDS: Final = 120.0
-FUNCTION: Final = "tests.real.functions:double"
-
-
-class Worker(Protocol):
-    """One worker of a crowd."""
-
-    ready: Path
-    """There once it is ready."""
-    record: Path
-
-    def kill(self) -> None:
-        """Take it away without a notice."""
-        ...
-
-    def drain(self) -> None:
-        """Tell it to drain."""
-        ...
-
-    def wait(self) -> bool:
-        """Wait until it has ended; tell whether it ended well, within a notice."""
-        ...
-
-
-class Stable(Protocol):
-    """Starts workers: ``command`` is what Python is told, ``told`` are variables that lead to the broker."""
-
-    def start(self, number: int, command: list[str], url: str) -> Worker:
-        """Start one on the broker at ``url``; ``number`` is its own."""
-        ...
-
-    def output(self) -> str:
-        """Return the end of what the workers said."""
-        ...
-
-
-@dataclass(frozen=True)
-class _Process:
-    process: subprocess.Popen[bytes]
-    ready: Path
-    record: Path
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
-
-    def drain(self) -> None:
-        self.process.send_signal(signal.SIGTERM)
-
-    def wait(self) -> bool:
-        try:
-            return self.process.wait(NOTICE_SECONDS) == 0
-        except subprocess.TimeoutExpired:
-            self.kill()
-            return False
-
-
-@dataclass(frozen=True)
-class Processes:
-    """Each worker is a process; ``folder`` holds what they say and write down."""
-
-    folder: Path
-    function: str = FUNCTION
-
-    def start(self, number: int, command: list[str], url: str) -> Worker:
-        """See ``Stable``."""
-        ready, record = self.folder / f"ready-{number}", self.folder / "runs"
-        paths = os.pathsep.join([str(HERE), str(HERE / "packages" / "spot-work" / "src")])
-        environment = {**os.environ, "PYTHONPATH": paths, "SPOT_WORK_URL": url}
-        environment |= {
-            run_recorder.FUNCTION: self.function,
-            run_recorder.RECORD: str(record),
-            "GPU_SPOT_READY": str(ready),
-        }
-        argv = [sys.executable, *command]
-        with (self.folder / "workers").open("ab") as log:
-            process = subprocess.Popen(argv, cwd=HERE, env=environment, stdout=log, stderr=log)
-        return _Process(process, ready, record)
-
-    def output(self) -> str:
-        """See ``Stable``."""
-        return (self.folder / "workers").read_text(errors="replace")[-3000:]
 
 
 @dataclass(frozen=True)
@@ -169,7 +84,7 @@ class Containers:
         with said.open("w") as log:
             supervisor = subprocess.Popen(
                 [sys.executable, "-m", service_host.__name__],
-                cwd=HERE,
+                cwd=ROOT,
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
@@ -193,8 +108,8 @@ def code() -> list[tuple[Path, str]]:
 
     return [
         (Path(pika.__file__).parent, "pika"),
-        (HERE / "packages/spot-work/src/spot_work", "spot_work"),
-        (HERE / "gpu_spot/__init__.py", "gpu_spot/__init__.py"),
-        (HERE / "packages/run_recorder.py", "packages/run_recorder.py"),
-        (HERE / "tests/real/functions.py", "tests/real/functions.py"),
+        (ROOT / "packages/spot-work/src/spot_work", "spot_work"),
+        (ROOT / "gpu_spot/__init__.py", "gpu_spot/__init__.py"),
+        (ROOT / "packages/run_recorder.py", "packages/run_recorder.py"),
+        (ROOT / "packages/broker_plays/functions.py", "packages/broker_plays/functions.py"),
     ]

@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 from faulty_sqs import FaultySqs
 
+from packages.broker_plays import cluster_days, crowd
+from packages.broker_plays.rabbit_cluster import may_have_own_network
+from packages.broker_plays.workers import NOTICE_SECONDS, Processes
 from packages.rabbitmq import RabbitServer
-from tests.real import cluster_days, containers, crowd, stable
-from tests.real.rabbit_cluster import may_have_own_network
+from tests.real import containers, stable
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +35,7 @@ def check(outcome: crowd.Outcome) -> None:
 
 
 def test_nothing_is_lost_and_no_repeat_goes_unmarked(broker: RabbitServer, tmp_path: Path) -> None:
-    check(crowd.play(broker, stable.Processes(tmp_path), 2000, workers=3, losses=8, seed=5))
+    check(crowd.play(broker, Processes(tmp_path), 2000, workers=3, losses=8, seed=5))
 
 
 def test_nothing_is_lost_where_workers_are_containers(broker: RabbitServer, folder: Path) -> None:
@@ -47,7 +49,7 @@ def test_nothing_is_lost_on_an_sqs_at_its_worst(tmp_path: Path, monkeypatch: pyt
     with FaultySqs(crowd.QUEUE.name, tries=crowd.QUEUE.max_deliveries) as sqs:
         for name, value in sqs.environment.items():
             monkeypatch.setenv(name, value)
-        outcome = crowd.play(sqs, stable.Processes(tmp_path), 400, workers=3, losses=8, seed=15)
+        outcome = crowd.play(sqs, Processes(tmp_path), 400, workers=3, losses=8, seed=15)
         assert not sqs.texts(f"{crowd.QUEUE.name}-dead")
     assert (outcome.lost, outcome.wrong, outcome.unmarked_duplicates) == (0, 0, 0), outcome
     assert outcome.drains_failed == 0, outcome
@@ -63,7 +65,7 @@ def test_a_worker_that_is_signalled_before_it_listens_ends(folder: Path) -> None
     started_at = time.monotonic()
     worker.drain()
     worker.wait()
-    assert time.monotonic() - started_at < stable.NOTICE_SECONDS / 2
+    assert time.monotonic() - started_at < NOTICE_SECONDS / 2
 
 
 @pytest.mark.soak

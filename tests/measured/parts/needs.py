@@ -6,9 +6,6 @@ skipped.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from packages import environments
 from packages import rabbitmq as broker
 from pulumi_on_moto.errors import LocalCloudError
 from research.parts.needs import refuse, say
@@ -29,15 +26,6 @@ def haproxy() -> None:
     try:
         proxies.installed()
     except LocalCloudError as error:
-        refuse(error)
-
-
-def frameworks(names: Iterable[str]) -> None:
-    """Install these environments (``packages/locks``); exit if one cannot be installed."""
-    try:
-        for name in names:
-            environments.environment(name)
-    except environments.NotInstalledError as error:
         refuse(error)
 
 

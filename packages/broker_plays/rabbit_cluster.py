@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from packages.rabbitmq import BrokerError, installed
+from packages.rabbitmq import BrokerError, accepts_connections, installed
 
 NODES: Final = 3
 PORT: Final = 5672
@@ -146,15 +144,6 @@ class RabbitCluster:
                 f"-kernel inet_dist_connect_options [{{ip,{{{numbers}}}}}]"
             ),
         }
-
-
-def accepts_connections(host: str, port: int) -> bool:
-    """Return whether a broker at an address answers the protocol's header."""
-    with contextlib.suppress(OSError), socket.create_connection((host, port), 1.0) as connection:
-        connection.settimeout(5.0)
-        connection.sendall(b"AMQP\x00\x00\x09\x01")
-        return bool(connection.recv(1))
-    return False
 
 
 def _name(node: int) -> str:

@@ -16,11 +16,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from faulty_sqs import FaultySqs
-
+from packages.broker_plays import crowd
+from packages.broker_plays.workers import Processes
+from packages.faulty_sqs import FaultySqs
 from research.parts.run import parser_of, write
-from tests.real import crowd
-from tests.real.stable import Processes
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -12,12 +12,13 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from packages import run_recorder
+from packages.broker_plays.workers import NOTICE_SECONDS, Stable, Worker
 from spot_work import Client, Queue, WorkError
-from tests.real.stable import NOTICE_SECONDS, Stable, Worker
 
 QUEUE: Final = Queue("ocr", max_deliveries=200)
 """Workers are lost here a hundred times as often as on spot instances."""
@@ -127,7 +128,7 @@ def play(broker: Broker, stable: Stable, messages: int, *, workers: int, losses:
             answer.add_done_callback(lambda _: answered.update(all=1))
             asked.append(answer)
         for share, what in happenings:
-            wait_for(lambda share=share: answered["all"] >= share * messages, crowd.output)
+            wait_for(partial(lambda least: answered["all"] >= least, share * messages), crowd.output)
             if what == "broker":
                 wait_for(lambda: broker.has_queue(QUEUE.name), crowd.output)
                 broker.kill()

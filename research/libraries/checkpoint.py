@@ -1,6 +1,6 @@
 """Kill real trainings and compare their results; measure the cost of saving.
 
-    python -m tests.measured.checkpoint [--out FILE] [--kills 50] [--seconds 60] [--only keras …]
+    python -m research.libraries.checkpoint [--out FILE] [--kills 50] [--seconds 60] [--only keras …]
 
 Each part runs in the environment of its framework (``packages/locks``), with the code of ``make test-real``,
 which uses 5 kills of each kind. A kill is a SIGTERM, as at the notice, a SIGKILL at a random moment, or a
@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from packages.environments import environment, variables
+from research.parts import needs
 from research.parts.page import replace_part, table
 from research.parts.run import parser_of, write
-from tests.measured.parts import needs
 
 MOSAIC: Final = ("mosaic",)
 """The script that needs an environment of its own."""
@@ -70,7 +70,9 @@ def report_of(framework: str, script: str, *arguments: str | Path) -> dict[str, 
     """Run a script of ``frameworks`` in its environment; return the JSON that it prints last."""
     binaries = environment(framework)
     command = [binaries / "python", "-m", f"frameworks.{script}", *arguments]
-    done = subprocess.run(command, env=variables(binaries), stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(  # noqa: S603 - a script of the repository
+        command, env=variables(binaries), stdout=subprocess.PIPE, text=True, check=True
+    )
     report: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return report
 

@@ -1,6 +1,6 @@
 """Lose nodes of a real training, replay Spot traces.
 
-    python -m tests.measured.nodes [--only replay losses torchrun] [--losses 8]
+    python -m research.libraries.nodes [--only replay losses torchrun] [--losses 8]
         [--minutes 60] [--seed 0] [--out FILE] [--docs .]
 
 - ``losses``: four nodes are agents of torchrun over gloo on this machine (``frameworks/node_losses.py``); one
@@ -26,11 +26,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from packages.environments import FRAMEWORKS, environment
-from research.parts import node_replay
-from research.parts.needs import traces_or_model
+from research.parts import needs, node_replay
 from research.parts.page import replace_part, table
 from research.parts.run import MACHINE, parser_of, verdict, write
-from tests.measured.parts import needs
 
 sys.path += [str(FRAMEWORKS.parent), str(FRAMEWORKS.parents[2])]
 node_losses: Any = importlib.import_module("frameworks.node_losses")
@@ -156,7 +154,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if {"losses", "torchrun"} & {*options.only}:
         needs.frameworks(["torch"])
     measured: dict[str, Callable[[], dict[str, Any]]] = {
-        "replay": lambda: node_replay.replayed(traces_or_model()),
+        "replay": lambda: node_replay.replayed(needs.traces_or_model()),
         "losses": lambda: survivors(environment("torch"), options.losses, options.seed, options.minutes),
         "torchrun": lambda: plain(environment("torch")),
     }

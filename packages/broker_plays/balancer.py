@@ -1,6 +1,6 @@
 """A TCP load balancer in front of a cluster's nodes, as the one of Amazon MQ; it can cut connections.
 
-    python -m tests.real.balancer PORT HOST:PORT …
+    python -m packages.broker_plays.balancer PORT HOST:PORT …
 
 Commands on stdin, one a line: ``cut N`` ends the next N connections amid the login, ``drop`` ends all. The
 number of connections cut so far is printed after each.

@@ -1,6 +1,6 @@
 """Bad days of a cluster of three RabbitMQ nodes, with real workers and eight clients.
 
-    python -m tests.real.cluster_days [PLAN.json]
+    python -m packages.broker_plays.cluster_days [PLAN.json]
 
 With a plan it must run in a network namespace of its own (`in_own_network`). The same code in
 `test_crowd.py`, at a reduced count, in `make bench-service` and in `make soak`.
@@ -21,11 +21,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from packages import run_recorder
+from packages.broker_plays.crowd import wait_for
+from packages.broker_plays.rabbit_cluster import NODES, PORT, RabbitCluster, address, in_own_network
+from packages.broker_plays.workers import Processes, Worker
+from packages.environments import ROOT
 from packages.rabbitmq import free_port
 from spot_work import Client, Queue, WorkError
-from tests.real.crowd import wait_for
-from tests.real.rabbit_cluster import NODES, PORT, RabbitCluster, address, in_own_network
-from tests.real.stable import HERE, Processes, Worker
 
 log: Final = logging.getLogger(__name__)
 
@@ -95,7 +96,7 @@ class _Player:
         (cluster := folder / "cluster").mkdir()
         self._cluster = RabbitCluster(cluster)
         self._port = free_port()
-        self._processes = Processes(folder, "tests.real.functions:paced")
+        self._processes = Processes(folder, "packages.broker_plays.functions:paced")
         self._balancer: subprocess.Popen[str] | None = None
         self._workers: list[Worker] = []
         self._started = 0
@@ -226,7 +227,7 @@ class _Player:
     def _start_balancer(self) -> None:
         nodes = [f"{address(node)}:{PORT}" for node in range(NODES)]
         self._balancer = subprocess.Popen(
-            [sys.executable, "-m", "tests.real.balancer", str(self._port), *nodes],
+            [sys.executable, "-m", "packages.broker_plays.balancer", str(self._port), *nodes],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -255,8 +256,8 @@ def run(plan: Plan, seconds: float) -> Days:
     with tempfile.TemporaryDirectory() as name:
         path = Path(name) / "plan.json"
         path.write_text(json.dumps(asdict(plan)))
-        command = in_own_network([sys.executable, "-m", "tests.real.cluster_days", str(path)])
-        done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=seconds)
+        command = in_own_network([sys.executable, "-m", "packages.broker_plays.cluster_days", str(path)])
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=seconds)
     if done.returncode:
         raise RuntimeError(f"the play ended with {done.returncode}: {done.stderr[-3000:]}")
     return Days(**json.loads(done.stdout))

@@ -18,6 +18,7 @@ TAG_NAME: Final = "Name"
 TAG_TOKEN: Final = "gpu-spot:token"  # noqa: S105 - a fencing token, not a secret
 TAG_SOURCE: Final = "gpu-spot:source"
 TAG_STATE: Final = "gpu-spot:state"
+TAG_INSTANCE: Final = "gpu-spot:instance"
 # Tag on snapshots of prepared datasets: `<name>@<version>`.
 TAG_DATASET: Final = "gpu-spot:dataset"
 

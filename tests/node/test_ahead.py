@@ -19,10 +19,9 @@ from tests.node.world import WorldEbs, WorldLease
 from tests.node.world_host import WorldHost
 from tests.waiting import TIMEOUT_SECONDS, wait_until
 from userdata.agent.machine import freeze
-from userdata.agent.machine.errors import AgentError
+from userdata.agent.machine.errors import AgentError, TransientError
 from userdata.agent.machine.host import SystemHost
 from userdata.agent.storage.volume.background_snapshots import BackgroundSnapshots, SnapshotSchedule, is_due
-from userdata.agent.storage.volume.ebs import TransientError
 
 PLACE = Path("/dltraining")
 

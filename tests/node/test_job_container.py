@@ -17,7 +17,7 @@ import pytest
 
 from tests.node.units import CommandHost
 from userdata.agent.machine import files
-from userdata.agent.machine.errors import AgentError
+from userdata.agent.machine.errors import AgentError, TransientError
 from userdata.agent.machine.host import SystemHost
 from userdata.agent.work import containers
 from userdata.agent.work.training.job_container import JobContainer, Mounts
@@ -204,6 +204,19 @@ def test_a_blank_device_differs_from_one_with_a_file_system(tmp_path: Path) -> N
     assert SystemHost().filesystem(device) is None
     subprocess.run(["mkfs.ext4", "-q", device], check=True)
     assert SystemHost().filesystem(device) == "ext4"
+
+
+def test_a_device_that_cannot_be_read_in_full_is_not_blank(tmp_path: Path) -> None:
+    host, gone, short = SystemHost(), tmp_path / "nvme1n1", tmp_path / "short"
+    with pytest.raises(TransientError, match="nvme1n1: No such file or directory"):
+        host.filesystem(str(gone))
+    short.write_bytes(bytes(4096))
+    with pytest.raises(TransientError, match="short: 4096 bytes read, expected: 131072"):
+        host.filesystem(str(short))
+    torn = Path(image(tmp_path / "torn", 8))
+    with torn.open("r+b") as file:
+        file.write(b"XFSB")  # blkid wants more than that
+    assert host.filesystem(str(torn)) == "xfs"  # a mount says what is wrong
 
 
 @pytest.mark.skipif(shutil.which("mkfs.xfs") is None, reason="mkfs.xfs is missing: install xfsprogs")

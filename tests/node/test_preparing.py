@@ -301,7 +301,7 @@ def test_of_two_at_once_the_leases_holder_counts(region: Region, monkeypatch: py
     keep, second = AwsEbs.create_dataset_snapshot, list[str]()
 
     def overtaken(self: AwsEbs, volume: str, token: int, dataset: str) -> str:
-        """The first hangs after its snapshot, until another has come, made its own and gone."""
+        """The first hangs after its snapshot, until another has come, published it and gone."""
         snapshot = keep(self, volume, token, dataset)
         if not second:
             second.append(snapshot)
@@ -315,7 +315,30 @@ def test_of_two_at_once_the_leases_holder_counts(region: Region, monkeypatch: py
     with pytest.raises(LeaseLostError):
         tasks.run(first)
     is_over(region)
-    assert second[0] != region.item()[DATASET]
+    assert second == [region.item()[DATASET]]
+
+
+def test_a_process_killed_while_it_publishes_continues_its_snapshot(
+    region: Region, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, begun = region.node(), AwsEbs.create_dataset_snapshot
+    made: list[str] = []
+
+    def killed(self: AwsEbs, volume: str, token: int, dataset: str) -> str:
+        made.append(begun(self, volume, token, dataset))
+        raise DeadError
+
+    monkeypatch.setattr(AwsEbs, "create_dataset_snapshot", killed)
+    with pytest.raises(DeadError):
+        region.live(node)
+    # The volume is attached and not mounted: the command must not run on the root disk.
+    with pytest.raises(AgentError, match="the data volume is not mounted"):
+        tasks.run(node)
+    assert "holder" not in region.item()
+    region.live(node)
+    assert region.made == [[]]
+    assert made == [region.item()[DATASET]]
+    is_over(region)
 
 
 def test_a_command_that_fails_for_good_ends_and_no_gpu_is_started(region: Region) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import boto3
 import pytest
+from botocore.exceptions import ClientError
 
 from contracts.agent.config import Volume as VolumeConfig
 from tests import models
@@ -19,11 +20,18 @@ from tests.node.configs import FakeClock
 from tests.node.jobs import IMAGE, make_tables
 from tests.node.world import World, WorldLease
 from userdata.agent.lease.store import LEASE_SECONDS, DynamoLease, Lease
-from userdata.agent.machine.errors import AgentError, LeaseLostError, RefusedError, WorkCancelledError
+from userdata.agent.machine.errors import (
+    AgentError,
+    LeaseLostError,
+    RefusedError,
+    TransientError,
+    WorkCancelledError,
+)
 from userdata.agent.storage.volume import fill, model
-from userdata.agent.storage.volume.ebs import AwsEbs, ResourceNotFoundError, TransientError
+from userdata.agent.storage.volume.ebs import AwsEbs, ResourceNotFoundError
 from userdata.agent.storage.volume.fill import MARKER, S3Filler
 from userdata.agent.storage.volume.model import CreateVolume
+from userdata.agent.storage.volume.prepared import PreparedFiller
 
 REGION = "us-west-2"
 
@@ -98,10 +106,10 @@ def test_a_volume_goes_through_its_life_in_ec2() -> None:
         ImageId=IMAGE, MinCount=1, MaxCount=1, Placement=placement, InstanceType="t3.micro"
     )
     instance = run["Instances"][0]["InstanceId"]
-    home = adapter.create_volume(f"{REGION}a", 4, CreateVolume(None, None))
+    home = adapter.create_volume(f"{REGION}a", 4, "i-1", CreateVolume(None, None))
     [seen] = adapter.volumes()
     assert dataclasses.replace(seen, state="available") == model.EbsVolume(
-        home, f"{REGION}a", "available", None, None, None, 4, None, "preparing", 7, 125
+        home, f"{REGION}a", "available", None, None, None, 4, None, "preparing", 7, 125, "i-1"
     )
     [document] = client.describe_volumes(VolumeIds=[home])["Volumes"]
     assert (document["Size"], document["Encrypted"], document["VolumeType"]) == (7, True, "gp3")
@@ -119,7 +127,7 @@ def test_a_volume_goes_through_its_life_in_ec2() -> None:
     snapshot = adapter.create_snapshot(home, 6)
     [copy] = adapter.snapshots()
     assert (copy.id, copy.source, copy.token) == (snapshot, home, 6)
-    moved = adapter.create_volume(f"{REGION}b", 6, CreateVolume(snapshot, home))
+    moved = adapter.create_volume(f"{REGION}b", 6, "i-1", CreateVolume(snapshot, home))
     assert {v.id: v.source for v in adapter.volumes()} == {home: None, moved: home}
     adapter.delete_volume(home)
     adapter.delete_snapshot(snapshot)
@@ -131,7 +139,7 @@ def test_a_volume_goes_through_its_life_in_ec2() -> None:
 
 
 def test_the_volume_of_another_job_is_not_ours() -> None:
-    ebs().create_volume(f"{REGION}a", 1, CreateVolume(None, None))
+    ebs().create_volume(f"{REGION}a", 1, "i-1", CreateVolume(None, None))
     client = boto3.client("ec2", region_name=REGION)
     assert AwsEbs(client, "dev", "resnet", "other", VolumeConfig()).volumes() == ()
     assert AwsEbs(client, "prod", "resnet", "resnet", VolumeConfig()).volumes() == ()
@@ -165,11 +173,11 @@ def test_descriptions_are_paged() -> None:
 def test_a_repeated_creation_has_the_same_client_token_and_a_copy_its_rate() -> None:
     client = Recorder(*[{"VolumeId": "vol-1"}] * 5)
     adapter = AwsEbs(client, "dev", "g", "j", VolumeConfig(initialization_rate_mib=300))  # type: ignore[arg-type]
-    adapter.create_volume("a", 1, CreateVolume("snap-1", "vol-0"))
-    adapter.create_volume("a", 1, CreateVolume("snap-1", "vol-0"))
-    adapter.create_volume("a", 2, CreateVolume("snap-1", "vol-0"))
+    adapter.create_volume("a", 1, "i-1", CreateVolume("snap-1", "vol-0"))
+    adapter.create_volume("a", 1, "i-1", CreateVolume("snap-1", "vol-0"))
+    adapter.create_volume("a", 2, "i-1", CreateVolume("snap-1", "vol-0"))
     for _ in range(2):  # after one that failed
-        adapter.create_volume("a", 1, CreateVolume("snap-1", "vol-0", 0, 1))
+        adapter.create_volume("a", 1, "i-1", CreateVolume("snap-1", "vol-0", 0, 1))
     first, same, lease, again, still = (arguments["ClientToken"] for _, arguments in client.asked)
     assert (first, again) == (same, still)
     assert len({first, lease, again}) == 3
@@ -181,9 +189,9 @@ def test_a_volume_and_its_copy_are_under_the_key_that_is_named() -> None:
     key = "arn:aws:kms:us-west-2:123456789012:key/00000000-0000-0000-0000-000000000000"
     client = Recorder(*[{"VolumeId": "vol-1"}] * 3)
     adapter = AwsEbs(client, "dev", "g", "j", VolumeConfig(kms_key_arn=key))  # type: ignore[arg-type]
-    adapter.create_volume("a", 1, CreateVolume(None, None))
-    adapter.create_volume("a", 2, CreateVolume("snap-1", "vol-0"))
-    AwsEbs(client, "dev", "g", "j", VolumeConfig()).create_volume("a", 3, CreateVolume(None, None))  # type: ignore[arg-type]
+    adapter.create_volume("a", 1, "i-1", CreateVolume(None, None))
+    adapter.create_volume("a", 2, "i-1", CreateVolume("snap-1", "vol-0"))
+    AwsEbs(client, "dev", "g", "j", VolumeConfig()).create_volume("a", 3, "i-1", CreateVolume(None, None))  # type: ignore[arg-type]
     assert [asked.get("KmsKeyId") for _, asked in client.asked] == [key, key, None]
 
 
@@ -200,8 +208,6 @@ def test_a_volume_and_its_copy_are_under_the_key_that_is_named() -> None:
     ],
 )
 def test_transient_errors_are_distinguished(code: str, passes: bool) -> None:
-    from botocore.exceptions import ClientError
-
     error = ClientError({"Error": {"Code": code, "Message": "m"}}, "AttachVolume")
     adapter = AwsEbs(Recorder(error), "dev", "g", "j", VolumeConfig())  # type: ignore[arg-type]
     with pytest.raises(AgentError, match=code) as caught:
@@ -282,6 +288,55 @@ def test_an_empty_prefix_and_a_key_that_climbs_are_refused(bucket: Any, tmp_path
     bucket.put_object(Bucket="datasets", Key="evil/../../x", Body=b"")
     with pytest.raises(RefusedError, match="is outside the dataset's directory"):
         S3Filler(bucket, "s3://datasets/evil/", tmp_path).fill(lambda: None)
+
+
+@pytest.mark.parametrize("code", ["NoSuchBucket", "AccessDenied"])
+def test_a_bucket_that_is_not_there_or_denied_is_an_operators_error(code: str, tmp_path: Path) -> None:
+    client: Any = boto3.client("s3", region_name=REGION)
+    if code == "AccessDenied":
+        error = ClientError({"Error": {"Code": code, "Message": "m"}}, "ListObjectsV2")
+        client.get_paginator = lambda name: SimpleNamespace(paginate=lambda **_: raise_(error))
+    with pytest.raises(RefusedError, match=f"dataset s3://typo/x/: {code}: .*; correct the bucket's name"):
+        S3Filler(client, "s3://typo/x/", tmp_path).fill(lambda: None)
+
+
+def raise_(error: Exception) -> Any:
+    raise error
+
+
+@pytest.mark.parametrize(
+    ("code", "listing", "is_refused"),
+    [
+        ("AccessDenied", None, True),
+        ("403", None, True),
+        ("403", "AccessDenied", True),
+        ("403", "RequestTimeTooSkewed", False),
+        ("403", "ExpiredToken", False),
+        ("404", None, False),
+        ("SlowDown", None, False),
+    ],
+)
+def test_an_object_is_refused_only_if_it_alone_is_denied(
+    bucket: Any, tmp_path: Path, code: str, listing: str | None, is_refused: bool
+) -> None:
+    def refuse(code: str) -> Any:
+        return raise_(ClientError({"Error": {"Code": code, "Message": "m"}}, "HeadObject"))
+
+    bucket.download_file = lambda *_, **__: refuse(code)
+    if listing is not None:
+        bucket.list_objects_v2 = lambda **_: refuse(listing)
+    with pytest.raises(AgentError, match=listing or code) as caught:
+        S3Filler(bucket, "s3://datasets/imagenet/", tmp_path).fill(lambda: None)
+    assert isinstance(caught.value, RefusedError) is is_refused
+
+
+def test_a_marker_that_cannot_be_read_is_not_another_dataset(tmp_path: Path) -> None:
+    assert not PreparedFiller("imagenet@1", tmp_path).is_complete()
+    (tmp_path / MARKER).mkdir()  # reading it is an error, as of a disk
+    with pytest.raises(TransientError, match="Is a directory"):
+        PreparedFiller("imagenet@1", tmp_path).is_complete()
+    with pytest.raises(TransientError, match="Is a directory"):
+        PreparedFiller("imagenet@1", tmp_path).fill(lambda: None)
 
 
 def test_no_dataset_is_complete_at_once(tmp_path: Path) -> None:

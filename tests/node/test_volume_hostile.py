@@ -13,9 +13,8 @@ from tests.node.crash import Outcome, Region
 from tests.node.test_volume_plan import HOME, at_home, away
 from tests.node.world import World
 from tests.node.world_host import WorldHost
-from userdata.agent.machine.errors import AgentError, LeaseLostError, RefusedError
+from userdata.agent.machine.errors import AgentError, LeaseLostError, RefusedError, TransientError
 from userdata.agent.storage.volume import model
-from userdata.agent.storage.volume.ebs import TransientError
 from userdata.agent.storage.volume.model import PREPARING, EbsVolume, Snapshot
 from userdata.agent.storage.volume.plan import plan
 
@@ -67,12 +66,17 @@ def test_three_failed_copies_are_for_people_and_the_home_is_as_it_was(region: Re
     region.world.after = on("create_volume", lambda n: fail_newest(region.world))
     with pytest.raises(RefusedError, match=r"ended in state error: see the EBS console .* KMS key"):
         region.live("i-x", "b", release=True)
+    region.clock.sleep(200)
+    with pytest.raises(RefusedError, match="jobs retry"):  # nor does a new instance make any
+        region.live("i-y", "b", release=True)
     made = [operation for _, operation in region.world.calls if operation == "create_volume"]
     assert len(made) == 1 + 3
     assert region.world.home == home
     region.world.after = lambda instance, operation: None
+    for name in [disk.id for disk in region.world.disks.values() if disk.failed]:
+        del region.world.disks[name]  # as the refusal says
     region.clock.sleep(200)
-    region.live("i-y", "b", release=True)
+    region.live("i-z", "b", release=True)
     region.clock.sleep(60)
     assert region.damage() == Outcome(0, 0)
 
@@ -89,6 +93,8 @@ def test_a_snapshot_in_state_error_is_retaken_and_the_third_needs_an_operator(re
     with pytest.raises(RefusedError, match="ended in state error"):
         region.live("i-x", "b", release=True)
     region.clock.sleep(200)
+    for name in [copy.id for copy in region.world.copies.values() if copy.failed]:
+        del region.world.copies[name]  # as the refusal says
     region.world.after = fail(2)
     region.live("i-y", "b", release=True)
     region.clock.sleep(60)
@@ -111,7 +117,7 @@ def test_a_busy_attachment_is_waited_for_and_named(zone: str) -> None:
 
 
 def test_a_deleted_candidate_is_recreated() -> None:
-    gone = EbsVolume("vol-c", "b", "deleting", None, None, None, 7, "vol-home", PREPARING)
+    gone = EbsVolume("vol-c", "b", "deleting", None, None, None, 7, "vol-home", PREPARING, creator="i-me")
     snapshot = Snapshot("snap-1", "completed", "vol-home", 7)
     step = plan(away(volumes=(HOME, gone), snapshots=(snapshot,)))
     assert step == model.CreateVolume("snap-1", "vol-home")

@@ -25,6 +25,9 @@ from userdata.agent.storage.volume.model import LIVE, PREPARING, CreateVolume, E
 from userdata.agent.storage.volume.plan import plan, target_volume
 
 HOME = EbsVolume("vol-home", "a", "available", None, None, None, 3, None, LIVE)
+COPY = EbsVolume(
+    "vol-copy", "b", "in-use", "i-me", "attached", "/dev/sdf", 7, "vol-home", PREPARING, creator="i-me"
+)
 MINE = {"instance": "i-me", "attachment": "attached", "device": "/dev/sdf", "state": "in-use"}
 
 
@@ -84,36 +87,68 @@ def test_a_snapshot_counts_only_if_the_current_volume_was_not_mounted_since() ->
     assert isinstance(plan(away(snapshots=(replace(new, state="pending"),))), model.Wait)
 
 
-def test_a_candidate_of_an_earlier_lease_is_not_used() -> None:
-    earlier = EbsVolume("vol-copy", "b", "available", None, None, None, 6, "vol-home", PREPARING)
-    snapshot = Snapshot("snap-1", "completed", "vol-home", 7)
+def test_a_candidate_of_this_instance_is_continued_under_a_later_lease_and_no_others() -> None:
+    earlier = replace(COPY, token=6, state="available", instance=None, attachment=None, device=None)
+    snapshot = Snapshot("snap-1", "completed", "vol-home", 5)
     seen = away(volumes=(HOME, earlier), snapshots=(snapshot,))
-    assert target_volume(seen) is None
-    assert plan(seen) == model.CreateVolume("snap-1", "vol-home")
+    assert plan(seen) == model.Attach("vol-copy", "/dev/sdf")
+    others = (
+        replace(earlier, creator="i-other"),
+        replace(earlier, token=3),  # the home was mounted since: it is out of date, and may be deleted
+        replace(earlier, token=8),
+        replace(earlier, source="vol-before"),
+        replace(earlier, tag_state="failed: mkfs.xfs: exit 1: no space"),
+    )
+    for other in others:
+        unused = replace(seen, volumes=(HOME, other))
+        assert target_volume(unused) is None
+        assert isinstance(plan(unused), model.CreateVolume)
+
+
+def test_failures_of_a_candidate_count_over_leases_and_instances_and_say_why() -> None:
+    none = observe(lease=Lease(9, None, 0), volumes=())
+    failed = [
+        replace(COPY, id=f"vol-{n}", token=n, source=None, creator=f"i-{n}", tag_state=f"failed: mkfs: {n}")
+        for n in (2, 5, 8)
+    ]
+    assert plan(replace(none, volumes=tuple(failed[:2]))) == model.CreateVolume(None, None, attempt=2)
+    step = plan(replace(none, volumes=tuple(failed)))
+    assert isinstance(step, model.Refuse)
+    assert "vol-2 failed: mkfs: 2; vol-5 failed: mkfs: 5; vol-8 failed: mkfs: 8: see" in step.reason
+    assert "delete these, then use `gpu-spot jobs retry JOB`" in step.reason
+    since = replace(none, lease=Lease(9, None, 5), volumes=tuple(failed))  # one was mounted under token 5
+    assert plan(since) == model.CreateVolume(None, None, attempt=1)
+
+
+def test_a_leftover_gives_its_device_name_up_and_nothing_else_does() -> None:
+    new = replace(COPY, state="available", instance=None, attachment=None, device=None)
+    failed = replace(COPY, id="vol-bad", token=6, tag_state="failed: mkfs")
+    seen = away(volumes=(HOME, failed, new), devices=("/dev/sdf",))
+    assert plan(seen) == model.Discard("detach", "vol-bad")
+    leaving = replace(seen, volumes=(HOME, replace(failed, attachment="detaching"), new))
+    assert plan(leaving) == model.Wait("one of /dev/sdf to be free for volume vol-copy")
 
 
 def test_the_old_home_goes_only_after_the_new_one_is_mounted_and_committed() -> None:
-    copy = EbsVolume("vol-copy", "b", "in-use", "i-me", "attached", "/dev/sdf", 7, "vol-home", PREPARING)
     snapshot = Snapshot("snap-1", "completed", "vol-home", 7)
-    base = away(volumes=(HOME, copy), snapshots=(snapshot,), device="/dev/nvme1n1", filesystem="xfs")
-    made = replace(copy, state="available", instance=None, attachment=None, device=None)
+    base = away(volumes=(HOME, COPY), snapshots=(snapshot,), device="/dev/nvme1n1", filesystem="xfs")
+    made = replace(COPY, state="available", instance=None, attachment=None, device=None)
     assert plan(replace(base, volumes=(HOME, made))) == model.Attach("vol-copy", "/dev/sdf")
     assert plan(base) == model.Mount("/dev/nvme1n1")
     assert plan(replace(base, mounted="vol-copy")) == model.Commit("vol-copy")
     committed = replace(base, mounted="vol-copy", filled=True, lease=Lease(7, "vol-copy", 7))
     assert plan(committed) == model.MarkLive("vol-copy")
-    live = replace(committed, volumes=(HOME, replace(copy, tag_state=LIVE)))
+    live = replace(committed, volumes=(HOME, replace(COPY, tag_state=LIVE)))
     assert plan(live) == model.Discard("volume", "vol-home")
     assert plan(replace(live, volumes=live.volumes[1:])) == model.Ready("vol-copy")
 
 
 def test_a_copy_without_a_file_system_is_rejected_and_both_are_retained() -> None:
-    copy = EbsVolume("vol-copy", "b", "in-use", "i-me", "attached", "/dev/sdf", 7, "vol-home", PREPARING)
-    assert isinstance(plan(away(volumes=(HOME, copy), device="/dev/nvme1n1")), model.Refuse)
+    assert isinstance(plan(away(volumes=(HOME, COPY), device="/dev/nvme1n1")), model.Refuse)
 
 
 def test_what_a_later_lease_made_is_not_touched() -> None:
-    later = replace(HOME, id="vol-later", token=8, tag_state=PREPARING)
+    later = replace(HOME, id="vol-later", token=8, tag_state=PREPARING, creator="i-me")
     done = at_home(mounted="vol-home", filled=True)
     assert plan(replace(done, volumes=(*done.volumes, later))) == model.Ready("vol-home")
     assert plan(replace(done, snapshots=(Snapshot("s", "error", "vol-home", 8),))) == model.Ready("vol-home")
@@ -134,7 +169,7 @@ def test_a_second_volume_that_no_move_explains_is_an_error() -> None:
 def test_first_boot_creates_formats_mounts_and_commits() -> None:
     none = observe(lease=Lease(1, None, 0), volumes=())
     assert plan(none) == model.CreateVolume(None, None)
-    new = EbsVolume("vol-new", "a", "creating", None, None, None, 1, None, PREPARING)
+    new = EbsVolume("vol-new", "a", "creating", None, None, None, 1, None, PREPARING, creator="i-me")
     assert isinstance(plan(replace(none, volumes=(new,))), model.Wait)
     here = replace(none, volumes=(replace(new, **MINE),), device="/dev/nvme1n1")
     assert plan(here) == model.Format("/dev/nvme1n1")
@@ -180,7 +215,9 @@ def test_a_snapshot_that_a_user_tagged_becomes_the_first_volume() -> None:
 
 def test_the_copy_of_a_tagged_snapshot_is_never_formatted() -> None:
     tagged = Snapshot("snap-tagged", "completed", "vol-earlier", None)
-    copy = replace(EbsVolume("vol-new", "a", "creating", None, None, None, 1, None, PREPARING), **MINE)
+    copy = replace(
+        EbsVolume("vol-new", "a", "creating", None, None, None, 1, None, PREPARING, creator="i-me"), **MINE
+    )
     first = observe(**FIRST, snapshots=(tagged,), device="/dev/nvme1n1")
     assert isinstance(plan(replace(first, volumes=(copy,))), model.Refuse)
     assert plan(replace(first, volumes=(copy,), filesystem="xfs")) == model.Mount("/dev/nvme1n1")
@@ -320,7 +357,7 @@ def test_what_ec2_is_asked() -> None:
     adapter = AwsEbs(client, "dev", "g", "j", Volume(size_gib=10))
     adapter.modify_volume("vol-1", 20, 0)
     adapter.modify_volume("vol-1", 0, 500)
-    adapter.create_volume("a", 1, CreateVolume("snap-1", "vol-1", 30))
+    adapter.create_volume("a", 1, "i-1", CreateVolume("snap-1", "vol-1", 30))
     assert client.asked[:2] == [
         ("modify_volume", {"VolumeId": "vol-1", "Size": 20}),
         ("modify_volume", {"VolumeId": "vol-1", "Throughput": 500}),

@@ -10,9 +10,9 @@ from typing import Any
 from tests.node.configs import FakeClock
 from tests.node.job_table import Attributes, JobTable
 from userdata.agent.lease.store import DynamoLease
-from userdata.agent.machine.errors import AgentError
-from userdata.agent.storage.volume.ebs import ResourceNotFoundError, TransientError
-from userdata.agent.storage.volume.model import CreateVolume, EbsVolume, Snapshot
+from userdata.agent.machine.errors import AgentError, TransientError
+from userdata.agent.storage.volume.ebs import ResourceNotFoundError
+from userdata.agent.storage.volume.model import FAILED, PREPARING, CreateVolume, EbsVolume, Snapshot
 
 CREATE_SECONDS, ATTACH_SECONDS, DETACH_SECONDS, SNAPSHOT_SECONDS, DYING_SECONDS = 8.0, 6.0, 6.0, 40.0, 45.0
 
@@ -49,6 +49,8 @@ class Disk:
     """When the kernel sees the new size."""
     failed: bool = False
     """In state ``error``."""
+    half_made: bool = False
+    """mkfs was killed: the superblock is there, and a mount fails."""
     gone_at: float | None = None
     """When it has been deleted; until then it is in state ``deleting``."""
 
@@ -183,6 +185,7 @@ class World:
             tags.get("state"),
             disk.size,
             disk.throughput,
+            tags.get("creator", ""),
         )
 
     def _snapshots(self) -> tuple[Snapshot, ...]:
@@ -234,7 +237,7 @@ class WorldEbs:
         found: tuple[Snapshot, ...] = self._call("describe_snapshots", lambda: self._world.seen()[1])
         return found
 
-    def create_volume(self, zone: str, token: int, wanted: CreateVolume) -> str:
+    def create_volume(self, zone: str, token: int, instance: str, wanted: CreateVolume) -> str:
         def effect() -> str:
             world, snapshot = self._world, wanted.snapshot
             key = (zone, token, snapshot, wanted.attempt)
@@ -244,7 +247,7 @@ class WorldEbs:
             now = world.clock.monotonic()
             if snapshot and (copy is None or now < copy.ready_at):
                 raise TransientError(f"InvalidSnapshot.NotFound: {snapshot}")
-            tags = {"token": token, "state": "preparing", "source": wanted.source}
+            tags = {"token": token, "state": PREPARING, "source": wanted.source, "creator": instance}
             volume, content = world.name("vol"), copy.content if copy else None
             size = max(self._size, wanted.min_size_gib)
             world.disks[volume] = Disk(volume, zone, size, tags, now + CREATE_SECONDS, content, content)
@@ -306,6 +309,12 @@ class WorldEbs:
     def mark_live(self, volume: str, token: int) -> None:
         def effect() -> None:
             self._world.disk(volume).tags |= {"state": "live", "token": token}
+
+        self._call("create_tags", effect)
+
+    def mark_failed(self, volume: str, reason: str) -> None:
+        def effect() -> None:
+            self._world.disk(volume).tags["state"] = f"{FAILED}: {reason}"
 
         self._call("create_tags", effect)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tests.node.world import Content, Disk, World
+from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import SystemHost
 
 
@@ -39,6 +40,9 @@ class WorldHost(SystemHost):
         disk = self._at(device)
         assert disk.content is None, f"{disk.id} is formatted over its content"
         disk.content = disk.durable = ()
+        disk.half_made = True
+        self._world.point(self._instance, "end of mkfs")
+        disk.half_made = False
 
     def mounted(self, path: Path) -> str | None:
         return next((f"/dev/nvme-{d.id}" for d in self._attached() if d.mounted), None)
@@ -48,6 +52,8 @@ class WorldHost(SystemHost):
         assert self.mounted(path) is None
         disk = self._at(device)
         assert disk.content is not None
+        if disk.half_made:
+            raise AgentError("mount: exit 32: Structure needs cleaning.")
         disk.mounted = True
 
     def unmount(self, path: Path) -> None:

@@ -26,6 +26,10 @@ class RefusedError(AgentError):
     exit_code = 77
 
 
+class TransientError(AgentError):
+    """A state that passes, such as a device that has not appeared or a throttled request: observe again."""
+
+
 class CommandError(AgentError):
     """A command failed; ``stderr`` is its standard error."""
 

@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from userdata.agent.machine import freeze
-from userdata.agent.machine.errors import AgentError, CommandError
+from userdata.agent.machine.errors import AgentError, CommandError, TransientError
 
 _SYS_BLOCK = Path("/sys/block")
 _MOUNT = re.compile(r"^mnt_id:\s+(\d+)", re.M)
 _INSTANCE_STORE = "Amazon EC2 NVMe Instance Storage"
+_FIRST_BYTES: Final = 128 * 2**10
+"""Start of a device, with the superblocks of xfs (0), ext4 (1 KiB) and btrfs (64 KiB)."""
 _POLL_INTERVAL_SECONDS: Final = 0.5
 _TERMINATION_GRACE_SECONDS: Final = 5.0
 """Seconds between SIGTERM and SIGKILL for a cancelled command."""
@@ -57,7 +59,11 @@ class Host(Protocol):
         ...
 
     def filesystem(self, device: str) -> str | None:
-        """Return the file system type on ``device``, or None if the device is blank."""
+        """Return the file system type on ``device``, or None if the device is blank.
+
+        Raises:
+            TransientError: the device cannot be opened or read, which says nothing about its content.
+        """
         ...
 
     def make_filesystem(self, device: str) -> None:
@@ -164,13 +170,17 @@ class SystemHost:
         return [device for _, device in sorted(devices)]
 
     def filesystem(self, device: str) -> str | None:
-        """Run blkid with low-level probing, which bypasses its cache; it exits with 2 if it finds nothing."""
+        """Run blkid with low-level probing, which bypasses its cache.
+
+        It exits with 2 if it finds nothing, and also if it cannot open or read the device (blkid(8), "EXIT
+        STATUS"; seen with util-linux 2.38): blank is only what was read in full. A damaged xfs fails at mount.
+        """
         done = self._run(["blkid", "--probe", "--match-tag", "TYPE", "--output", "value", device])
-        if done.returncode == 0:
-            return done.stdout.strip() or None
-        if done.returncode == 2:
-            return None
-        raise AgentError(f"blkid {device}: exit {done.returncode}: {done.stderr.strip()}")
+        if done.returncode not in (0, 2):
+            raise AgentError(f"blkid {device}: exit {done.returncode}: {done.stderr.strip()}")
+        if done.returncode == 0 and (kind := done.stdout.strip()):
+            return kind
+        return "xfs" if _read_start(device).startswith(b"XFSB") else None
 
     def make_filesystem(self, device: str) -> None:
         """Run mkfs.xfs without ``-f``: it rejects a device with a known file system."""
@@ -329,6 +339,18 @@ class SystemHost:
                 pending_input = None  # already passed on; communicate() keeps the output so far
                 if on_poll is not None:
                     on_poll()
+
+
+def _read_start(device: str) -> bytes:
+    """Return the start of a device; raise `TransientError` unless it can be read in full."""
+    try:
+        with Path(device).open("rb", buffering=0) as file:
+            first = file.read(_FIRST_BYTES)
+    except OSError as error:
+        raise TransientError(f"{device}: {error.strerror}") from None
+    if len(first) < _FIRST_BYTES:
+        raise TransientError(f"{device}: {len(first)} bytes read, expected: {_FIRST_BYTES}")
+    return first
 
 
 def _is_error_line(line: str) -> bool:

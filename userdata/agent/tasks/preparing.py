@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 from userdata.agent.aws.prepared import BuilderJobs, find_snapshot, read_snapshots
 from userdata.agent.lease.renewal import LeaseRenewer
 from userdata.agent.machine import files, log
-from userdata.agent.machine.errors import AgentError, LeaseLostError
+from userdata.agent.machine.errors import AgentError, LeaseLostError, TransientError
 from userdata.agent.storage.volume import prepared
-from userdata.agent.storage.volume.ebs import ResourceNotFoundError, TransientError
+from userdata.agent.storage.volume.ebs import ResourceNotFoundError
 from userdata.agent.tasks import job
 from userdata.agent.tasks.node import Node, Stop
 
@@ -65,6 +65,8 @@ def run(node: Node, jobs: Jobs, work: Callable[[], RunEnd]) -> RunEnd:
         return work()
     builder = node.config.dataset_to_prepare
     assert builder is not None
+    if node.host.mounted(node.data) is None:  # a process that was killed while it published
+        raise DatasetNotPublishedError(f"{node.data}: the data volume is not mounted")
     if not prepared.is_complete(builder.dataset, node.data / "datasets"):
         _make_writable(node)
         outcome = work()
@@ -136,7 +138,10 @@ class _DatasetPublisher:
         self._leases.renew(token)
         if node.host.mounted(node.data):
             node.host.unmount(node.data)  # flushes it; no process writes to it any more
-        snapshot = self._ebs.create_dataset_snapshot(volume, token, self._dataset)
+        # One that was started before it was killed: the dataset has been complete since.
+        made = self._ebs.dataset_snapshots(self._dataset)
+        started = [s.id for s in made if s.source == volume and s.state != "error"]
+        snapshot = min(started, default="") or self._ebs.create_dataset_snapshot(volume, token, self._dataset)
         log.info("dataset snapshot started", dataset=self._dataset, snapshot=snapshot)
         if not self._wait(token, lambda: self._is_completed(snapshot)):
             return "stopped"
@@ -153,6 +158,7 @@ class _DatasetPublisher:
         if lease is None:
             return
         if lease.volume is None:
+            self._leases.claim(lease.token)  # no other instance continues an earlier volume
             self._clear(lease.token)
         self._leases.release(lease.token)
 

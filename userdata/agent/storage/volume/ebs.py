@@ -9,8 +9,9 @@ from contracts.agent import names
 from contracts.agent.config import Volume
 from contracts.names import TAG_GROUP
 from userdata.agent.aws.clients import AwsError, aws_errors
-from userdata.agent.machine.errors import AgentError
+from userdata.agent.machine.errors import AgentError, TransientError
 from userdata.agent.storage.volume.model import (
+    FAILED,
     LIVE,
     PREPARING,
     CreateVolume,
@@ -40,10 +41,8 @@ _TRANSIENT_CODES: Final = frozenset(
         "VolumeInUse",
     }
 )
-
-
-class TransientError(AgentError):
-    """A transient error of AWS: observe and plan again."""
+# Source: EC2 user guide, "Tag your Amazon EC2 resources", "Tag restrictions".
+_MAX_TAG_LENGTH: Final = 256
 
 
 class ResourceNotFoundError(AgentError):
@@ -65,12 +64,12 @@ class AwsEbs:
 
     def volumes(self) -> tuple[EbsVolume, ...]:
         """Describe the job's volumes by tags (not by id: an id that is not visible yet is an error)."""
-        pages = self._pages("describe_volumes", "Volumes", self._filters(names.VOLUME_NAME))
+        pages = self._pages("describe_volumes", "Volumes", self._filters(names.VOLUME_NAME, {}))
         return tuple(_volume(v) for v in pages)
 
     def snapshots(self) -> tuple[Snapshot, ...]:
         """Describe the job's snapshots by tags."""
-        return self._described(names.SNAPSHOT_NAME)
+        return self._described(names.SNAPSHOT_NAME, {})
 
     def unclaimed(self) -> tuple[str, ...]:
         """Return the ids of volumes that have the name of jobs' volumes and belong to no job; may lag.
@@ -85,9 +84,9 @@ class AwsEbs:
         snapshots = self._pages("describe_snapshots", "Snapshots", arguments)
         return tuple(sorted(s["SnapshotId"] for s in snapshots if _is_unclaimed(s)))
 
-    def create_volume(self, zone: str, token: int, request: CreateVolume) -> str:
-        """Create an encrypted gp3 volume; the client token makes the call idempotent."""
-        tags = {names.TAG_TOKEN: str(token), names.TAG_STATE: PREPARING}
+    def create_volume(self, zone: str, token: int, instance: str, request: CreateVolume) -> str:
+        """Create an encrypted gp3 volume for ``instance``; the client token makes the call idempotent."""
+        tags = {names.TAG_TOKEN: str(token), names.TAG_STATE: PREPARING, names.TAG_INSTANCE: instance}
         arguments: dict[str, Any] = {
             "AvailabilityZone": zone,
             "VolumeType": "gp3",
@@ -129,9 +128,9 @@ class AwsEbs:
         """
         return self._start_snapshot(volume, token, names.DATASET_NAME, {names.TAG_DATASET: dataset})
 
-    def dataset_snapshots(self) -> tuple[Snapshot, ...]:
-        """Describe the snapshots of datasets that the job has prepared; may lag."""
-        return self._described(names.DATASET_NAME)
+    def dataset_snapshots(self, dataset: str = "") -> tuple[Snapshot, ...]:
+        """Describe the snapshots of ``dataset``, or of all that the job has prepared; may lag."""
+        return self._described(names.DATASET_NAME, {names.TAG_DATASET: dataset} if dataset else {})
 
     def attach(self, volume: str, instance: str, device: str) -> None:
         """Attach the volume; it outlives the instance (DeleteOnTermination is off after launch)."""
@@ -146,6 +145,11 @@ class AwsEbs:
         tags = [{"Key": names.TAG_STATE, "Value": LIVE}, {"Key": names.TAG_TOKEN, "Value": str(token)}]
         self._call("create_tags", Resources=[volume], Tags=tags)
 
+    def mark_failed(self, volume: str, reason: str) -> None:
+        """Mark a candidate as failed, with the reason; a tag has at most 256 characters."""
+        value = " ".join(f"{FAILED}: {reason}".split())[:_MAX_TAG_LENGTH]
+        self._call("create_tags", Resources=[volume], Tags=[{"Key": names.TAG_STATE, "Value": value}])
+
     def delete_volume(self, volume: str) -> None:
         """Delete the volume; raises `ResourceNotFoundError` if there is none."""
         self._delete("delete_volume", "InvalidVolume.NotFound", VolumeId=volume)
@@ -157,17 +161,17 @@ class AwsEbs:
         """
         self._delete("delete_snapshot", "InvalidSnapshot.NotFound", SnapshotId=snapshot)
 
-    def _described(self, name: str) -> tuple[Snapshot, ...]:
-        arguments = {**self._filters(name), "OwnerIds": ["self"]}
+    def _described(self, name: str, more: dict[str, str]) -> tuple[Snapshot, ...]:
+        arguments = {**self._filters(name, more), "OwnerIds": ["self"]}
         return tuple(_snapshot(s) for s in self._pages("describe_snapshots", "Snapshots", arguments))
 
     def _start_snapshot(self, volume: str, token: int, name: str, more: dict[str, str]) -> str:
         spec = self._tag("snapshot", name, {names.TAG_TOKEN: str(token), names.TAG_SOURCE: volume, **more})
         return str(self._call("create_snapshot", VolumeId=volume, TagSpecifications=spec)["SnapshotId"])
 
-    def _filters(self, name: str) -> dict[str, Any]:
+    def _filters(self, name: str, more: dict[str, str]) -> dict[str, Any]:
         # Not the group: a job keeps its volume if its group is renamed.
-        return _filters(names.job_tags(self._stack, self._job, name))
+        return _filters({**names.job_tags(self._stack, self._job, name), **more})
 
     def _tag(self, kind: str, name: str, more: dict[str, str]) -> list[dict[str, Any]]:
         tags = {**names.job_tags(self._stack, self._job, name), TAG_GROUP: self._group, **more}
@@ -237,6 +241,7 @@ def _volume(document: dict[str, Any]) -> EbsVolume:
         tag_state=tags.get(names.TAG_STATE),
         size_gib=document["Size"],
         throughput_mib=document.get("Throughput", 0),
+        creator=tags.get(names.TAG_INSTANCE, ""),
     )
 
 

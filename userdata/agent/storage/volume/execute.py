@@ -13,10 +13,16 @@ from userdata.agent.lease.holder import LeaseHolder
 from userdata.agent.lease.store import DynamoLease, Lease
 from userdata.agent.machine import log
 from userdata.agent.machine.clock import Clock
-from userdata.agent.machine.errors import AgentError, LeaseLostError, RefusedError, WorkCancelledError
+from userdata.agent.machine.errors import (
+    AgentError,
+    LeaseLostError,
+    RefusedError,
+    TransientError,
+    WorkCancelledError,
+)
 from userdata.agent.machine.host import Host
 from userdata.agent.storage.volume import growth, model
-from userdata.agent.storage.volume.ebs import AwsEbs, ResourceNotFoundError, TransientError
+from userdata.agent.storage.volume.ebs import AwsEbs, ResourceNotFoundError
 from userdata.agent.storage.volume.model import HeldVolume, Observed, Step
 from userdata.agent.storage.volume.plan import plan, target_volume
 
@@ -75,6 +81,8 @@ class Executor:
         self._lease_holder = LeaseHolder(self.leases, self.clock, self.on_poll, self.context.wait_seconds)
         self._lease = Lease(0, None, 0)
         self._grown = False
+        self._target: str | None = None
+        """The volume to mount, at the last observation."""
         # Descriptions lag: until they catch up, snapshots that this run created are added and deleted
         # resources are left out.
         self._pending_snapshots: dict[str, model.Snapshot] = {}
@@ -208,7 +216,7 @@ class Executor:
         observed = Observed(
             context.instance, context.zone, self._lease, volumes, snapshots, None, None, None, False
         )
-        target = target_volume(observed)
+        target = self._target = target_volume(observed)
         attached = {v.id for v in volumes if v.instance == context.instance and v.attachment == "attached"}
         device = self.host.device_of(target) if target in attached and target else None
         source = self.host.mounted(context.mount_point)
@@ -242,7 +250,7 @@ class Executor:
         ebs, context, token = self.ebs, self.context, self._lease.token
         match step:
             case model.CreateVolume():
-                ebs.create_volume(context.zone, token, step)
+                ebs.create_volume(context.zone, token, context.instance, step)
             case model.CreateSnapshot(volume):
                 snapshot = ebs.create_snapshot(volume, token)
                 self._pending_snapshots[snapshot] = model.Snapshot(snapshot, "pending", volume, token)
@@ -250,9 +258,9 @@ class Executor:
                 self._local_volumes.add(volume)
                 ebs.attach(volume, context.instance, device)
             case model.Format(device):
-                self.host.make_filesystem(device)
+                self._try(device, lambda: self.host.make_filesystem(device))
             case model.Mount(device):
-                self.host.mount(device, context.mount_point)
+                self._try(device, lambda: self.host.mount(device, context.mount_point))
             case model.Unmount():
                 self.host.unmount(context.mount_point)
             case model.Claim():
@@ -274,6 +282,21 @@ class Executor:
                 self._discard(step)
             case _:
                 raise AssertionError(f"step cannot be carried out: {step}")
+
+    def _try(self, device: str, act: Callable[[], None]) -> None:
+        """Act on the volume to mount; if that fails on a candidate, the next start takes another one.
+
+        The tag counts over restarts and instances (`plan`), and says why. A mount also fails after a kill
+        within mkfs.
+        """
+        try:
+            act()
+        except AgentError as error:
+            self.host.filesystem(device)  # TransientError: a device that has gone says nothing of its volume
+            if self._target is not None and self._target != self._lease.volume:
+                with contextlib.suppress(AgentError):  # then the next start tries this one again
+                    self.ebs.mark_failed(self._target, str(error))
+            raise
 
     def _grow(self) -> None:
         context = self.context

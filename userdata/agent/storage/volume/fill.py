@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from userdata.agent.aws.clients import aws_errors
+from userdata.agent.aws.clients import AwsError, aws_errors
 from userdata.agent.machine import files, log
 from userdata.agent.machine.errors import AgentError, RefusedError
 
@@ -22,6 +23,11 @@ MARKER: Final = ".gpu-spot-dataset.json"
 _WORKERS: Final = 8
 _QUEUED: Final = 64
 _KEEP_ALIVE_INTERVAL_SECONDS: Final = 5.0
+_FORBIDDEN: Final = "403"
+"""Code of a HEAD request, whose response has no body. Source: S3 API reference, ``HeadObject``."""
+# Not every 403 or 404: a wrong clock, new credentials and an object deleted meanwhile pass.
+# Source: S3 API reference, "Error responses".
+_REFUSALS: Final = ("AccessDenied", "AllAccessDisabled", "InvalidBucketName", "NoSuchBucket")
 
 
 @dataclass(frozen=True)
@@ -57,7 +63,7 @@ class S3Filler:
 
         Raises:
             AgentError: S3 returned an error or is unreachable; copied files stay for the next attempt.
-            RefusedError: no objects, or a key outside the directory.
+            RefusedError: no objects, a key outside the directory, no such bucket, or access is denied.
         """
         self._directory.mkdir(parents=True, exist_ok=True)
         count = size = copied = 0
@@ -101,7 +107,7 @@ class S3Filler:
     def _objects(self, keep_alive: Callable[[], None]) -> Iterator[_Object]:
         assert self._client is not None
         uri = urlsplit(self._dataset)
-        with aws_errors(f"dataset {self._dataset}"):
+        with _refusals(f"dataset {self._dataset}"):
             pages = self._client.get_paginator("list_objects_v2").paginate(
                 Bucket=uri.netloc, Prefix=uri.path.lstrip("/")
             )
@@ -121,9 +127,16 @@ class S3Filler:
         assert self._client is not None
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.part")
-        with aws_errors(f"object {item.key}"):
-            bucket = urlsplit(self._dataset).netloc
-            self._client.download_file(bucket, item.key, str(temporary), Callback=self._check_cancelled)
+        bucket = urlsplit(self._dataset).netloc
+        try:
+            with _refusals(f"object {item.key} of dataset {self._dataset}"):
+                self._client.download_file(bucket, item.key, str(temporary), Callback=self._check_cancelled)
+        except AwsError as error:
+            if error.code != _FORBIDDEN:
+                raise
+            with _refusals(f"dataset {self._dataset}"):  # fails too unless the object alone is denied
+                self._client.list_objects_v2(Bucket=bucket, Prefix=item.key, MaxKeys=1)
+            raise RefusedError(f"{error}; allow the instance role to read it") from None
         if temporary.stat().st_size != item.size:
             raise AgentError(
                 f"object {item.key}: received {temporary.stat().st_size} of {item.size} bytes; it changed"
@@ -135,6 +148,18 @@ class S3Filler:
         """Raise to end the transfer if the copy is cancelled; called with each part of an object."""
         if self._cancelled.is_set():
             raise AgentError(f"dataset {self._dataset}: copy cancelled")
+
+
+@contextlib.contextmanager
+def _refusals(operation: str) -> Iterator[None]:
+    """Raise `AwsError`, or `RefusedError` if only an operator can help: a retry pays for a waiting GPU."""
+    try:
+        with aws_errors(operation):
+            yield
+    except AwsError as error:
+        if error.code in _REFUSALS:
+            raise RefusedError(f"{error}; correct the bucket's name, or allow the role to read it") from None
+        raise
 
 
 def _same(path: Path, item: _Object) -> bool:

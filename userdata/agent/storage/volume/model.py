@@ -10,6 +10,8 @@ from userdata.agent.lease.store import Lease
 
 PREPARING: Final = "preparing"
 LIVE: Final = "live"
+FAILED: Final = "failed"
+"""A candidate on which a step failed; the text of the error follows in the tag."""
 FOREIGN: Final = "?"
 DELETED_STATES: Final = ("deleting", "deleted")
 
@@ -34,6 +36,18 @@ class EbsVolume:
     size_gib: int = 0
     throughput_mib: int = 0
     """0 if the volume's type has no throughput setting."""
+    creator: str = ""
+    """The instance that created it."""
+
+    @property
+    def is_candidate(self) -> bool:
+        """Whether it was created to become a current volume and never became one."""
+        return self.tag_state is not None and self.tag_state.startswith((PREPARING, FAILED))
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it can never become a current volume: EBS or a step on this candidate failed."""
+        return self.is_candidate and (self.state == "error" or self.tag_state != PREPARING)
 
 
 @dataclass(frozen=True)
@@ -125,8 +139,8 @@ class Adopt:
 class CreateVolume:
     """Create a volume in this zone: blank, from a prepared dataset's snapshot, or as a copy of ``source``.
 
-    ``min_size_gib`` 0: the size of the snapshot. ``attempt`` counts the volumes of this lease in state
-    ``error``: with the same client token EC2 would return one of them.
+    ``min_size_gib`` 0: the size of the snapshot. ``attempt`` counts the candidates that failed: with the same
+    client token EC2 would return one of them.
     """
 
     snapshot: str | None

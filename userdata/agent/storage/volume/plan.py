@@ -10,7 +10,6 @@ from userdata.agent.storage.volume.model import (
     DELETED_STATES,
     FOREIGN,
     LIVE,
-    PREPARING,
     Adopt,
     Attach,
     Claim,
@@ -73,7 +72,7 @@ def target_volume(observed: Observed) -> str | None:
 def _without_current_volume(observed: Observed, volumes: tuple[EbsVolume, ...]) -> Step:
     """Return the step if the item names no volume: first boot, a lost table, or a volume created by hand."""
     lease = observed.lease
-    finished = [v for v in volumes if v.tag_state != PREPARING]
+    finished = [v for v in volumes if not v.is_candidate]
     if len(finished) > 1:
         names = ", ".join(sorted(v.id for v in finished))
         return Refuse(
@@ -84,7 +83,7 @@ def _without_current_volume(observed: Observed, volumes: tuple[EbsVolume, ...]) 
         return Adopt(finished[0].id, max(lease.token, *(t or 0 for t in tokens)) + 1)
     candidate = _candidate(observed, volumes, None)
     if candidate is None:
-        failed = _failed(observed, volumes)
+        failed = _failed(observed, volumes, None)
         return _refuse_after_failures(failed) or _create_first_volume(observed, len(failed))
     blank = observed.prepared is None and not _adopted_snapshots(observed)
     return _attach_step(observed, volumes, candidate) or _mount_candidate(observed, candidate, blank=blank)
@@ -155,7 +154,7 @@ def _move(observed: Observed, volumes: tuple[EbsVolume, ...], current: EbsVolume
     usable = [s for s in observed.snapshots if _is_up_to_date(s, current, observed.lease)]
     completed = [s for s in usable if s.state == "completed"]
     if completed:
-        source, failed = min(completed, key=lambda s: s.id), _failed(observed, volumes)
+        source, failed = min(completed, key=lambda s: s.id), _failed(observed, volumes, current.id)
         return _refuse_after_failures(failed) or CreateVolume(
             source.id, current.id, source.size_gib, len(failed)
         )
@@ -163,52 +162,66 @@ def _move(observed: Observed, volumes: tuple[EbsVolume, ...], current: EbsVolume
         return Wait(
             f"snapshot {usable[0].id} of {current.id} to be completed ({usable[0].progress or 'started'})"
         )
-    mine = [s.id for s in observed.snapshots if s.token == observed.lease.token and s.state == "error"]
-    return _refuse_after_failures(mine) or CreateSnapshot(current.id)
+    failed = [
+        (s.id, "ended in state error")
+        for s in observed.snapshots
+        if s.source == current.id and s.state == "error" and _is_of_this_move(s, observed.lease)
+    ]
+    return _refuse_after_failures(failed) or CreateSnapshot(current.id)
 
 
-def _failed(observed: Observed, volumes: tuple[EbsVolume, ...]) -> list[str]:
-    """Return the volumes of this lease that ended in state ``error``."""
+def _failed(observed: Observed, volumes: tuple[EbsVolume, ...], source: str | None) -> list[tuple[str, str]]:
+    """Return the failed candidates, of all leases since a volume was mounted, and what happened to each."""
     return [
-        v.id
+        (v.id, "ended in state error" if v.state == "error" else str(v.tag_state))
         for v in volumes
-        if v.token == observed.lease.token and v.tag_state == PREPARING and v.state == "error"
+        if v.has_failed and v.source == source and _is_of_this_move(v, observed.lease)
     ]
 
 
-def _refuse_after_failures(failed: list[str]) -> Refuse | None:
-    """Return a refusal after three failures; the usual cause is a KMS key that the role may not use."""
+def _refuse_after_failures(failed: list[tuple[str, str]]) -> Refuse | None:
+    """Return a refusal after three failures, over restarts and instances: each costs a volume.
+
+    The usual causes are a KMS key that the role may not use, and an image without xfsprogs.
+    """
     if len(failed) < _MAX_ATTEMPTS:
         return None
+    listed = "; ".join(f"{name} {text}" for name, text in sorted(failed))
     return Refuse(
-        f"{', '.join(sorted(failed))} ended in state error: see the EBS console for the cause, and check "
-        "that the role may use the volume's KMS key; the job's volume is unchanged"
+        f"{listed}: see the EBS console for the cause, and check that the role may use the volume's KMS key "
+        "and that the image has xfsprogs; the job's volume is unchanged; delete these, then use `gpu-spot "
+        "jobs retry JOB`"
     )
+
+
+def _is_of_this_move(made: EbsVolume | Snapshot, lease: Lease) -> bool:
+    """Return whether a resource is newer than the last mount of the job's volume, and so up to date.
+
+    Whoever deletes leftovers has become the writer before: it deletes none of these later.
+    """
+    return made.token is not None and lease.writer < made.token <= lease.token
 
 
 def _is_up_to_date(snapshot: Snapshot, current: EbsVolume, lease: Lease) -> bool:
     """Return whether the snapshot has all data: the current volume was not mounted since."""
-    return (
-        snapshot.source == current.id
-        and snapshot.token is not None
-        and lease.writer < snapshot.token <= lease.token
-        and snapshot.state != "error"
-    )
+    return snapshot.source == current.id and snapshot.state != "error" and _is_of_this_move(snapshot, lease)
 
 
 def _candidate(observed: Observed, volumes: tuple[EbsVolume, ...], source: str | None) -> EbsVolume | None:
-    """Return the volume that was created under this lease to become the current volume, if any.
+    """Return the volume that this instance has created to become the current volume, if any.
 
-    Candidates of earlier leases are never used: the instance that created one may still delete it.
+    Those of other instances are never used: one may still be attached or formatted there.
     """
     candidates = [
         v
         for v in volumes
-        if v.token == observed.lease.token
-        and v.tag_state == PREPARING
+        if v.is_candidate
+        and not v.has_failed
+        and v.creator == observed.instance
+        and _is_of_this_move(v, observed.lease)
         and v.source == source
         and v.zone == observed.zone
-        and v.state not in (*DELETED_STATES, "error")
+        and v.state not in DELETED_STATES
         and v.id != observed.lease.volume
     ]
     return min(candidates, key=lambda v: v.id) if candidates else None
@@ -226,8 +239,14 @@ def _attach_step(observed: Observed, volumes: tuple[EbsVolume, ...], volume: Ebs
     if volume.state == "creating":
         return Wait(f"volume {volume.id} to be created")
     if volume.instance is None and volume.state == "available":
-        used = {v.device for v in volumes if v.instance == observed.instance}
-        return Attach(volume.id, next(name for name in observed.devices if name not in used))
+        attached = [v for v in volumes if v.instance == observed.instance]
+        free = [name for name in observed.devices if name not in {v.device for v in attached}]
+        if free:
+            return Attach(volume.id, free[0])
+        leftovers = sorted(v.id for v in attached if v.attachment == "attached")
+        if leftovers:
+            return Discard("detach", leftovers[0])
+        return Wait(f"one of {', '.join(observed.devices)} to be free for volume {volume.id}")
     if volume.instance != observed.instance or volume.attachment != "attached":
         return Wait(
             f"volume {volume.id}, {volume.attachment or volume.state} at {volume.instance or 'no instance'}"

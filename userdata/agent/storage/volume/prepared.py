@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from userdata.agent.machine import files
-from userdata.agent.machine.errors import RefusedError
+from userdata.agent.machine.errors import RefusedError, TransientError
 from userdata.agent.storage.volume.execute import DatasetFiller
 from userdata.agent.storage.volume.fill import MARKER
 
@@ -83,5 +83,12 @@ class PreparedFiller:
 
 
 def _read_dataset(marker: Path) -> str | None:
+    """Return the dataset that a marker names; an error in reading it is no other dataset."""
+    try:
+        marker.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise TransientError(f"{marker}: {error.strerror}") from None
     document = files.read_json(marker)
     return None if document is None else str(document.get("dataset"))

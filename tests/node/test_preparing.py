@@ -321,11 +321,11 @@ def test_of_two_at_once_the_leases_holder_counts(region: Region, monkeypatch: py
 def test_a_process_killed_while_it_publishes_continues_its_snapshot(
     region: Region, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    node, begun = region.node(), AwsEbs.create_dataset_snapshot
+    node, create = region.node(), AwsEbs.create_dataset_snapshot
     made: list[str] = []
 
     def killed(self: AwsEbs, volume: str, token: int, dataset: str) -> str:
-        made.append(begun(self, volume, token, dataset))
+        made.append(create(self, volume, token, dataset))
         raise DeadError
 
     monkeypatch.setattr(AwsEbs, "create_dataset_snapshot", killed)

@@ -23,7 +23,7 @@ MOST = 5
 NOTHING: Callable[[str, str], None] = lambda instance, operation: None  # noqa: E731
 
 
-class Weather:
+class Faults:
     """Faults at random calls, and a kill at a random one."""
 
     def __init__(self, region: Region, chance: random.Random) -> None:
@@ -60,11 +60,11 @@ class Weather:
             raise TransientError(f"ec2 {operation}: ReadTimeoutError")
 
 
-def _live(region: Region, weather: Weather, instance: str, zone: str) -> None:
+def _live(region: Region, faults: Faults, instance: str, zone: str) -> None:
     """One instance, until it has worked and given back, or is taken; systemd starts what failed again."""
-    chance = weather.chance
+    chance = faults.chance
     for _ in range(60):
-        weather.fatal = chance.randrange(1, 60) if chance.random() < 0.7 else -1
+        faults.fatal = chance.randrange(1, 60) if chance.random() < 0.7 else -1
         try:
             region.live(instance, zone, release=True)
         except (AgentError, KilledError) as error:
@@ -82,11 +82,11 @@ def play(seed: int) -> tuple[Outcome, int]:
     """Return the damage of a random history, and the most volumes that there were at once."""
     chance = random.Random(seed)
     region = Region(chance.choice(("calm", "lag")), seed)
-    weather, most = Weather(region, chance), 0
+    faults, most = Faults(region, chance), 0
     for life in range(3):
-        _live(region, weather, f"i-{life}", chance.choice("ab"))
+        _live(region, faults, f"i-{life}", chance.choice("ab"))
         most = max(most, sum(disk.gone_at is None for disk in region.world.disks.values()))
-    weather.clear()
+    faults.clear()
     for last in range(2):  # the second sees what a description of the first hid
         region.clock.sleep(200)
         region.live(f"i-last-{last}", chance.choice("ab"), release=True)

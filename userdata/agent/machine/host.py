@@ -173,7 +173,7 @@ class SystemHost:
         """Run blkid with low-level probing, which bypasses its cache.
 
         It exits with 2 if it finds nothing, and also if it cannot open or read the device (blkid(8), "EXIT
-        STATUS"; seen with util-linux 2.38): blank is only what was read in full. A damaged xfs fails at mount.
+        STATUS"; seen with util-linux 2.38): blank is only what was read in full. A damaged xfs: to mount.
         """
         done = self._run(["blkid", "--probe", "--match-tag", "TYPE", "--output", "value", device])
         if done.returncode not in (0, 2):

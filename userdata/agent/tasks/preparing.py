@@ -139,8 +139,8 @@ class _DatasetPublisher:
         if node.host.mounted(node.data):
             node.host.unmount(node.data)  # flushes it; no process writes to it any more
         # One that was started before it was killed: the dataset has been complete since.
-        made = self._ebs.dataset_snapshots(self._dataset)
-        started = [s.id for s in made if s.source == volume and s.state != "error"]
+        snapshots = self._ebs.dataset_snapshots(self._dataset)
+        started = [s.id for s in snapshots if s.source == volume and s.state != "error"]
         snapshot = min(started, default="") or self._ebs.create_dataset_snapshot(volume, token, self._dataset)
         log.info("dataset snapshot started", dataset=self._dataset, snapshot=snapshot)
         if not self._wait(token, lambda: self._is_completed(snapshot)):

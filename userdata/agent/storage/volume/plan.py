@@ -194,12 +194,12 @@ def _refuse_after_failures(failed: list[tuple[str, str]]) -> Refuse | None:
     )
 
 
-def _is_of_this_move(made: EbsVolume | Snapshot, lease: Lease) -> bool:
+def _is_of_this_move(resource: EbsVolume | Snapshot, lease: Lease) -> bool:
     """Return whether a resource is newer than the last mount of the job's volume, and so up to date.
 
     Whoever deletes leftovers has become the writer before: it deletes none of these later.
     """
-    return made.token is not None and lease.writer < made.token <= lease.token
+    return resource.token is not None and lease.writer < resource.token <= lease.token
 
 
 def _is_up_to_date(snapshot: Snapshot, current: EbsVolume, lease: Lease) -> bool:

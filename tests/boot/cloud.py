@@ -25,6 +25,7 @@ from werkzeug.serving import make_server
 from contracts.registry.item import Worker
 from gpu_spot.declared import stackfile
 from lambdas.core.model import GroupRole, PurchaseOption
+from pulumi_on_moto.fixes.ec2.spot_requests import request_of
 from pulumi_on_moto.fixes.groups import members
 from pulumi_on_moto.running.clock import SimulatedTime
 from pulumi_on_moto.sandbox import ACCOUNT, AwsClients, sandbox
@@ -131,6 +132,17 @@ class Cloud:
         market = PurchaseOption.SPOT if side is GroupRole.PRIMARY else PurchaseOption.ON_DEMAND
         return self.local.launch(group, side, view.instance_types[0], view.zones[0], market)
 
+    def notice(self, instance: str, seconds: float) -> None:
+        """Interrupt a Spot Instance: the metadata service shows it, and the group reacts."""
+        self.metadata.notice(self.machines[instance].address, seconds)
+        self.local.notice(instance, time.time() + seconds)
+
+    def terminate(self, instance: str) -> None:
+        """Let its group terminate an instance, which waits for the hook."""
+        self.clients("autoscaling").terminate_instance_in_auto_scaling_group(
+            InstanceId=instance, ShouldDecrementDesiredCapacity=False
+        )
+
     def user_data(self, instance: str) -> str:
         """Return an instance's user data."""
         attribute = self.clients("ec2").describe_instance_attribute(InstanceId=instance, Attribute="userData")
@@ -206,7 +218,7 @@ class Cloud:
         own = {
             "instance-id": instance,
             "local-ipv4": address,
-            "instance-life-cycle": "spot" if moto.spot_instance_request_id else "on-demand",
+            "instance-life-cycle": "spot" if request_of(self.local._instances.ec2, moto) else "on-demand",
         }
         holder = self.local._instances.holder_of(moto)
         if isinstance(holder, ScalingGroupHolder):

@@ -13,8 +13,10 @@ from typing import Final
 import pytest
 
 from tests.boot import cloud as clouds
+from tests.boot import network
 from tests.boot import rig as rigs
 from tests.boot.cloud import Cloud
+from tests.boot.hosts import Hosts, made, running
 from tests.boot.rig import Rig
 
 PHASES: Final = "phases"
@@ -27,31 +29,50 @@ def place() -> Iterator[Path]:
     if reason := rigs.lacking():
         required = os.environ.get(rigs.REQUIRED_VARIABLE) == "required"
         (pytest.fail if required else pytest.skip)(f"no machine can be booted here: {reason}")
-    made = Path(tempfile.mkdtemp(prefix="gpu-spot-boot-"))
-    yield made
-    shutil.rmtree(made)
+    folder = Path(tempfile.mkdtemp(prefix="gpu-spot-boot-"))
+    yield folder
+    shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="session")
-def own(place: Path) -> Path:
-    return rigs.stand_ins(place / "own")
+def hosts(place: Path) -> Hosts:
+    return made(place / "hosts")
 
 
 @pytest.fixture(scope="session")
-def cloud(place: Path, own: Path) -> Iterator[Cloud]:
+def own(place: Path, hosts: Hosts) -> Path:
+    folder = rigs.stand_ins(place / "own")
+    hosts.trusted(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def cloud(place: Path, hosts: Hosts) -> Iterator[Cloud]:
     (place / "disks").mkdir()
-    with clouds.running(place / "disks", {}) as made:
-        yield made
+    given = {"services[1].image": hosts.image, "training[0].revision": hosts.revision}
+    with clouds.running(place / "disks", given) as cloud, running(hosts, cloud.network):
+        yield cloud
 
 
 @pytest.fixture
 def rig(cloud: Cloud, own: Path, place: Path, request: pytest.FixtureRequest) -> Iterator[Rig]:
-    made = Rig(cloud, own, place)
+    rig = Rig(cloud, own, place)
     try:
-        yield made
+        yield rig
     finally:
-        request.node.user_properties.append((PHASES, json.dumps(made.phases)))
-        made.close()
+        request.node.user_properties.append((PHASES, json.dumps(rig.phases)))
+        rig.close()
+    assert not network.FAILURES
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Add the end of each machine's journal to the report of a failed test, while the machines run."""
+    report = yield
+    rig = getattr(item, "funcargs", {}).get("rig")
+    if report.when == "call" and report.failed and rig is not None:
+        report.sections += [(f"journal of {one.name}", one.journal()) for one in rig.machines]
+    return report
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -160,7 +160,8 @@ class Machine:
 
         def child() -> int:
             assert self.runs, f"{self.name} does not run: {self.log.read_text(errors='replace')[-2000:]}"
-            return int(Path(f"/proc/{started}/task/{started}/children").read_text() or "0")
+            pid = int(Path(f"/proc/{started}/task/{started}/children").read_text() or "0")
+            return pid if pid and Path(f"/proc/{pid}/exe").readlink().name == "systemd" else 0
 
         return wait_until(child, 10)
 
@@ -202,11 +203,18 @@ class Machine:
         """Return how often systemd has restarted each of our units."""
         return {unit: int(self.show(unit, "NRestarts")) for unit in self.units()}
 
-    def lines(self, since_boot: bool = True) -> list[Line]:
-        """Return what our units have said; what the host's kernel says is not theirs."""
-        boot = "--boot" if since_boot else ""
-        said = self.run(f"journalctl {boot} --quiet --output=json --all --unit 'gpu-spot-*'")
-        return [_line(json.loads(one)) for one in said.splitlines()]
+    def lines(self) -> list[Line]:
+        """Return what our units have said since PID 1 was started."""
+        said = self.run("journalctl --boot --output=json --all --output-fields=MESSAGE,_SYSTEMD_UNIT")
+        lines = (_line(json.loads(one)) for one in said.splitlines())
+        return [line for line in lines if line.unit.startswith("gpu-spot-")]
+
+    def journal(self) -> str:
+        """Return the end of what it has said, or why it cannot."""
+        try:
+            return self.run("journalctl --boot --no-hostname --lines=200 --priority=info")
+        except (AssertionError, OSError, subprocess.SubprocessError) as error:
+            return f"{error}\n{self.log.read_text(errors='replace')[-2000:]}"
 
     def kill(self, unit: str) -> None:
         """Kill the main process of a unit, as a crash does."""

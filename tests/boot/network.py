@@ -7,6 +7,7 @@ import ctypes
 import os
 import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,6 +18,8 @@ from tests.boot.machine import Machine
 
 CLOUD: Final = "10.99.0.1"
 METADATA: Final = "169.254.169.254"
+FAILURES: Final[list[BaseException | None]] = []
+"""Errors of our servers, other than those of a client that has gone."""
 _NEW_NETWORK: Final = 0x40000000  # CLONE_NEWNET
 
 
@@ -29,6 +32,7 @@ class Network:
             "ip link set lan up",
             f"ip addr add {CLOUD}/24 dev lan",
             f"ip addr add {METADATA}/32 dev lan",
+            "ip addr add 10.99.0.254/24 dev lan",
         )
         self._machines = 0
 
@@ -73,10 +77,16 @@ class Network:
         machine.end(self._holder)
 
 
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: object, client_address: object) -> None:
+        if not isinstance(error := sys.exc_info()[1], OSError):
+            FAILURES.append(error)
+
+
 @contextlib.contextmanager
 def serving(listening: socket.socket, handler: type[BaseHTTPRequestHandler]) -> Iterator[None]:
     """Answer requests at a socket while the body runs."""
-    server = ThreadingHTTPServer(("", 0), handler, bind_and_activate=False)
+    server = _Server(("", 0), handler, bind_and_activate=False)
     server.socket.close()
     server.socket = listening
     server.daemon_threads = True

@@ -47,12 +47,12 @@ def stand_ins(folder: Path) -> Path:
     """Make the files in front of the image: of GPUs, of AWS, of the workers."""
     for source in (HERE / "stand_ins" / "files", HERE / "work"):
         if source.exists():
-            shutil.copytree(source, folder, dirs_exist_ok=True)
+            shutil.copytree(source, folder, symlinks=True, dirs_exist_ok=True)
     library = folder / "usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
     library.parent.mkdir(parents=True)
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, HERE / "stand_ins" / "nvml.c"], check=True)
     units = folder / "etc/systemd/system"
-    units.mkdir(parents=True)
+    units.mkdir(parents=True, exist_ok=True)
     for unit in ("getty@tty1", "console-getty"):
         (units / f"{unit}.service").symlink_to("/dev/null")
     return folder
@@ -92,13 +92,13 @@ class Rig:
         self, name: str, machine: Machine, reached: Callable[[], object], seconds: float = _SLOW
     ) -> None:
         """Wait until something is reached, and record when, in seconds from the start of PID 1."""
-        wait_until(reached, seconds, 0.1)
+        wait_until(reached, seconds, 0.25)
         self.phases[name] = round(machine.seconds, 1)
 
     def wait_for(self, what: Callable[[], object], seconds: float = _SLOW) -> float:
         """Wait for something; return how long it took."""
         began = time.monotonic()
-        wait_until(what, seconds, 0.1)
+        wait_until(what, seconds, 0.25)
         return time.monotonic() - began
 
     def booted(self, machine: Machine) -> None:

@@ -71,6 +71,8 @@ class Machine:
     log: Path
     instance: str = ""
     booted_at: float = 0.0
+    changed_at: float = 0.0
+    """When it was booted, or units were killed, by the wall clock."""
     _holder: subprocess.Popen[str] = field(init=False)
     _init: subprocess.Popen[bytes] | None = None
     _output: IO[bytes] | None = None
@@ -135,7 +137,7 @@ class Machine:
         joined = "; ".join(f"echo $$ > {folder}/cgroup.procs" for folder in cgroups)
         command = ["sh", "-ec", f'{joined}; exec "$@"', "sh", *enter, *namespaces]
         self._output = self.log.open("ab")
-        self.booted_at = time.monotonic()
+        self.booted_at, self.changed_at = time.monotonic(), time.time()
         self._init = subprocess.Popen(
             [*_ENDING, *command, str(HERE / "start"), PLACE],
             stdin=subprocess.DEVNULL,
@@ -216,9 +218,10 @@ class Machine:
         except (AssertionError, OSError, subprocess.SubprocessError) as error:
             return f"{error}\n{self.log.read_text(errors='replace')[-2000:]}"
 
-    def kill(self, unit: str) -> None:
-        """Kill the main process of a unit, as a crash does."""
-        self.run(f"systemctl kill --kill-whom=main --signal=KILL {unit}")
+    def kill(self, *units: str) -> None:
+        """Kill the main processes of units, as a crash does."""
+        self.changed_at = time.time()
+        self.run(f"systemctl kill --kill-whom=main --signal=KILL {' '.join(units)}")
 
     def attach(self, volume: str, file: Path) -> None:
         """Show an EBS volume as a device, as Nitro does."""

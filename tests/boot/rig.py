@@ -113,9 +113,10 @@ class Rig:
         self.phase("units started", machine, started)
 
     def ready(self, group: str, machine: Machine) -> bool:
-        """Return whether all workers of a machine have reported that they are ready."""
+        """Return whether all workers of a machine are ready, and have started since it was changed."""
         workers = [one for one in self.cloud.workers(group) if one.instance == machine.instance]
-        return bool(workers) and all(one.state == "ready" for one in workers)
+        started = [one.since for one in workers if one.state == "ready"]
+        return bool(workers) and len(started) == len(workers) and min(started) > machine.changed_at
 
     def close(self) -> None:
         """End the machines."""

@@ -32,7 +32,6 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add ``--quick``."""
     parser.addoption("--quick", action="store_true", help="only files of the tiers pure and adapter")
 
 
@@ -85,7 +84,6 @@ class FromTheEnd(pytest.Dir):
     """A directory whose last file comes first."""
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
-        """Return its files and directories."""
         return reversed(list(super().collect()))
 
 

@@ -30,9 +30,9 @@ LIBRARY_LINES = {
     "packages/spot-work/src": 5_690,
 }
 OTHER_LINES = {
-    "packages/tests": 17_370,
+    "packages/tests": 18_210,
     "research": 9_980,
-    "tests": 77_992,
+    "tests": 76_740,
     "docs": 440,
     "examples": 1_420,
 }
@@ -56,7 +56,6 @@ def home(path: Path) -> str:
 
 
 def lines() -> Counter[str]:
-    """Return the lines of Python by budget."""
     result: Counter[str] = Counter()
     for path in FILES:
         if path.suffix == ".py" and path.parent != ROOT:

@@ -124,11 +124,9 @@ class ClusterApi:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port."""
         return self._server.hostname or "", self._server.port or 443
 
     def close(self) -> None:
-        """Close the connections of all threads."""
         for connection in self._connections:
             connection.close()
 

@@ -72,11 +72,9 @@ class FolderPlay:
         return self.trains()[before]
 
     def container(self, pod: Manifest) -> LocalPod:
-        """Return a pod's processes."""
         return self.kubelet.containers[pod["metadata"]["uid"]]
 
     def remove(self) -> None:
-        """Delete the Jobs."""
         for play in self.plays:
             with contextlib.suppress(RefusedError):  # 404: it is gone
                 play.remove()

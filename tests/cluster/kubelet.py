@@ -78,7 +78,6 @@ class PlayedKubelet:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the thread runs."""
         return self._thread.is_alive()
 
     def add(self, node: PlayedNode) -> None:
@@ -97,7 +96,6 @@ class PlayedKubelet:
             self._reachable.add(node.name)
 
     def end(self, pod: Manifest, code: int) -> None:
-        """End a pod's command with an exit code."""
         self._ends[pod["metadata"]["uid"]] = code
 
     def lose(self, node: str) -> None:
@@ -167,7 +165,6 @@ class PlayedKubelet:
             self._finish(pod, life.code)
 
     def _seconds(self, pod: Manifest, stage: str) -> float:
-        """Return for how many seconds a pod has been in a stage."""
         now = time.monotonic()
         return now - self._since.setdefault((pod["metadata"]["uid"], stage), now)
 

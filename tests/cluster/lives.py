@@ -37,7 +37,6 @@ class Lives:
     doubles: int = 0
 
     def result(self) -> dict[str, Any]:
-        """Return the figures."""
         return {
             "lives": sum(map(len, self.restarts.values())),
             "double_trainers": self.doubles,
@@ -152,7 +151,6 @@ class _Walk:
         return pod
 
     def _end_machine(self, pod: Manifest) -> float:
-        """End a pod's machine without a word."""
         began = time.monotonic()
         self._folder.add_node()
         self._kubelet.end_machine(pod)

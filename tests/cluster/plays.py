@@ -175,11 +175,9 @@ class JobPlay:
         self._api.delete(f"{self._pods}/{pod['metadata']['name']}", options)
 
     def end(self, pod: Manifest, code: int) -> None:
-        """End a pod's command by itself."""
         self._kubelet.end(pod, code)
 
     def lose_node(self, pod: Manifest) -> None:
-        """Take a pod's node without a drain."""
         self._kubelet.lose(pod["spec"]["nodeName"])
 
     def at_once(self) -> int:
@@ -187,7 +185,6 @@ class JobPlay:
         return self._kubelet.at_once[self.name]
 
     def remove(self) -> None:
-        """Delete the Job and its pods."""
         self._api.delete(self._jobs, {"propagationPolicy": "Background"})
 
     def delete_as_the_engine(self) -> None:

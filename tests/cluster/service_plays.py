@@ -168,7 +168,6 @@ def scale_downs(play: ServicePlay, rounds: int, seed: int, *, by_length: bool = 
 
 
 def prepare(api: ClusterApi) -> None:
-    """Create what the workers of services need."""
     kinds = ("Namespace", "ServiceAccount", "Role", "RoleBinding")
     for item in service_objects():
         if item["kind"] in kinds or item["kind"].startswith("ValidatingAdmissionPolicy"):

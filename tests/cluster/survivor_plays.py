@@ -24,7 +24,6 @@ class Survivors:
 
 
 def index_of(pod: Manifest) -> int:
-    """Return a pod's completion index."""
     return int(pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"])
 
 

@@ -26,7 +26,6 @@ ENTRY = "survivors"
 
 
 def started(api: ClusterApi, kubelet: TrainerKubelet) -> JobPlay:
-    """Start the Job of the entry."""
     objects = plays.job_objects(name=ENTRY, nodes=NODES, command=["/bin/sh", "-c", "exec $PLAY"])
     for item in objects:
         if item["kind"] in ("Namespace", "PersistentVolume", "PersistentVolumeClaim", "ServiceAccount"):

@@ -118,5 +118,4 @@ def desired(actions: tuple[Action, ...], side: GroupRole) -> int | None:
 
 
 def released(actions: tuple[Action, ...]) -> tuple[str, ...]:
-    """Return the ids that the actions let go."""
     return tuple(i for a in actions if isinstance(a, TerminateInstances) for i in a.instance_ids)

@@ -71,7 +71,6 @@ class Stage:
         return instance
 
     def launch_missing(self) -> None:
-        """Launch what the primary group lacks."""
         for _ in range(self.cloud.desired(self.group)[0] - self.cloud.counted(self.group, GroupRole.PRIMARY)):
             self.launch()
 
@@ -87,7 +86,6 @@ class Stage:
         return [json.loads(line) for run in runs for line in run.log if line.startswith("{")]
 
     def parameter(self, leaf: str) -> str:
-        """Return a parameter of the group."""
         name = names.group_parameter(self.world.deployment.stack, self.group, leaf)
         return str(self.world.clients("ssm").get_parameter(Name=name)["Parameter"]["Value"])
 

@@ -14,14 +14,12 @@ _COLUMNS = ("stack", "resources", "aws", "kubernetes", "preview s", "up s", "res
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option for the sample of changes."""
     parser.addoption(
         "--changes", type=int, default=60, metavar="N", help="every N-th change of a key under the engine"
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Fail without an engine."""
     if shutil.which("pulumi") is None:
         raise pytest.UsageError(
             "tests/engine needs pulumi on PATH: https://www.pulumi.com/docs/iac/download-install/"
@@ -36,7 +34,6 @@ def workspace(request: pytest.FixtureRequest, tmp_path: Any) -> Workspace:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Write the table of stacks."""
     rows = [
         value
         for reports in terminalreporter.stats.values()

@@ -62,15 +62,12 @@ AWS or a cluster may refuse more, and with `protect: true` (prod) the engine del
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the page."""
-
     key: str
     how: str
     effect: str
 
 
 def applied(change: Change) -> dict[str, Any]:
-    """Return the changed configuration of a sample."""
     text = (ROOT / "stacks" / f"Pulumi.{change.stack}.yaml").read_text("utf-8")
     config: dict[str, Any] = yaml.safe_load(text)["config"]
     change.apply(config)
@@ -116,7 +113,6 @@ def how(change: Change) -> str:
 
 
 def effect(steps: Iterable[Mapping[str, Any]]) -> str:
-    """Return the effect of the steps of a preview."""
     kinds: dict[str, set[str]] = defaultdict(set)
     changed = False
     for step in steps:
@@ -162,7 +158,6 @@ def rows(effects: Iterable[tuple[Change, str]]) -> dict[Row, set[str]]:
 
 
 def page(effects: Sequence[tuple[Change, str]], every: int) -> str:
-    """Return the page."""
     listed_rows = rows(effects)
     head = _HEAD.format(
         every=every,
@@ -195,7 +190,6 @@ def listed() -> dict[tuple[str, str, str], set[str]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the page on standard output."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--every", type=int, default=1, metavar="N", help="only every N-th change")
     every = parser.parse_args(arguments).every

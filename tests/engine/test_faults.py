@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.engine.standins.world import Fault
+from packages.pulumi_standins.world import Fault
 from tests.engine.workspace import ROOT, Run, Workspace
 
 CREDENTIALS = "unable to validate AWS credentials.\nDetails: ExpiredToken: The security token is expired"

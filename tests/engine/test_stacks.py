@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from packages.pulumi_standins.world import Fault
 from tests.engine.conftest import TABLE_PROPERTY
-from tests.engine.standins.world import Fault
 from tests.engine.workspace import STACKS, Workspace
 
 MESSAGE = "api error RequestLimitExceeded: Request limit exceeded."

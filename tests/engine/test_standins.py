@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from infra.iam.preview_statements import PulumiState
-from tests.engine.standins.schema import problems, resource_schema
-from tests.engine.standins.values import SIGNATURE, UNKNOWN, differences, text
-from tests.engine.standins.world import Fault
+from packages.pulumi_standins.schema import problems, resource_schema
+from packages.pulumi_standins.values import SIGNATURE, UNKNOWN, differences, text
+from packages.pulumi_standins.world import Fault
 from tests.engine.workspace import Workspace
 
 SUBNET = "aws:ec2/subnet:Subnet"

@@ -20,9 +20,9 @@ from typing import Any, Final
 import yaml
 
 from gpu_spot.declared.stackfile import folder_of_stacks
+from packages.pulumi_standins import schema, world
+from packages.pulumi_standins.world import World
 from tests.apart import SHARED_VARIABLE
-from tests.engine.standins import schema, world
-from tests.engine.standins.world import World
 from tests.infra.test_replacements import FORCES_NEW
 from tests.waiting import TIMEOUT_SECONDS, wait_until
 
@@ -33,8 +33,6 @@ PASSPHRASE: Final = "correct horse"
 
 @dataclass(frozen=True)
 class Run:
-    """One run of Pulumi's command."""
-
     code: int
     output: str
     seconds: float
@@ -78,7 +76,7 @@ class Workspace:
             plugin = self.folder / "home" / "plugins" / f"resource-{package}-v{version}"
             plugin.mkdir(parents=True)
             executable = plugin / f"pulumi-resource-{package}"
-            command = f'exec "{sys.executable}" -m tests.engine.standins {package} "$@"'
+            command = f'exec "{sys.executable}" -m packages.pulumi_standins {package} "$@"'
             executable.write_text(f"#!/bin/sh\n{command}\n", "utf-8")
             executable.chmod(0o755)
 
@@ -117,7 +115,6 @@ class Workspace:
         return Run(done.returncode, output, time.monotonic() - started, document)
 
     def preview(self, *arguments: str, code: int | None = 0, **environment: str) -> Run:
-        """Run ``pulumi preview``, with its document."""
         return self.run("preview", "--json", "--show-sames", *arguments, code=code, **environment)
 
     def up(self, *arguments: str, code: int | None = 0, **environment: str) -> Run:
@@ -125,11 +122,9 @@ class Workspace:
         return self.run("up", "--yes", "--skip-preview", *arguments, code=code, **environment)
 
     def refresh(self, *arguments: str, code: int | None = 0) -> Run:
-        """Run ``pulumi refresh``."""
         return self.run("refresh", "--yes", "--skip-preview", *arguments, code=code)
 
     def destroy(self, code: int | None = 0) -> Run:
-        """Run ``pulumi destroy``."""
         return self.run("destroy", "--yes", "--skip-preview", code=code)
 
     @contextmanager
@@ -156,7 +151,6 @@ class Workspace:
         wait_until((self.world.folder / "hangs").exists)
 
     def resources(self) -> list[dict[str, Any]]:
-        """Return the resources in the state."""
         exported = self.run("stack", "export").output
         resources: list[dict[str, Any]] = json.loads(exported)["deployment"].get("resources") or []
         return resources

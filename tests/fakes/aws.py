@@ -52,12 +52,10 @@ def partition(instance: str, group: str = GROUP) -> str:
 def worker(
     instance: str, since: float, heartbeat: float, state: WorkerState = "ready", slot: int = 0, **more: Any
 ) -> Worker:
-    """Return a worker of the group ``inference``."""
     return Worker(partition(instance), instance, slot, since, heartbeat, state, **more)
 
 
 def config(**changes: Any) -> str:
-    """Return the configuration of a group, as its parameter has it."""
     return json.dumps(
         {
             "kind": "mixed-asg",
@@ -193,12 +191,10 @@ class FakeAws:
         self.rows.setdefault(worker.partition, {})[item[names.REGISTRY_SORT_KEY]["S"]] = item
 
     def add_hosts(self, group: str, slots: dict[str, int]) -> None:
-        """Add on-premises hosts to the group's configuration."""
         former = json.loads(self.parameters[f"{ROOT}/{group}/config"])
         self.set(group, config=json.dumps({**former, "onPremisesHosts": slots}))
 
     def change(self, group: str, instance: str, change: Callable[[Worker], Worker]) -> None:
-        """Change the registry item of an instance's worker."""
         self.row(change(registry_item.parse(self.rows[partition(instance, group)][f"{instance}/0"])))
 
     def send_heartbeats(self, excluded: frozenset[str] = frozenset()) -> None:

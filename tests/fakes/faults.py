@@ -54,7 +54,6 @@ class Box:
         return self.ended is None and now >= self.launched + self.boot
 
     def works(self, now: float) -> bool:
-        """Return whether its worker can work."""
         return self.reports(now) and not self.sick
 
 

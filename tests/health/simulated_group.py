@@ -91,7 +91,6 @@ class SimulatedGroup:
 
 
 def with_report(worker: Worker, **changes: object) -> Worker:
-    """Return the worker with a changed report."""
     assert worker.report is not None
     return replace(worker, report=replace(worker.report, **changes))  # type: ignore[arg-type]
 

@@ -52,6 +52,13 @@ LISTS: Final[dict[str, Callable[[int], list[Any]]]] = {
 OF_ANY_TEXT: Final = ("environment.{}", "matrix.{}[0]", "organizationalUnit")
 """Texts that refuse control characters only."""
 _UUID: Final = "00000000-0000-0000-0000-000000000000"
+
+
+def _arn(service: str, place: str) -> Callable[[int], str]:
+    """Return how an ARN of one length is made, that of a key of that service."""
+    return lambda n: (f"arn:aws:{service}:us-east-1:123456789012:{place}/" + _UUID)[:n].ljust(n, "0")
+
+
 # Texts that a pattern allows, by the end of the key's path: the shortest, and the longest that it allows by
 # itself (else `maxLength` does), then how one of a length is made.
 TEXTS: Final[dict[str, tuple[int, int, Callable[[int], str]]]] = {
@@ -66,11 +73,7 @@ TEXTS: Final[dict[str, tuple[int, int, Callable[[int], str]]]] = {
     "queue.name": (1, 100, lambda n: "q" * n),
     "http.retryPaths[0]": (1, 128, lambda n: "/" + "p" * (n - 1)),
     "http.allowedSources[0]": (9, 20, lambda n: "10.0.0.0/8" if n < 11 else "sg-" + "0" * (n - 3)),
-    "http.certificateArn": (
-        83,
-        83,
-        lambda n: ("arn:aws:acm:us-east-1:123456789012:certificate/" + _UUID)[:n].ljust(n, "0"),
-    ),
+    "http.certificateArn": (83, 83, _arn("acm", "certificate")),
     "http.domain": (4, 253, lambda n: "a." * ((n - 2) // 2) + ("com" if n % 2 else "co")),
     "http.hostedZoneId": (2, 32, lambda n: "Z" + "0" * (n - 1)),
     "http.subnets[0]": (15, 24, lambda n: "subnet-" + "0" * (n - 7)),
@@ -82,19 +85,11 @@ TEXTS: Final[dict[str, tuple[int, int, Callable[[int], str]]]] = {
     "existing.managementUrl": (9, 200, lambda n: "https://" + "m" * (n - 8)),
     "existing.secret": (1, 512, lambda n: "s" * n),
     "existing.brokerOf": (1, 24, lambda n: "c" * n),
-    "onPremises.trustAnchor": (
-        94,
-        94,
-        lambda n: ("arn:aws:rolesanywhere:us-east-1:123456789012:trust-anchor/" + _UUID)[:n].ljust(n, "0"),
-    ),
+    "onPremises.trustAnchor": (94, 94, _arn("rolesanywhere", "trust-anchor")),
     "onPremises.organizationalUnit": (1, 64, lambda n: "u" * n),
     "onPremises.hosts[0].address": (8, 15, lambda n: "10.0.0.1" if n < 15 else "192.168.100.100"),
     "onPremises.hosts[0].name": (1, 63, lambda n: "g" * n),
-    "onPremises.hosts[0].principals[0]": (
-        32,
-        600,
-        lambda n: "arn:aws:iam::123456789012:role/" + "p" * (n - 31),
-    ),
+    "onPremises.hosts[0].principals[0]": (32, 600, lambda n: "arn:aws:iam::123456789012:role/".ljust(n, "p")),
     "sharedHosts[0].name": (1, 24, lambda n: "h" * n),
     "sharedHosts[0].allowedSources[0]": (10, 18, lambda n: "10.0.0.0/8" if n < 18 else "192.168.100.100/32"),
     "training[0].name": (1, 24, lambda n: "b" * n),
@@ -133,18 +128,14 @@ TEXTS: Final[dict[str, tuple[int, int, Callable[[int], str]]]] = {
     "deploys.driftEnvironment": (1, 100, lambda n: "d" * n),
     "previews.environment": (1, 100, lambda n: "p" * n),
     "permissionsBoundary": (34, 128, lambda n: "arn:aws:iam::123456789012:policy/" + "p" * (n - 33)),
-    "kmsKeyArn": (75, 75, lambda n: ("arn:aws:kms:us-east-1:123456789012:key/" + _UUID)[:n].ljust(n, "0")),
+    "kmsKeyArn": (75, 75, _arn("kms", "key")),
     "kubernetes.cluster": (1, 100, lambda n: "c" * n),
     "kubernetes.nodeRole": (1, 64, lambda n: "r" * n),
     "kubernetes.nodeImage": (9, 40, lambda n: "al2023@v" + "1" * (n - 8)),
     "kubernetes.namespace": (1, 24, lambda n: "n" * n),
     "kubernetes.checkoutImage": (73, 512, lambda n: "a" * (n - 72) + "@sha256:" + "0" * 64),
     "stateBucket": (3, 63, lambda n: "b" * n),
-    "stateKmsKeyArn": (
-        75,
-        75,
-        lambda n: ("arn:aws:kms:us-east-1:123456789012:key/" + _UUID)[:n].ljust(n, "0"),
-    ),
+    "stateKmsKeyArn": (75, 75, _arn("kms", "key")),
     "matrix.{}[0]": (0, 1000, lambda n: "v" * n),
     "matrix.{key}": (1, 128, lambda n: "A" * n),
     "environment.{}": (0, 1000, lambda n: "v" * n),

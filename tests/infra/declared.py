@@ -47,7 +47,6 @@ class Run:
         return self.of(kind)[f"gpu-spot-{self.stack}-{name}"]
 
     def policy(self, role: str) -> dict[str, Any]:
-        """The document of a role's own policy."""
         document: dict[str, Any] = json.loads(self.the("RolePolicy", role)["policy"])
         return document
 
@@ -62,7 +61,6 @@ class Run:
         }
 
     def cloud_config(self, template: str) -> str:
-        """The boot data of a launch template."""
         return base64.b64decode(self.the("LaunchTemplate", template)["userData"]).decode()
 
     def agent(self, template: str) -> dict[str, Any]:

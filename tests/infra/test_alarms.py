@@ -30,23 +30,15 @@ class Condition(NamedTuple):
 # one period, missing data does not breach.
 ALARMS: Final[dict[str, Condition]] = {
     # Functions are invoked each minute; without invocations there is no data.
-    "controller-not-running": Condition(
-        "Sum", "AWS/Lambda Invocations", "< 1", (1, 1), 300, missing_breaches=True
+    **dict.fromkeys(
+        [f"{function}-not-running" for function in ("broker-users", "controller", "health", "scaler")],
+        Condition("Sum", "AWS/Lambda Invocations", "< 1", (1, 1), 300, missing_breaches=True),
     ),
-    "health-not-running": Condition(
-        "Sum", "AWS/Lambda Invocations", "< 1", (1, 1), 300, missing_breaches=True
-    ),
-    "scaler-not-running": Condition(
-        "Sum", "AWS/Lambda Invocations", "< 1", (1, 1), 300, missing_breaches=True
-    ),
-    "broker-users-not-running": Condition(
-        "Sum", "AWS/Lambda Invocations", "< 1", (1, 1), 300, missing_breaches=True
-    ),
-    "broker-users-errors": Condition("Sum", "AWS/Lambda Errors", ">= 1", (3, 5), 60),
     # A failed invocation is repeated in the next minute: three of five minutes must fail.
-    "controller-errors": Condition("Sum", "AWS/Lambda Errors", ">= 1", (3, 5), 60),
-    "health-errors": Condition("Sum", "AWS/Lambda Errors", ">= 1", (3, 5), 60),
-    "scaler-errors": Condition("Sum", "AWS/Lambda Errors", ">= 1", (3, 5), 60),
+    **dict.fromkeys(
+        [f"{function}-errors" for function in ("broker-users", "controller", "health", "scaler")],
+        Condition("Sum", "AWS/Lambda Errors", ">= 1", (3, 5), 60),
+    ),
     "controller-throttles": Condition("Sum", "AWS/Lambda Throttles", ">= 1", (3, 5), 60),
     "<group>-controller-errors": Condition("Sum", "gpu-spot ControllerErrors", ">= 1", (3, 5), 60),
     # Percent of all requests, emitted each minute while there are any: the scaler plans for at most one late
@@ -63,10 +55,10 @@ ALARMS: Final[dict[str, Condition]] = {
     # Missing instances, each minute, for stallMinutes (jobs and shared hosts, which boot and move a volume)
     # or shortageMinutes (services).
     "<group>-shortage": Condition("Minimum", "gpu-spot Shortage", ">= 1", (60, 60), 60),
-    "asr-shortage": Condition("Minimum", "gpu-spot Shortage", ">= 1", (10, 10), 60),
-    "inference-shortage": Condition("Minimum", "gpu-spot Shortage", ">= 1", (10, 10), 60),
-    "ocr-shortage": Condition("Minimum", "gpu-spot Shortage", ">= 1", (10, 10), 60),
-    "pages-shortage": Condition("Minimum", "gpu-spot Shortage", ">= 1", (10, 10), 60),
+    **dict.fromkeys(
+        ("asr-shortage", "inference-shortage", "ocr-shortage", "pages-shortage"),
+        Condition("Minimum", "gpu-spot Shortage", ">= 1", (10, 10), 60),
+    ),
     "prod/inference-shortage": Condition("Minimum", "gpu-spot Shortage", ">= 1", (5, 5), 60),
     # More than onDemandCeiling for onDemandMinutes; default: the On-Demand share and half of the Spot share.
     "<group>-on-demand": Condition("Minimum", "gpu-spot OnDemand", ">= 2", (12, 12), 300),

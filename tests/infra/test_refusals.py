@@ -17,7 +17,6 @@ from tests.infra.declared import ROOT
 
 
 def stack_file(stack: str) -> dict[str, Any]:
-    """Return the configuration of a sample stack."""
     content = yaml.safe_load((ROOT / "stacks" / f"Pulumi.{stack}.yaml").read_text("utf-8"))
     return dict(content["config"])
 
@@ -29,7 +28,6 @@ REMOVED = object()
 
 
 def changed(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """Return a copy of a configuration with values at slash-separated paths."""
     raw = copy.deepcopy(base)
     for path, value in changes.items():
         *parents, last = path.split("/")

@@ -197,7 +197,6 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def policies(known: Run, function: str) -> list[dict[str, Any]]:
-    """Return the documents of a function's role."""
     found = [
         policy["policy"]
         for name, policy in known.of("RolePolicy").items()

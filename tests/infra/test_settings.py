@@ -127,7 +127,6 @@ def test_the_project_file_declares_every_key_with_the_same_default() -> None:
 
 
 def service() -> Service:
-    """The first service of the stack ``dev``."""
     return load_settings(
         yaml.safe_load((ROOT / "stacks" / "Pulumi.dev.yaml").read_text())["config"]
     ).services[0]

@@ -21,128 +21,100 @@ from userdata.agent.aws.experiments import NodeJobs
 RUNNING_ATTEMPT = job_attempt(3, "i-1", 600, 5, stopped=0.0)
 FINISHED_ATTEMPT = job_attempt(2, "i-0", 3000, 700, ended=NOW - 690, end="stopped")
 
+FIRST, LAST, NEXT = host("i-1"), host("i-0", is_live=False), host("i-2")
+WAITING = (worker("i-2", "waiting"),)
+SAVING = (worker("i-1", "draining", deadline=NOW + 60),)
+
 TABLE: list[tuple[str, JobSnapshot, Phase, str]] = [
     ("nothing has happened", job(), "pending", "Spot or On-Demand capacity is requested"),
-    ("its first instance boots", job(hosts=(host("i-1"),)), "pending", "i-1 is booting"),
+    ("its first instance boots", job(hosts=(FIRST,)), "pending", "i-1 is booting"),
     ("the controller is paused", job(mode="paused"), "pending", "the controller is in mode paused"),
     (
         "another group prepares its dataset",
         job(waits_for="imagenet@2", prepared_by="imagenet-data"),
-        "preparing",
-        "group imagenet-data prepares dataset imagenet@2",
+        *("preparing", "group imagenet-data prepares dataset imagenet@2"),
     ),
     (
         "its first volume is filled",
-        job(row=holding("i-1", state=""), workers=(worker("i-1", "waiting"),), hosts=(host("i-1"),)),
-        "preparing",
-        "i-1 prepares its volume",
+        job(row=holding("i-1", state=""), workers=(worker("i-1", "waiting"),), hosts=(FIRST,)),
+        *("preparing", "i-1 prepares its volume"),
     ),
     (
         "it trains",
-        job(row=holding("i-1"), workers=(worker("i-1"),), hosts=(host("i-1"),), attempts=(RUNNING_ATTEMPT,)),
-        "running",
-        "",
+        job(row=holding("i-1"), workers=(worker("i-1"),), hosts=(FIRST,), attempts=(RUNNING_ATTEMPT,)),
+        *("running", ""),
     ),
     (
         "it trains, with a standby instance",
         job(
-            row=holding("i-1"),
-            workers=(worker("i-1"), worker("i-2", "waiting")),
-            hosts=(host("i-1"), host("i-2")),
-            attempts=(RUNNING_ATTEMPT,),
+            **{"row": holding("i-1"), "workers": (worker("i-1"), *WAITING)},
+            **{"hosts": (FIRST, NEXT), "attempts": (RUNNING_ATTEMPT,)},
         ),
-        "running",
-        "",
+        *("running", ""),
     ),
     (
         "it has a notice",
-        job(row=holding("i-1"), workers=(worker("i-1", deadline=NOW + 90),), hosts=(host("i-1"),)),
-        "interrupted",
-        "i-1 terminates in 90 s",
+        job(row=holding("i-1"), workers=(worker("i-1", deadline=NOW + 90),), hosts=(FIRST,)),
+        *("interrupted", "i-1 terminates in 90 s"),
     ),
     (
         "it saves",
-        job(
-            row=holding("i-1"), workers=(worker("i-1", "draining", deadline=NOW + 60),), hosts=(host("i-1"),)
-        ),
-        "interrupted",
-        "i-1 terminates in 60 s",
+        job(row=holding("i-1"), workers=SAVING, hosts=(FIRST,)),
+        *("interrupted", "i-1 terminates in 60 s"),
     ),
     (
         "its instance does not report",
         job(
-            row=holding("i-1"),
-            workers=(worker("i-1", ago=120),),
-            hosts=(host("i-1"),),
-            attempts=(RUNNING_ATTEMPT,),
+            row=holding("i-1"), workers=(worker("i-1", ago=120),), hosts=(FIRST,), attempts=(RUNNING_ATTEMPT,)
         ),
-        "interrupted",
-        "no heartbeat from i-1 for 5 s",
+        *("interrupted", "no heartbeat from i-1 for 5 s"),
     ),
     (
         "another instance prepares its volume",
-        job(
-            row=holding("i-2"),
-            workers=(worker("i-2", "waiting"),),
-            hosts=(host("i-0", is_live=False), host("i-2")),
-            attempts=(FINISHED_ATTEMPT,),
-        ),
-        "moving",
-        "i-2 prepares its volume",
+        job(row=holding("i-2"), workers=WAITING, hosts=(LAST, NEXT), attempts=(FINISHED_ATTEMPT,)),
+        *("moving", "i-2 prepares its volume"),
     ),
     (
         "another instance boots",
-        job(row=row(), hosts=(host("i-0", is_live=False), host("i-2")), attempts=(FINISHED_ATTEMPT,)),
-        "moving",
-        "i-2 is booting",
+        job(row=row(), hosts=(LAST, NEXT), attempts=(FINISHED_ATTEMPT,)),
+        *("moving", "i-2 is booting"),
     ),
     (
         "the previous instance still runs",
-        job(row=row(), hosts=(host("i-0"), host("i-2")), attempts=(FINISHED_ATTEMPT,)),
-        "moving",
-        "i-2 is booting",
+        job(row=row(), hosts=(host("i-0"), NEXT), attempts=(FINISHED_ATTEMPT,)),
+        *("moving", "i-2 is booting"),
     ),
     (
         "another instance waits until the lease expires",
         job(
-            row=holding("i-0"),
-            workers=(worker("i-2", "waiting"),),
-            hosts=(host("i-2"),),
+            **{"row": holding("i-0"), "workers": WAITING, "hosts": (NEXT,)},
             attempts=(job_attempt(2, "i-0", 3000, 200, stopped=0.0),),
         ),
-        "moving",
-        "i-2 waits for i-0 to release the lease",
+        *("moving", "i-2 waits for i-0 to release the lease"),
     ),
     (
         "the lease of the preparing instance has expired",
         job(
             row=row(holder="i-2", lease_expires_at=NOW - 1),
-            workers=(worker("i-2", "waiting"),),
-            hosts=(host("i-2"),),
-            attempts=(FINISHED_ATTEMPT,),
+            **{"workers": WAITING, "hosts": (NEXT,), "attempts": (FINISHED_ATTEMPT,)},
         ),
-        "moving",
-        "i-2 waits for the lease",
+        *("moving", "i-2 waits for the lease"),
     ),
     (
         "the next instance is interrupted before it has the job",
         job(
-            row=row(),
             workers=(worker("i-2", "waiting", deadline=NOW + 50),),
-            hosts=(host("i-2"),),
-            attempts=(FINISHED_ATTEMPT,),
+            **{"row": row(), "hosts": (NEXT,), "attempts": (FINISHED_ATTEMPT,)},
         ),
-        "waiting for a host",
-        "Spot or On-Demand capacity is requested",
+        *("waiting for a host", "Spot or On-Demand capacity is requested"),
     ),
     ("no instance is left", job(row=row(), attempts=(FINISHED_ATTEMPT,)), "waiting for a host", ""),
     ("an agent that wrote no history has run it", job(row=row()), "waiting for a host", ""),
     ("a user has stopped it", job(row=row(), finished=RUN), "stopped", "its volume is kept"),
     (
         "a user has stopped it, and it saves",
-        job(row=holding("i-1"), finished=RUN, workers=(worker("i-1", "draining", deadline=NOW + 60),)),
-        "stopped",
-        "i-1 saves a checkpoint and releases the volume",
+        job(row=holding("i-1"), finished=RUN, workers=SAVING),
+        *("stopped", "i-1 saves a checkpoint and releases the volume"),
     ),
     ("the target is 0", job(target=0), "stopped", "its target is 0"),
     ("it is done", job(row=row(state="done"), finished=RUN), "done", ""),
@@ -150,20 +122,17 @@ TABLE: list[tuple[str, JobSnapshot, Phase, str]] = [
     (
         "it has failed",
         job(row=row(state="failed", reason="exit code 3"), finished=RUN),
-        "failed",
-        "exit code 3",
+        *("failed", "exit code 3"),
     ),
     (
         "an earlier revision was done",
         job(row=row(state="done", revision="b" * 40), finished="b" * 40),
-        "pending",
-        "",
+        *("pending", ""),
     ),
     (
         "an earlier revision is stopped, this one runs",
-        job(row=holding("i-1"), finished="b" * 40, workers=(worker("i-1"),), hosts=(host("i-1"),)),
-        "running",
-        "",
+        job(row=holding("i-1"), finished="b" * 40, workers=(worker("i-1"),), hosts=(FIRST,)),
+        *("running", ""),
     ),
 ]
 

@@ -120,7 +120,6 @@ class LocalPod:
         return code if code >= 0 else 128 - code
 
     def wait(self) -> int:
-        """Return the exit code once the container has ended."""
         code = wait_until(lambda: (code := self.code) is not None and (code,))
         assert code
         return code[0]
@@ -152,13 +151,11 @@ class LocalPod:
         (self.folder / "crash").touch()
 
     def log(self, container: str = WORK) -> str:
-        """Return what a container wrote."""
         path = self.folder / f"{container}.log"
         return path.read_text("utf-8", "replace") if path.exists() else ""
 
 
 def lines(path: Path) -> list[str]:
-    """Return a file's lines; none if it is not there."""
     return path.read_text("utf-8").splitlines() if path.exists() else []
 
 

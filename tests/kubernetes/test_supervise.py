@@ -63,7 +63,6 @@ class Pods:
         (self.programs / name).chmod(0o755)
 
     def set_clock(self, seconds: float) -> None:
-        """Set the monotonic clock of all pods."""
         new = self.folder / "uptime.new"
         new.write_text(f"{seconds:.2f} 0.00\n", "utf-8")
         new.rename(self.folder / "uptime")

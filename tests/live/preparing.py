@@ -70,7 +70,6 @@ class PreparingProcess:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has ended."""
         return self._code is not None
 
     def poll(self) -> int | None:

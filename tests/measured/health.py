@@ -91,7 +91,6 @@ def broken(results: dict[str, dict[str, Any]]) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print, write the file; return 1 for a violation."""
     parser = parser_of(__doc__, "health")
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, metavar="N")
     options = parser.parse_args(arguments)

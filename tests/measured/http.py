@@ -68,7 +68,6 @@ def overhead() -> dict[str, float]:
 
 
 def failures(requests: int, seed: int) -> dict[str, Any]:
-    """Return the counts of both plays."""
     counts: dict[str, Any] = {}
     for script, share in ((_NOTICED, 1 - _KILLED_SHARE), (_KILLED, _KILLED_SHARE)):
         seconds = requests * share / script.rate * 1.02  # random arrivals: a few more
@@ -106,7 +105,6 @@ def clients() -> dict[str, int]:
 
 
 def section(result: dict[str, Any]) -> str:
-    """Return the page's text about requests."""
     return (
         "## HTTP services\n\n"
         f"`make bench-http` sends {result['requests']:,} requests ({result['streamed']:,} streamed) through "
@@ -133,7 +131,6 @@ def section(result: dict[str, Any]) -> str:
 
 
 def write_page(result: dict[str, Any], root: Path) -> None:
-    """Write the parts of the page that were measured as they are to be shown."""
     about_requests = {"p50_ms_added", "requests", "rollout_failed", "openai_failed"}
     if about_requests <= result.keys() and result["requests"] >= REQUESTS:
         replace_part(root, "http", section(result))
@@ -142,7 +139,6 @@ def write_page(result: dict[str, Any], root: Path) -> None:
 
 
 def problems(result: dict[str, Any]) -> list[str]:
-    """Return what of the measured parts does not hold."""
     names = (
         *("failed_with_notice", "failed_repeatable", "overdue", "rollout_failed"),
         *(f"{kind}_failed" for kind in http_plays.CLIENTS),

@@ -32,7 +32,6 @@ MAX_FALSE_ALARMS: Final = 0.05
 
 
 def figures(judged: Sequence[Judged]) -> dict[str, Any]:
-    """Return the result's keys."""
     reassured = [item for item in judged if is_reassuring(item.verdict, item.fact)]
     hidden = [item for item in judged if is_reassuring(item.verdict_without_values, item.fact)]
     alarmed = [item for item in judged if is_false_alarm(item.verdict, item.fact)]
@@ -61,7 +60,6 @@ def _policies() -> dict[str, int]:
 
 
 def broken(result: dict[str, Any]) -> list[str]:
-    """Return what does not hold."""
     lines = [
         f"{key}: {result[key]}" for key in result if key.startswith("false_reassurances") and result[key]
     ]
@@ -75,7 +73,6 @@ def broken(result: dict[str, Any]) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Judge, print, write the file; return 1 for a violation."""
     parser = parser_of(__doc__, "review")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="only every N-th change")
     options = parser.parse_args(arguments)

@@ -53,7 +53,6 @@ def in_containers(broker: RabbitServer, messages: int, losses: int, seed: int) -
 
 
 def write_page(result: dict[str, Any], docs: Path) -> None:
-    """Write this benchmark's part of the page."""
     text = (
         "## A service's queue\n\n"
         f"`make bench-service` sends {result['messages']:,} requests to {WORKERS} `spot_work` processes on "

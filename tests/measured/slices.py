@@ -125,7 +125,6 @@ def list_pairs(number: int, seed: int = 1) -> dict[str, int]:
 
 
 def problems_of(result: Mapping[str, Any]) -> list[str]:
-    """Return what of a result does not hold."""
     counts = ("misnamed", "oversold", "overlaps", "moved", "stuck", "clashes", "silent", "isolation_breaches")
     problems = [f"{result[name]} {name}" for name in counts if result.get(name)]
     shares = result.get("neighbour_share_by_flood", {})
@@ -142,7 +141,6 @@ def problems_of(result: Mapping[str, Any]) -> list[str]:
 
 
 def page_part(result: Mapping[str, Any]) -> str:
-    """Return the section of the page."""
     named = "\n".join(
         f"- {kind}: {', '.join(names)}"
         for kind, names in result["attacks_by_name"].items()
@@ -168,7 +166,6 @@ def page_part(result: Mapping[str, Any]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Plan, print, write the file and, with containers, the page; return 1 for a violation."""
     parser = parser_of(__doc__, "slices", docs=True)
     parser.add_argument("--plans", type=int, default=PLANS)
     parser.add_argument("--list-pairs", type=int, default=LIST_PAIRS)

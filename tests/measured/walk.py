@@ -19,7 +19,6 @@ _MAX_EXAMPLES = 20
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Walk, print, write the file; return 1 for a violation."""
     parser = parser_of(__doc__, "walk")
     parser.add_argument("--steps", type=int, default=STEPS, metavar="N")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the first world")

@@ -70,7 +70,6 @@ class MetadataServer:
         ).start()
 
     def identify(self, instance: str, zone: str, kind: str = "t3.micro", region: str = "us-west-2") -> None:
-        """Serve the identity document of an instance."""
         document = {"instanceId": instance, "accountId": "123456789012", "availabilityZone": zone}
         self.documents[IDENTITY] = json.dumps({**document, "region": region, "instanceType": kind})
 

@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -145,9 +146,8 @@ def test_proxies_are_answered_on_the_check_port(clock: FakeClock) -> None:
         checks.close()
 
 
-def test_a_noticed_worker_gets_sigterm_once_its_requests_have_ended(workbench: Bench) -> None:
-    open_now = [1]
-    workbench.http = checks_of(workbench.clock, connections=lambda port: open_now[0])
+def noticed(workbench: Bench, connections: Callable[[int], int]) -> tuple[Any, Any]:
+    workbench.http = checks_of(workbench.clock, connections=connections)
     workers = workbench.workers(WAITS, count=1)
     workers.tick()
     output = workbench.processes[0].stdout
@@ -156,6 +156,12 @@ def test_a_noticed_worker_gets_sigterm_once_its_requests_have_ended(workbench: B
     now = workbench.clock.wall()
     notice.write(workbench.tmp, Notice("spot", "terminate", "t", now + 120, now, now))
     workers.stop()
+    return workers, output
+
+
+def test_a_noticed_worker_gets_sigterm_once_its_requests_have_ended(workbench: Bench) -> None:
+    open_now = [1]
+    workers, output = noticed(workbench, lambda port: open_now[0])
     assert workbench.http.respond("0") == DRAIN
     workbench.clock.advance(60)
     assert workers.tick()
@@ -166,15 +172,7 @@ def test_a_noticed_worker_gets_sigterm_once_its_requests_have_ended(workbench: B
 
 
 def test_a_request_that_never_ends_is_cut_shortly_before_the_deadline(workbench: Bench) -> None:
-    workbench.http = checks_of(workbench.clock, connections=lambda port: 1)
-    workers = workbench.workers(WAITS, count=1)
-    workers.tick()
-    output = workbench.processes[0].stdout
-    assert output is not None
-    output.readline()
-    now = workbench.clock.wall()
-    notice.write(workbench.tmp, Notice("spot", "terminate", "t", now + 120, now, now))
-    workers.stop()
+    workers, output = noticed(workbench, lambda port: 1)
     workbench.clock.advance(104)  # 10 before the deadline it is killed, 5 before that it gets SIGTERM
     assert workers.tick()
     assert workbench.processes[0].poll() is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial, wraps
 from typing import Any
 
 from tests.node.configs import FakeClock
@@ -220,118 +221,110 @@ class WorldLease(DynamoLease):
         super().__init__(table, "jobs", "job", instance, world.clock)
 
 
+def _asking(operation: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Make a method's effect that of a call of AWS."""
+
+    def asking(effect: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(effect)
+        def call(ebs: WorldEbs, *arguments: Any) -> Any:
+            return ebs._world.call(ebs._instance, operation, partial(effect, ebs, *arguments))
+
+        return call
+
+    return asking
+
+
 class WorldEbs:
     """`Ebs` of one instance."""
 
     def __init__(self, world: World, instance: str, zone: str, size: int = 100) -> None:
         self._world, self._instance, self._zone, self._size = world, instance, zone, size
 
-    def _call(self, operation: str, effect: Callable[[], Any]) -> Any:
-        return self._world.call(self._instance, operation, effect)
-
+    @_asking("describe_volumes")
     def volumes(self) -> tuple[EbsVolume, ...]:
-        found: tuple[EbsVolume, ...] = self._call("describe_volumes", lambda: self._world.seen()[0])
-        return found
+        return self._world.seen()[0]
 
+    @_asking("describe_snapshots")
     def snapshots(self) -> tuple[Snapshot, ...]:
-        found: tuple[Snapshot, ...] = self._call("describe_snapshots", lambda: self._world.seen()[1])
-        return found
+        return self._world.seen()[1]
 
+    @_asking("create_volume")
     def create_volume(self, zone: str, token: int, instance: str, wanted: CreateVolume) -> str:
-        def effect() -> str:
-            world, snapshot = self._world, wanted.snapshot
-            key = (zone, token, snapshot, wanted.attempt)
-            if key in world._client_tokens:
-                return world._client_tokens[key]
-            copy = world.copies.get(snapshot) if snapshot else None
-            now = world.clock.monotonic()
-            if snapshot and (copy is None or now < copy.ready_at):
-                raise TransientError(f"InvalidSnapshot.NotFound: {snapshot}")
-            tags = {"token": token, "state": PREPARING, "source": wanted.source, "creator": instance}
-            volume, content = world.name("vol"), copy.content if copy else None
-            size = max(self._size, wanted.min_size_gib)
-            world.disks[volume] = Disk(volume, zone, size, tags, now + CREATE_SECONDS, content, content)
-            world._client_tokens[key] = volume
-            return volume
+        world, snapshot = self._world, wanted.snapshot
+        key = (zone, token, snapshot, wanted.attempt)
+        if key in world._client_tokens:
+            return world._client_tokens[key]
+        copy = world.copies.get(snapshot) if snapshot else None
+        now = world.clock.monotonic()
+        if snapshot and (copy is None or now < copy.ready_at):
+            raise TransientError(f"InvalidSnapshot.NotFound: {snapshot}")
+        tags = {"token": token, "state": PREPARING, "source": wanted.source, "creator": instance}
+        volume, content = world.name("vol"), copy.content if copy else None
+        size = max(self._size, wanted.min_size_gib)
+        world.disks[volume] = Disk(volume, zone, size, tags, now + CREATE_SECONDS, content, content)
+        world._client_tokens[key] = volume
+        return volume
 
-        return str(self._call("create_volume", effect))
-
+    @_asking("modify_volume")
     def modify_volume(self, volume: str, size_gib: int, throughput_mib: int) -> None:
-        def effect() -> None:
-            disk, now = self._world.disk(volume), self._world.clock.monotonic()
-            if disk.larger_at and now < disk.larger_at + OPTIMIZING_SECONDS:
-                raise AgentError("ec2 modify_volume: IncorrectModificationState")
-            assert not 0 < size_gib < disk.size, "EBS volumes do not shrink"
-            disk.size, disk.throughput = size_gib or disk.size, throughput_mib or disk.throughput
-            disk.larger_at = now + MODIFY_SECONDS
+        disk, now = self._world.disk(volume), self._world.clock.monotonic()
+        if disk.larger_at and now < disk.larger_at + OPTIMIZING_SECONDS:
+            raise AgentError("ec2 modify_volume: IncorrectModificationState")
+        assert not 0 < size_gib < disk.size, "EBS volumes do not shrink"
+        disk.size, disk.throughput = size_gib or disk.size, throughput_mib or disk.throughput
+        disk.larger_at = now + MODIFY_SECONDS
 
-        self._call("modify_volume", effect)
-
+    @_asking("create_snapshot")
     def create_snapshot(self, volume: str, token: int) -> str:
-        def effect() -> str:
-            world, disk = self._world, self._world.disk(volume)
-            snapshot = world.name("snap")
-            ready_at = world.clock.monotonic() + SNAPSHOT_SECONDS
-            now = world.clock.wall()
-            world.copies[snapshot] = Copy(snapshot, volume, disk.durable, token, ready_at, now, disk.size)
-            return snapshot
+        world, disk = self._world, self._world.disk(volume)
+        snapshot = world.name("snap")
+        ready_at = world.clock.monotonic() + SNAPSHOT_SECONDS
+        now = world.clock.wall()
+        world.copies[snapshot] = Copy(snapshot, volume, disk.durable, token, ready_at, now, disk.size)
+        return snapshot
 
-        return str(self._call("create_snapshot", effect))
-
+    @_asking("attach_volume")
     def attach(self, volume: str, instance: str, device: str) -> None:
-        def effect() -> None:
-            world, disk = self._world, self._world.disk(volume)
-            if disk.zone != self._zone:
-                raise AgentError(f"InvalidVolume.ZoneMismatch: {volume} is in {disk.zone}")
-            if disk.instance is not None:
-                raise TransientError(f"VolumeInUse: {volume}")
-            if disk.failed:
-                raise TransientError(f"IncorrectState: {volume}")
-            if world.clock.monotonic() < disk.ready_at:
-                raise TransientError(f"IncorrectState: {volume}")
-            if any(d.instance == instance and d.device == device for d in world.disks.values()):
-                raise AgentError(f"InvalidParameterValue: {device} is in use")
-            disk.instance, disk.device = instance, device
-            disk.settled_at = world.clock.monotonic() + ATTACH_SECONDS
+        world, disk = self._world, self._world.disk(volume)
+        if disk.zone != self._zone:
+            raise AgentError(f"InvalidVolume.ZoneMismatch: {volume} is in {disk.zone}")
+        if disk.instance is not None:
+            raise TransientError(f"VolumeInUse: {volume}")
+        if disk.failed:
+            raise TransientError(f"IncorrectState: {volume}")
+        if world.clock.monotonic() < disk.ready_at:
+            raise TransientError(f"IncorrectState: {volume}")
+        if any(d.instance == instance and d.device == device for d in world.disks.values()):
+            raise AgentError(f"InvalidParameterValue: {device} is in use")
+        disk.instance, disk.device = instance, device
+        disk.settled_at = world.clock.monotonic() + ATTACH_SECONDS
 
-        self._call("attach_volume", effect)
-
+    @_asking("detach_volume")
     def detach(self, volume: str, instance: str) -> None:
-        def effect() -> None:
-            disk = self._world.disk(volume)
-            if disk.instance != instance or disk.detaching:
-                raise TransientError(f"IncorrectState: {volume}")
-            assert not disk.mounted, f"{volume} is detached while it is mounted"
-            disk.detaching, disk.settled_at = True, self._world.clock.monotonic() + DETACH_SECONDS
+        disk = self._world.disk(volume)
+        if disk.instance != instance or disk.detaching:
+            raise TransientError(f"IncorrectState: {volume}")
+        assert not disk.mounted, f"{volume} is detached while it is mounted"
+        disk.detaching, disk.settled_at = True, self._world.clock.monotonic() + DETACH_SECONDS
 
-        self._call("detach_volume", effect)
-
+    @_asking("create_tags")
     def mark_live(self, volume: str, token: int) -> None:
-        def effect() -> None:
-            self._world.disk(volume).tags |= {"state": "live", "token": token}
+        self._world.disk(volume).tags |= {"state": "live", "token": token}
 
-        self._call("create_tags", effect)
-
+    @_asking("create_tags")
     def mark_failed(self, volume: str, reason: str) -> None:
-        def effect() -> None:
-            self._world.disk(volume).tags["state"] = f"{FAILED}: {reason}"
+        self._world.disk(volume).tags["state"] = f"{FAILED}: {reason}"
 
-        self._call("create_tags", effect)
-
+    @_asking("delete_volume")
     def delete_volume(self, volume: str) -> None:
-        def effect() -> None:
-            disk = self._world.disks.get(volume)
-            if disk is None or disk.gone_at is not None:
-                raise ResourceNotFoundError(volume)
-            if disk.instance is not None:
-                raise TransientError(f"VolumeInUse: {volume}")
-            disk.gone_at = self._world.clock.monotonic() + DELETE_SECONDS
+        disk = self._world.disks.get(volume)
+        if disk is None or disk.gone_at is not None:
+            raise ResourceNotFoundError(volume)
+        if disk.instance is not None:
+            raise TransientError(f"VolumeInUse: {volume}")
+        disk.gone_at = self._world.clock.monotonic() + DELETE_SECONDS
 
-        self._call("delete_volume", effect)
-
+    @_asking("delete_snapshot")
     def delete_snapshot(self, snapshot: str) -> None:
-        def effect() -> None:
-            if self._world.copies.pop(snapshot, None) is None:
-                raise ResourceNotFoundError(snapshot)
-
-        self._call("delete_snapshot", effect)
+        if self._world.copies.pop(snapshot, None) is None:
+            raise ResourceNotFoundError(snapshot)

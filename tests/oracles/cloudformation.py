@@ -67,7 +67,6 @@ class As:
     tag_format: Callable[[Any], Any] = tag_list
 
     def properties(self, resource: Declared) -> Properties:
-        """Return the properties of a resource."""
         inputs = {key: value for key, value in resource.inputs.items() if key not in self.provider_inputs}
         result = {self.name_property: resource.outputs["name"]} if self.name_property else {}
         tags = inputs.pop("tags", None)

@@ -40,7 +40,6 @@ def problems(program: Mapping[str, Any]) -> Iterator[str]:
 
 
 def of_inputs(token: str, given: Mapping[str, Any]) -> list[str]:
-    """Return the errors in the inputs of a resource."""
     resource = package()["resources"][token]
     # Pulumi's schema uses the keywords of JSON Schema; in addition, unknown keys are errors.
     rules = {

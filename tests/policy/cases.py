@@ -18,50 +18,35 @@ FACTS: Final = ExternalFacts(
     lambda image, region: CREATED_AT.get(image),
     lambda name, region: {"g6.xlarge": 0.8, "g5.xlarge": 1.006}.get(name) if region != "mars-1" else None,
 )
-TYPES: Final = {
-    "Broker": "aws:mq/broker:Broker",
-    "Bucket": "aws:s3/bucket:Bucket",
-    "BucketAcl": "aws:s3/bucketAcl:BucketAcl",
-    "BucketPolicy": "aws:s3/bucketPolicy:BucketPolicy",
-    "BucketPublicAccessBlock": "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock",
-    "Budget": "aws:budgets/budget:Budget",
-    "Cluster": "aws:eks/cluster:Cluster",
-    "FileSystem": "aws:efs/fileSystem:FileSystem",
-    "FunctionUrl": "aws:lambda/functionUrl:FunctionUrl",
-    "Group": "aws:autoscaling/group:Group",
-    "GroupPolicy": "aws:iam/groupPolicy:GroupPolicy",
-    "GroupPolicyAttachment": "aws:iam/groupPolicyAttachment:GroupPolicyAttachment",
-    "Instance": "aws:ec2/instance:Instance",
-    "Key": "aws:kms/key:Key",
-    "LaunchTemplate": "aws:ec2/launchTemplate:LaunchTemplate",
-    "Listener": "aws:lb/listener:Listener",
-    "LoadBalancer": "aws:lb/loadBalancer:LoadBalancer",
-    "MetricAlarm": "aws:cloudwatch/metricAlarm:MetricAlarm",
-    "NodeGroup": "aws:eks/nodeGroup:NodeGroup",
-    "NodePool": "kubernetes:karpenter.sh/v1:NodePool",
-    "Permission": "aws:lambda/permission:Permission",
-    "Policy": "aws:iam/policy:Policy",
-    "PolicyAttachment": "aws:iam/policyAttachment:PolicyAttachment",
-    "Parameter": "aws:ssm/parameter:Parameter",
-    "Queue": "aws:sqs/queue:Queue",
-    "QueuePolicy": "aws:sqs/queuePolicy:QueuePolicy",
-    "RdsInstance": "aws:rds/instance:Instance",
-    "RepositoryPolicy": "aws:ecr/repositoryPolicy:RepositoryPolicy",
-    "Role": "aws:iam/role:Role",
-    "RolePolicyAttachment": "aws:iam/rolePolicyAttachment:RolePolicyAttachment",
-    "RolePolicyAttachmentsExclusive": "aws:iam/rolePolicyAttachmentsExclusive:RolePolicyAttachmentsExclusive",
-    "RolePolicy": "aws:iam/rolePolicy:RolePolicy",
-    "SecretPolicy": "aws:secretsmanager/secretPolicy:SecretPolicy",
-    "SecurityGroup": "aws:ec2/securityGroup:SecurityGroup",
-    "SecurityGroupIngressRule": "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule",
-    "SecurityGroupRule": "aws:ec2/securityGroupRule:SecurityGroupRule",
-    "SpotFleetRequest": "aws:ec2/spotFleetRequest:SpotFleetRequest",
-    "Table": "aws:dynamodb/table:Table",
-    "TopicPolicy": "aws:sns/topicPolicy:TopicPolicy",
-    "UserPolicy": "aws:iam/userPolicy:UserPolicy",
-    "UserPolicyAttachment": "aws:iam/userPolicyAttachment:UserPolicyAttachment",
-    "Volume": "aws:ebs/volume:Volume",
+_KINDS: Final = {
+    "autoscaling": "Group",
+    "budgets": "Budget",
+    "cloudwatch": "MetricAlarm",
+    "dynamodb": "Table",
+    "ebs": "Volume",
+    "ec2": "Instance LaunchTemplate SecurityGroup SecurityGroupRule SpotFleetRequest",
+    "ecr": "RepositoryPolicy",
+    "efs": "FileSystem",
+    "eks": "Cluster NodeGroup",
+    "iam": "GroupPolicy GroupPolicyAttachment Policy PolicyAttachment Role RolePolicy RolePolicyAttachment "
+    "RolePolicyAttachmentsExclusive UserPolicy UserPolicyAttachment",
+    "kms": "Key",
+    "lambda": "FunctionUrl Permission",
+    "lb": "Listener LoadBalancer",
+    "mq": "Broker",
+    "s3": "Bucket BucketAcl BucketPolicy BucketPublicAccessBlock",
+    "secretsmanager": "SecretPolicy",
+    "sns": "TopicPolicy",
+    "sqs": "Queue QueuePolicy",
+    "ssm": "Parameter",
+    "vpc": "SecurityGroupIngressRule",
 }
+"""Resource types of the provider by its module."""
+TYPES: Final = {
+    kind: f"aws:{module}/{kind[0].lower()}{kind[1:]}:{kind}"
+    for module, kinds in _KINDS.items()
+    for kind in kinds.split()
+} | {"NodePool": "kubernetes:karpenter.sh/v1:NodePool", "RdsInstance": "aws:rds/instance:Instance"}
 AWS_POLICY: Final = "arn:aws:iam::aws:policy/"
 TAGS: Final = {"gpu-spot:stack": "dev", "gpu-spot:group": "inference"}
 

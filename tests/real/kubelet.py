@@ -96,14 +96,12 @@ class Kubelet:
         return self.wait(pod)
 
     def wait(self, pod: str) -> int:
-        """Return a pod's exit code once it has ended."""
         result = subprocess.run(
             ["docker", "wait", pod], check=True, capture_output=True, text=True, timeout=120
         )
         return int(result.stdout)
 
     def said(self, pod: str) -> str:
-        """Return what a pod wrote."""
         result = subprocess.run(["docker", "logs", pod], check=True, capture_output=True, text=True)
         return result.stdout + result.stderr
 

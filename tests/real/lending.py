@@ -35,7 +35,6 @@ class Lending:
         self._pids = host.pids()
 
     def spent(self, name: str) -> float:
-        """Return a tenant's CPU seconds."""
         found = read(self._pids[name])
         assert found is not None, f"{name} has ended"
         return found.seconds
@@ -47,7 +46,6 @@ class Lending:
         until(lambda: self.spent(name) > before + 0.5, f"{name} is busy")
 
     def rest(self, name: str) -> None:
-        """Let a tenant idle again."""
         (self._homes[name] / "go").unlink(missing_ok=True)
 
     def lent(self, busy: str, seconds: float) -> Lent:

@@ -82,7 +82,6 @@ class _FileRegistry:
         return requested
 
     def deregister(self, slot: int) -> None:
-        """Remove a worker."""
         self._workers.pop(slot, None)
         self._write()
 
@@ -95,7 +94,6 @@ class _NoPool:
     """A metadata service that shows the instance in service."""
 
     def lifecycle_state(self) -> str:
-        """Return the target lifecycle state."""
         return "InService"
 
 
@@ -123,14 +121,12 @@ def _items_file(directory: Path) -> Path:
 
 
 def read_workers(directory: Path) -> list[Worker]:
-    """Return an instance's registered workers."""
     file = _items_file(directory)
     items = json.loads(file.read_text())["items"] if file.exists() else []
     return [registry_item.parse(item) for item in items]
 
 
 def are_ready(directory: Path, slots: Sequence[Slot]) -> bool:
-    """Return whether all workers of an instance are ready."""
     return all(ready_file(slot, directory).exists() for slot in slots)
 
 
@@ -199,7 +195,6 @@ def _read(body: Mapping[str, float | str]) -> notice.Notice:
 
 
 def main() -> int:
-    """Run an instance until its end."""
     log.configure()
     supervise(ServiceHostConfig(**json.loads(sys.stdin.readline())), sys.stdin)
     return 0

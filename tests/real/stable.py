@@ -61,7 +61,6 @@ class Containers:
     folder: Path
 
     def start(self, number: int, command: list[str], url: str) -> Worker:
-        """See ``Stable``."""
         directory = self.folder / f"instance-{number}"
         directory.mkdir()
         [slot] = service_host.worker_slots(1, number)
@@ -97,7 +96,6 @@ class Containers:
         return _Container(supervisor, f"gpu-spot-{number}", said, ready, record)
 
     def output(self) -> str:
-        """See ``Stable``."""
         newest = sorted(self.folder.glob("instance-*/said"), key=lambda one: one.stat().st_mtime)[-3:]
         return "\n".join(one.read_text(errors="replace")[-1000:] for one in newest)
 

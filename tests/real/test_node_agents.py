@@ -123,7 +123,6 @@ class NodeInstance:
         self.thread.join(timeout=60)
 
     def end(self) -> None:
-        """Stop what is left."""
         self.lose()
         for process in self.processes:
             process.kill()

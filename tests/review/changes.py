@@ -99,7 +99,6 @@ class Change:
         return f"{self.stack} {self.key} = {self.value}"
 
     def apply(self, config: dict[str, Any]) -> None:
-        """Change the configuration in place."""
         place: Any = config
         for part in self.path[:-1]:
             if isinstance(place, dict) and part not in place:

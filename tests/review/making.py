@@ -176,7 +176,6 @@ def made_previews(request: str) -> Mapping[str, EnginePreview]:
 
 
 def write_golden() -> None:
-    """Write the golden comments."""
     for request in REQUESTS:
         (GOLDEN / f"{request}.md").write_text(render_comment(request), "utf-8")
 

@@ -30,7 +30,6 @@ _ALERT: Final = re.compile(r"<blockquote>\s*<p>\[!(CAUTION|WARNING|NOTE)\]\s*")
 
 
 def page(text: str, script: str = "") -> str:
-    """Return the page of a comment."""
     body = MarkdownIt("commonmark").enable("table").render(text)
 
     def alert(match: re.Match[str]) -> str:

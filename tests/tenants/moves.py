@@ -175,7 +175,6 @@ def planned(tenant: Tenant, part: Slice) -> DesiredTenant:
 
 
 def running(desired: DesiredTenant, id_: str) -> TenantContainer:
-    """Return the container of a plan."""
     port = desired.tenant.host_port
     return TenantContainer(
         id_,

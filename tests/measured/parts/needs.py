@@ -14,7 +14,6 @@ from tests.real.http_play import proxies
 
 
 def rabbitmq() -> None:
-    """Exit if RabbitMQ is not installed."""
     try:
         broker.installed()
     except broker.BrokerError as error:
@@ -22,7 +21,6 @@ def rabbitmq() -> None:
 
 
 def haproxy() -> None:
-    """Exit if HAProxy is not installed."""
     try:
         proxies.installed()
     except LocalCloudError as error:

@@ -38,15 +38,12 @@ class PlayClock:
         return self._began + (at - self._began) * self._pace
 
     def wall(self) -> float:
-        """Return epoch seconds."""
         return self.of_machine(time.time())
 
     def monotonic(self) -> float:
-        """Return seconds from an arbitrary start."""
         return (time.monotonic() - self._began_monotonic) * self._pace
 
     def sleep(self, seconds: float) -> None:
-        """Block for ``seconds`` of the play."""
         time.sleep(max(seconds, 0.0) / self._pace)
 
 
@@ -114,7 +111,6 @@ class HttpHosts:
         self._send(self._hosts[name], line)
 
     def restart(self, name: str) -> None:
-        """Request the restart of a host's workers."""
         self._send(self._hosts[name], {"kind": "restart"})
 
     def workers(self, name: str) -> tuple[Worker, ...]:
@@ -145,7 +141,6 @@ class HttpHosts:
                 process.stdin.close()
 
     def close(self) -> None:
-        """Kill all hosts."""
         for name in self.names():
             self.end(name)
 

@@ -50,7 +50,6 @@ class Record(NamedTuple):
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether it may be sent again."""
         return self.kind in REPEATABLE
 
 

@@ -33,8 +33,6 @@ _NEAR_SECONDS: Final = 2.0
 
 @dataclass(frozen=True)
 class HttpScript:
-    """A run."""
-
     hosts: int = 4
     seconds: float = 60.0
     rate: float = 60.0
@@ -51,7 +49,6 @@ class HttpScript:
 
     @property
     def release(self) -> WorkerRelease:
-        """The release that workers start from."""
         return WorkerRelease(command=self.command)
 
 
@@ -119,7 +116,6 @@ class HttpWorld:
             time.sleep(_POLL_SECONDS)
 
     def close(self) -> None:
-        """End all processes."""
         for proxy in self.proxies:
             proxy.close()
         self.hosts.close()

@@ -87,14 +87,12 @@ class RealProxy:
         return sum(line.is_up for line in self._socket.statistics().servers.values())
 
     def state(self) -> ProxyState:
-        """Return the supervisor's state now."""
         state = self._supervisor.state
         if state is None:
             raise LocalCloudError("haproxy has no statistics")
         return state
 
     def close(self) -> None:
-        """End the supervisor and HAProxy."""
         self._supervisor.stop()
         self._thread.join()
         self._process.terminate()

@@ -51,8 +51,6 @@ def releases(script: HttpScript) -> dict[str, WorkerRelease]:
 
 @dataclass(frozen=True)
 class RolloutOutcome:
-    """What came of a release."""
-
     minutes: float
     rejection_reason: str
     incidents: tuple[str, ...]
@@ -60,7 +58,6 @@ class RolloutOutcome:
 
     @property
     def failed(self) -> list[Record]:
-        """The failed requests."""
         return [record for record in self.records if record.error]
 
 

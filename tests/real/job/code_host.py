@@ -90,11 +90,9 @@ class _Handler(BaseHTTPRequestHandler):
     requests: list[tuple[str, str]]
 
     def do_GET(self) -> None:
-        """Serve the references of a repository."""
         self._respond(b"")
 
     def do_POST(self) -> None:
-        """Serve a pack."""
         self._respond(self.rfile.read(int(self.headers["Content-Length"])))
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (the name is the base class's)

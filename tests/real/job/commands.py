@@ -47,7 +47,6 @@ class RealWork:
     results: Mapping[str, str] = field(default_factory=dict)
 
     def runs(self, argv: Sequence[str]) -> bool:
-        """See ``RealCommands``."""
         return argv[0] in PLAYED
 
     def start(
@@ -58,7 +57,6 @@ class RealWork:
         cwd: Path,
         clock: Callable[[], float],
     ) -> RealProcess:
-        """See ``RealCommands``."""
         variables = {**environment, **self.environment}
         return RealProcess(argv, variables, disk, cwd, clock, self.pace, self._keep)
 
@@ -179,7 +177,6 @@ class RealProcess:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has ended."""
         return self._process.poll() is not None
 
     @property

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pulumi
 
-from tests.engine.standins.values import UNKNOWN, is_asset
+from packages.pulumi_standins.values import UNKNOWN, is_asset
 
 CACHE_VARIABLE: Final = "GPU_SPOT_STANDIN_SCHEMAS"
 """Variable with a directory for derived schemas: importing a provider's modules takes seconds."""

@@ -7,10 +7,10 @@ import uuid
 from importlib import metadata
 from typing import Any, Final
 
-from tests.engine.standins import schema
-from tests.engine.standins.server import Provider
-from tests.engine.standins.values import Path
-from tests.engine.standins.world import RefusedError, World
+from packages.pulumi_standins import schema
+from packages.pulumi_standins.server import Provider
+from packages.pulumi_standins.values import Path
+from packages.pulumi_standins.world import RefusedError, World
 
 ACCOUNT: Final = "123456789012"
 

@@ -13,8 +13,8 @@ import grpc
 from google.protobuf import empty_pb2
 from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc
 
-from tests.engine.standins.values import UNKNOWN, Path, differences, has_unknown, read, text, write
-from tests.engine.standins.world import RefusedError, World
+from packages.pulumi_standins.values import UNKNOWN, Path, differences, has_unknown, read, text, write
+from packages.pulumi_standins.world import RefusedError, World
 
 _PARENT_SECONDS: Final = 0.2
 _MAX_MESSAGE_BYTES: Final = 400 * 2**20

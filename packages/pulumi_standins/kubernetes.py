@@ -5,10 +5,10 @@ from __future__ import annotations
 from importlib import metadata
 from typing import Any, Final
 
+from packages.pulumi_standins.server import Provider
+from packages.pulumi_standins.values import Path, has_unknown
+from packages.pulumi_standins.world import World
 from pulumi_on_moto.cluster import rules
-from tests.engine.standins.server import Provider
-from tests.engine.standins.values import Path, has_unknown
-from tests.engine.standins.world import World
 
 VERSION: Final = "1.33"
 """Version of the schemas that objects are checked against."""

@@ -1,4 +1,4 @@
-"""Entry point of the plugins: ``python -m tests.engine.standins aws ENGINE_ADDRESS``."""
+"""Entry point of the plugins: ``python -m packages.pulumi_standins aws ENGINE_ADDRESS``."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import os
 import sys
 from pathlib import Path
 
-from tests.engine.standins import server
-from tests.engine.standins.world import VARIABLE, World
+from packages.pulumi_standins import server
+from packages.pulumi_standins.world import VARIABLE, World
 
 
 def provider(package: str) -> server.Provider:
     """Return a stand-in; each imports what it needs, because the engine waits for every plugin."""
     if package == "kubernetes":
-        from tests.engine.standins.kubernetes import Kubernetes
+        from packages.pulumi_standins.kubernetes import Kubernetes
 
         return Kubernetes()
-    from tests.engine.standins.aws import Aws
+    from packages.pulumi_standins.aws import Aws
 
     return Aws()
 

@@ -7,33 +7,32 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Annotated, Final
+from typing import Final
 
 from contracts import codec
 from contracts.limits import WholeNumber
-from contracts.stored import FieldMark, Stored, stored
-
-NONE: Final = "{}"
+from contracts.stored import stored
 
 
-@stored(is_open=True, has_defaults=True)
+@stored(is_open=True)
 @dataclass(frozen=True, slots=True)
 class RolloutRequest:
     """Surge slots above the target, and instances whose workers restart; ``requested_at``: epoch seconds."""
 
-    requested_at: Annotated[int, Stored("at")]
-    surge: Annotated[WholeNumber, FieldMark.REQUIRED] = 0
-    restarting: Annotated[tuple[str, ...], FieldMark.REQUIRED, Stored("anew")] = ()
+    requested_at: int = 0
+    surge: WholeNumber = 0
+    restarting: tuple[str, ...] = ()
 
 
-def dump(request: RolloutRequest | None) -> str:
+NO_REQUEST: Final = RolloutRequest()
+"""The request without a rollout, stored as ``{}``."""
+
+
+def dump(request: RolloutRequest) -> str:
     """Serialize the parameter's value."""
-    if request is None:
-        return NONE
     return json.dumps(codec.dump(request), separators=(",", ":"))
 
 
-def parse(text: str) -> RolloutRequest | None:
-    """Parse the parameter's value, ``None`` without a rollout; raise `ContractError` if it is invalid."""
-    raw = codec.decode_object(text)
-    return codec.parse(RolloutRequest, raw) if raw else None
+def parse(text: str) -> RolloutRequest:
+    """Parse the parameter's value; raise `ContractError` if it is invalid."""
+    return codec.parse_text(RolloutRequest, text)

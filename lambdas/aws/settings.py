@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from contracts import names
 from contracts.group import config as group_config
 from contracts.group import control, replacement_requests, rollout_request
 from contracts.group.config import GroupConfig, GroupKind
 from contracts.group.replacement_requests import ReplacementRequest
-from contracts.group.rollout_request import RolloutRequest
+from contracts.group.rollout_request import NO_REQUEST, RolloutRequest
 from contracts.stored import ContractError
 from lambdas.core.capacity.plan import Policy
 from lambdas.core.capacity.policies import build
@@ -20,6 +20,8 @@ from lambdas.core.model import Group, GroupRole, RunBudget
 
 if TYPE_CHECKING:
     from mypy_boto3_ssm import SSMClient
+
+_Requests = TypeVar("_Requests")
 
 
 class ParameterError(ValueError):
@@ -53,7 +55,7 @@ class GroupSettings:
     policy: Policy
     resources: Mapping[GroupRole, CapacityResource]
     replacement_requests: tuple[ReplacementRequest, ...] = ()
-    rollout_request: RolloutRequest | None = None
+    rollout_request: RolloutRequest = NO_REQUEST
     read_errors: tuple[str, ...] = ()
 
 
@@ -96,15 +98,17 @@ def parse(
         raise ParameterError(f"parameter {name}/config: {error}") from None
     prepared = {group: texts.get(names.PARAMETER_PREPARED, "") for group, texts in (stack or {}).items()}
     target = 0 if is_waiting_for_dataset(name, config, prepared) else _target(name, parameters, config)
-    requests, request_errors = _replacement_requests(name, parameters)
-    rollout, rollout_errors = _rollout_request(name, parameters)
+    replacements, errors = _requests(
+        name, names.PARAMETER_REPLACEMENT_REQUESTS, parameters, replacement_requests.parse
+    )
+    rollout, more_errors = _requests(name, names.PARAMETER_ROLLOUT_REQUEST, parameters, rollout_request.parse)
     return GroupSettings(
         group=Group.of(name, config, target, _control(name, parameters), budget(name, parameters, config)),
         policy=policy,
         resources=_resources(config),
-        replacement_requests=requests,
+        replacement_requests=replacements,
         rollout_request=rollout,
-        read_errors=(*request_errors, *rollout_errors),
+        read_errors=(*errors, *more_errors),
     )
 
 
@@ -139,26 +143,14 @@ def _target(name: str, parameters: Mapping[str, str], config: GroupConfig) -> in
     return int(text)
 
 
-def _replacement_requests(
-    name: str, parameters: Mapping[str, str]
-) -> tuple[tuple[ReplacementRequest, ...], tuple[str, ...]]:
-    """Return the replacement requests, or an error: the group can be managed without them."""
+def _requests(
+    name: str, leaf: str, parameters: Mapping[str, str], parse: Callable[[str], _Requests]
+) -> tuple[_Requests, tuple[str, ...]]:
+    """Return the health checker's requests, or none and an error: the group can be managed without them."""
     try:
-        return replacement_requests.parse(parameters.get(names.PARAMETER_REPLACEMENT_REQUESTS, "{}")), ()
+        return parse(parameters.get(leaf, "{}")), ()
     except ValueError as error:
-        return (), (f"parameter {name}/{names.PARAMETER_REPLACEMENT_REQUESTS}: {str(error)[:_MAX_QUOTED]}",)
-
-
-def _rollout_request(
-    name: str, parameters: Mapping[str, str]
-) -> tuple[RolloutRequest | None, tuple[str, ...]]:
-    """Return the rollout request, or an error."""
-    try:
-        return rollout_request.parse(
-            parameters.get(names.PARAMETER_ROLLOUT_REQUEST, rollout_request.NONE)
-        ), ()
-    except ValueError as error:
-        return None, (f"parameter {name}/{names.PARAMETER_ROLLOUT_REQUEST}: {str(error)[:_MAX_QUOTED]}",)
+        return parse("{}"), (f"parameter {name}/{leaf}: {str(error)[:_MAX_QUOTED]}",)
 
 
 def _control(name: str, parameters: Mapping[str, str]) -> control.Control:

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 from contracts.group.config import GroupConfig
 from contracts.group.control import Control
 from contracts.group.replacement_requests import ReplacementRequest
-from contracts.group.rollout_request import RolloutRequest
+from contracts.group.rollout_request import NO_REQUEST, RolloutRequest
 from contracts.registry.item import Progress
 
 
@@ -223,7 +223,7 @@ class Observation:
     suspended: Mapping[GroupRole, frozenset[str]] = field(default_factory=dict)
     spot_prices: Mapping[str, float] = field(default_factory=dict)
     replacement_requests: tuple[ReplacementRequest, ...] = ()
-    rollout_request: RolloutRequest | None = None
+    rollout_request: RolloutRequest = NO_REQUEST
     on_premises_slots: int | None = 0
     read_errors: tuple[str, ...] = ()
     is_partial: bool = False

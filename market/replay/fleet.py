@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 
 from contracts.group.config import GroupConfig, PolicyChoice
 from contracts.group.replacement_requests import ReplacementRequest
-from contracts.group.rollout_request import RolloutRequest
+from contracts.group.rollout_request import NO_REQUEST, RolloutRequest
 from lambdas.core.capacity.availability import Decision, decide
 from lambdas.core.capacity.memory import PRICE_SECONDS, Memory, apply_events
 from lambdas.core.capacity.plan import Policy
@@ -157,7 +157,7 @@ class LightFleet:
     memory: Memory = field(default_factory=Memory)
     weights: Mapping[str, int] = field(default_factory=dict)
     replacement_requests: tuple[ReplacementRequest, ...] = ()
-    rolling: RolloutRequest | None = None
+    rolling: RolloutRequest = NO_REQUEST
     _now: float = 0.0
     _instances: dict[str, Instance] = field(default_factory=dict)
     _desired: dict[GroupRole, int] = field(default_factory=lambda: dict.fromkeys(GroupRole, 0))

@@ -311,8 +311,7 @@ class JudgedRollout:
             machine = self.machines[restart.instance]
             if machine.restart_at is None:
                 machine.restart_at = self.now + RESTART_SECONDS
-        surge = step.request.surge if step.request is not None else 0
-        missing = self.case.target + surge - len(self.machines) - len(self.booting)
+        missing = self.case.target + step.request.surge - len(self.machines) - len(self.booting)
         self.booting += [self.now + BOOT_SECONDS] * missing
 
     def _host(self, machine: _Machine) -> WorkerHost:

@@ -33,8 +33,8 @@ from lambdas.core.health.model import Remedy
 from lambdas.core.model import GroupRole, PurchaseOption
 from lambdas.core.money.bill import Bill
 from lambdas.core.queues.history import QueueHistory
-from lambdas.core.rollout.comparison import Comparison, PairedRequests, WorkerCounters
-from lambdas.core.rollout.memory import CandidateRun, RestartRequest, Rollout
+from lambdas.core.rollout.comparison import Comparison, Paired, WorkerCounters
+from lambdas.core.rollout.memory import HostProgress, Rollout
 from lambdas.core.scaling.batches import BatchTimes, LearnedBatches
 from lambdas.core.scaling.dispersion import Dispersion
 from lambdas.core.scaling.memory import ScalingMemory
@@ -104,7 +104,7 @@ WANTED_TEXT = (
 )
 
 ROLLING = RolloutRequest(1800000000, 2, ("i-1", "i-2"))
-ROLLING_TEXT = '{"at":1800000000,"surge":2,"anew":["i-1","i-2"]}'
+ROLLING_TEXT = '{"requestedAt":1800000000,"surge":2,"restarting":["i-1","i-2"]}'
 
 REPLACEMENT_REQUESTS = (
     ReplacementRequest("i-1", 1800000000, "xid"),
@@ -145,24 +145,19 @@ HEALTH_MEMORY = HealthMemory(
         stable=RELEASE,
         candidate=WorkerRelease("", ("serve",)),
         last_step_at=1800000000.0,
-        requested_restarts={"i-1": RestartRequest("v2", 1800000000.0)},
-        runs={"i-2": CandidateRun(1800000000.5, 3, 2)},
-        verified={"i-3": "v2"},
-        rejected="v3",
+        hosts={"i-1": HostProgress("v2", 1800000000.0), "i-2": HostProgress("v2", 0.0, 3, is_verified=True)},
+        abandoned="v3",
         rejection_reason="workers fail",
-        abandoned_versions=("v3",),
         comparison=Comparison(
             began_at=1800000000.0,
-            updated_at=1800000060.0,
-            counters={"new": {"i-1/0": WorkerCounters(1800000000.0, 1800000055.0, 9, 1, 2)}},
+            counters={"new i-1/0": WorkerCounters(1800000000.0, 1800000055.0, 9, 1, 2)},
             window_began_at=1800000060.0,
-            window=PairedRequests(9, 1, 90, 0),
-            total=PairedRequests(30, 2, 300, 1),
+            window=Paired(9, 1, 90, 0),
+            total=Paired(30, 2, 300, 1),
             worse_windows=2,
-            starts=(1, 0),
-            minutes=(2.5, 20.0),
-            outage_began_at=1799990000.0,
-            outage_at=1799990600.0,
+            crashes=Paired(5, 1, 40, 0),
+            is_outage=True,
+            outage_seconds=600.0,
         ),
         written_hash="abc",
     ),
@@ -171,16 +166,15 @@ HEALTH_MEMORY_TEXT = (
     '{"dailyReportDay":20833,"format":1,"incidents":{"xid":[1800000000.0,1800000060.0,"many",1]},'
     '"log":[[1800000000.0,"restart",1]],"pendingSymptoms":{"stuck i-1/0":[7.0,1800000000.5]},'
     '"remediations":{"i-1":["replace",1800000000.0,"xid"]},"resolvedIncidents":{"old":[1.5,2.5,'
-    '"gone",0]},"rollout":{"abandonedVersions":["v3"],"candidate":{"command":["serve"],'
+    '"gone",0]},"rollout":{"abandoned":"v3","candidate":{"command":["serve"],'
     '"environment":{},"image":""},"comparison":{"beganAt":1800000000.0,'
-    '"counters":{"new":{"i-1/0":[1800000000.0,1800000055.0,9,1,2]}},"minutes":[2.5,20.0],'
-    '"outageAt":1799990600.0,"outageBeganAt":1799990000.0,"starts":[1,0],"total":[30,2,300,1],'
-    '"updatedAt":1800000060.0,"window":[9,1,90,0],"windowBeganAt":1800000060.0,"worseWindows":2},'
-    '"lastStepAt":1800000000.0,"rejected":"v3","rejectionReason":"workers fail",'
-    '"requestedRestarts":{"i-1":["v2",1800000000.0]},"runs":{"i-2":[1800000000.5,3,2]},'
+    '"counters":{"new i-1/0":[1800000000.0,1800000055.0,9,1,2]},"crashes":[5,1,40,0],"isOutage":true,'
+    '"outageSeconds":600.0,"total":[30,2,300,1],"window":[9,1,90,0],"windowBeganAt":1800000060.0,'
+    '"worseWindows":2},"hosts":{"i-1":["v2",1800000000.0,null,0],"i-2":["v2",0.0,3,1]},'
+    '"lastStepAt":1800000000.0,"rejectionReason":"workers fail",'
     '"stable":{"command":["serve","--fast"],"environment":{"BATCH":"8"},'
     f'"image":"registry.example/ocr@{DIGEST}"}},'
-    '"verified":{"i-3":"v2"},"writtenHash":"abc"},"versions":{"aws v1":1800000000.0}}'
+    '"writtenHash":"abc"},"versions":{"aws v1":1800000000.0}}'
 )
 
 SCALING_MEMORY = ScalingMemory(

@@ -84,7 +84,7 @@ TEXTS: list[tuple[str, Callable[[Any], str], Callable[[str], Any], Any, str]] = 
     ("scaling", scaling_settings.dumps, scaling_settings.parse, SCALING, SCALING_TEXT),
     ("release", release_settings.dumps, release_settings.parse, WANTED, WANTED_TEXT),
     ("rolling", rollout_request.dump, rollout_request.parse, ROLLING, ROLLING_TEXT),
-    ("no rollout", rollout_request.dump, rollout_request.parse, None, "{}"),
+    ("no rollout", rollout_request.dump, rollout_request.parse, rollout_request.NO_REQUEST, "{}"),
     (
         "replacements",
         replacement_requests.dump,

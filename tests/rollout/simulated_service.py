@@ -127,6 +127,11 @@ class SimulatedService:
             self.run(1)
         raise AssertionError(f"not done after {passes} passes: {self.memory.rollout}")
 
+    @property
+    def verified(self) -> list[str]:
+        """The hosts on which the rollout has verified a release."""
+        return [host for host, progress in self.memory.rollout.hosts.items() if progress.is_verified]
+
     def all_run(self, desired: WorkerRelease) -> bool:
         is_complete = all(
             instance.release == desired and self.serves(instance) for instance in self.instances.values()
@@ -144,8 +149,7 @@ class SimulatedService:
             is_waiting = self.fault(instance) == "never ready" and instance.restart_requested_at is None
             if is_waiting and registered != instance.release:
                 instance.restart_requested_at = self.now  # without requests the agent polls
-        request = self.last_decision.rollout.request if self.last_decision else None
-        surge = request.surge if request else 0
+        surge = self.last_decision.rollout.request.surge if self.last_decision else 0
         desired = min(self.maximum, self.target + surge)
         self.booting += [self.now + self.boot_seconds] * (desired - len(self.instances) - len(self.booting))
         for ready_at in [at for at in self.booting if at <= self.now]:

@@ -72,8 +72,8 @@ def test_an_unchanged_item_is_not_written_again_and_a_changed_one_is() -> None:
 def test_the_end_of_a_rollout_withdraws_the_request_to_the_controller() -> None:
     aws = FakeAws()
     memory = roll(aws)
-    roll(aws, RolloutStep(memory, STEP.releases, None))
-    assert aws.parameters[ROLLING] == rollout_request.NONE
+    roll(aws, RolloutStep(memory, STEP.releases))
+    assert aws.parameters[ROLLING] == "{}"
 
 
 def test_a_failed_write_is_not_recorded_and_nothing_is_requested() -> None:

@@ -122,13 +122,13 @@ def test_a_roll_out_waits_while_requests_are_unknown() -> None:
     service.unreadable = True
     service.desired = NEW
     service.run(60)
-    assert service.memory.rollout.verified == {}
+    assert service.verified == []
     assert sum(instance.release == NEW for instance in service.instances.values()) == 0
     service.unreadable = False
     service.run_until(lambda: any(i.release == NEW for i in service.instances.values()), 20)
     service.unreadable = True
     service.run(120)
-    assert service.memory.rollout.verified == {}
+    assert service.verified == []
     assert service.messages == [STALLED]
     service.unreadable = False
     service.run_until(lambda: service.all_run(NEW), 120)

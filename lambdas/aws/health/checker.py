@@ -28,7 +28,7 @@ from lambdas.core.health.memory import HealthMemory
 from lambdas.core.health.model import ServiceSnapshot
 from lambdas.core.rollout.memory import Rollout
 from lambdas.core.rollout.state import RolloutDemand
-from lambdas.core.rollout.step import RolloutStep, without_restart_requests
+from lambdas.core.rollout.step import RolloutStep
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import InstanceTypeDef
@@ -241,9 +241,9 @@ class HealthChecker:
         try:
             memory = self.executor.apply_rollout(inputs.name, step, inputs.parameters)
         except Exception as error:  # written in the next pass, and before any restart is requested
-            return without_restart_requests(step.memory, instances), [error]
+            return step.memory.without_hosts(instances), [error]
         failed = self.executor.request_restarts(step.restarts, now)
-        return without_restart_requests(memory, failed), list(failed.values())
+        return memory.without_hosts(failed), list(failed.values())
 
     def _send_daily_report(self, outcomes: list[HealthOutcome], now: float) -> list[HealthOutcome]:
         """Send one daily report for all groups that are due."""

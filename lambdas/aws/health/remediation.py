@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -52,12 +51,12 @@ class RemediationExecutor:
         memory = step.memory
         if step.releases is not None:
             item = release.dump(group, step.releases)
-            digest = hashlib.sha256(json.dumps(item, sort_keys=True).encode()).hexdigest()
+            digest = hashlib.sha256(item["releases"]["S"].encode()).hexdigest()
             if digest != memory.written_hash:
                 self.dynamodb.put_item(TableName=self.registry_table, Item=item)
                 memory = replace(memory, written_hash=digest)
         request = rollout_request.dump(step.request)
-        if parameters.get(names.PARAMETER_ROLLOUT_REQUEST, rollout_request.NONE) != request:
+        if parameters.get(names.PARAMETER_ROLLOUT_REQUEST, "{}") != request:
             name = names.group_parameter(self.stack, group, names.PARAMETER_ROLLOUT_REQUEST)
             self.ssm.put_parameter(Name=name, Value=request, Type="String", Overwrite=True)
         return memory

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from contracts.group.health_settings import NO_DAILY_REPORT, HealthSettings
 from contracts.group.release_settings import DesiredRelease
 from contracts.group.replacement_requests import ReplacementRequest
+from contracts.group.rollout_request import NO_REQUEST
 from lambdas.core.health import stopped_workers
 from lambdas.core.health.common import find_common_causes, suppressed_origins
 from lambdas.core.health.incidents import RESOLVE_AFTER_SECONDS, find_open_incidents, update_incidents
@@ -130,7 +131,7 @@ def _as_incidents(incidents: Mapping[str, OpenIncident]) -> tuple[Incident, ...]
 def _belongs_to_rollout(finding: HostFinding, rollout: RolloutStep) -> bool:
     """Return whether the rollout handles this finding."""
     if finding.kind is HealthVerdict.OLD_VERSION:
-        return rollout.is_under_way
+        return rollout.request != NO_REQUEST
     if finding.kind is HealthVerdict.CRASHING and finding.host in rollout.recently_restarted:
         return True
     return finding.host in rollout.exempt_hosts

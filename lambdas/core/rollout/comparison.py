@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Final, TypeAlias
+from dataclasses import astuple, dataclass, field, replace
+from typing import Final
 
 from contracts.registry.item import Worker
 from contracts.stored import stored
 from lambdas.core.health.fair_share import MIN_REQUESTS
-from lambdas.core.health.model import WorkerHost
 
 MARGIN: Final = 0.025
 """A candidate is bad if its share of failed requests is higher by more than this."""
@@ -33,13 +32,8 @@ MAX_WORKERS: Final = 200
 """Compared workers of each side: bounds the stored state."""
 OUTAGE_SHARE: Final = 0.25
 """Share of the others' requests that fail while a dependency is out."""
-OUTAGE_SECONDS: Final = 300.0
-"""A roll-out goes on after so long without a sign of an outage."""
 MAX_OUTAGE_SECONDS: Final = 7200.0
-"""An outage that lasts longer is the usual state: its minutes count, and hold nothing."""
-
-ComparedWorkers: TypeAlias = Sequence[tuple[WorkerHost, Worker]]
-"""Workers of one side with their hosts."""
+"""Longer outages are the usual state: their minutes count, and hold nothing."""
 
 
 @stored(is_list=True)
@@ -56,37 +50,27 @@ class WorkerCounters:
 
 @stored(is_list=True)
 @dataclass(frozen=True, slots=True)
-class PairedRequests:
-    """Requests of the same minutes: how many the candidate's workers and the others ended, and failed."""
+class Paired:
+    """Counts of the same minutes: of the candidate's workers and of the others, with what failed of them."""
 
     new: int = 0
     new_failed: int = 0
     old: int = 0
     old_failed: int = 0
 
-    def __add__(self, more: PairedRequests) -> PairedRequests:
+    def __add__(self, more: Paired) -> Paired:
         """Return the sums."""
-        return PairedRequests(
-            self.new + more.new,
-            self.new_failed + more.new_failed,
-            self.old + more.old,
-            self.old_failed + more.old_failed,
-        )
+        return Paired(*map(sum, zip(astuple(self), astuple(more), strict=True)))
 
     @property
     def fewest(self) -> int:
-        """Requests of the side with fewer."""
+        """The count of the side with less."""
         return min(self.new, self.old)
 
     @property
-    def new_share(self) -> float:
-        """Share of the candidate's requests that failed."""
-        return self.new_failed / self.new if self.new else 0.0
-
-    @property
-    def old_share(self) -> float:
-        """Share of the others' requests that failed."""
-        return self.old_failed / self.old if self.old else 0.0
+    def shares(self) -> tuple[float, float]:
+        """The shares that failed, of the candidate's workers and of the others."""
+        return self.new_failed / max(1, self.new), self.old_failed / max(1, self.old)
 
     def difference(self, errors: float) -> float:
         """Return by how much the candidate's share of failures is higher, plus standard errors.
@@ -106,108 +90,86 @@ class Comparison:
 
     Attributes:
         began_at: when a worker of the candidate was first ready (epoch seconds); 0 before.
-        updated_at: when it was last updated.
         counters: the last counters by side (``new``, ``old``) and worker.
         window_began_at: begin of the window whose requests are in ``window``.
         total: requests of all windows without those of an outage.
         worse_windows: windows in which the candidate's share of failures was higher by `MARGIN`.
-        starts: unrequested starts of the candidate's workers, and of the others'.
-        minutes: observed minutes of the candidate's workers, and of the others'.
-        outage_began_at, outage_at: first and last sign of the current outage of a dependency.
+        crashes: workers, added over all passes, and unrequested starts, as what failed of them.
+        is_outage: in the last window a dependency failed the requests of both releases.
+        outage_seconds: duration of all windows of an outage.
     """
 
     began_at: float = 0.0
-    updated_at: float = 0.0
-    counters: Mapping[str, Mapping[str, WorkerCounters]] = field(default_factory=dict)
+    counters: Mapping[str, WorkerCounters] = field(default_factory=dict)
     window_began_at: float = 0.0
-    window: PairedRequests = field(default_factory=PairedRequests)
-    total: PairedRequests = field(default_factory=PairedRequests)
+    window: Paired = field(default_factory=Paired)
+    total: Paired = field(default_factory=Paired)
     worse_windows: int = 0
-    starts: tuple[int, int] = (0, 0)
-    minutes: tuple[float, float] = (0.0, 0.0)
-    outage_began_at: float = 0.0
-    outage_at: float = 0.0
-
-    def is_outage(self, now: float) -> bool:
-        """Return whether a dependency fails the requests of both releases, or did until recently."""
-        return now - self.outage_at < OUTAGE_SECONDS and now - self.outage_began_at < MAX_OUTAGE_SECONDS
+    crashes: Paired = field(default_factory=Paired)
+    is_outage: bool = False
+    outage_seconds: float = 0.0
 
     def has_expired(self, now: float) -> bool:
         """Return whether there has been no proof for so long that the candidate is held no longer."""
-        return bool(self.began_at) and now - self.began_at >= MAX_HOLD_SECONDS and not self.is_outage(now)
+        held = now - self.began_at - self.outage_seconds
+        return bool(self.began_at) and held >= MAX_HOLD_SECONDS and not self.is_outage
 
-    def is_good(self, now: float) -> bool:
+    def is_good(self) -> bool:
         """Return whether the candidate is proven to fail no more requests than allowed."""
-        has_requests = self.total.fewest >= MIN_REQUESTS
-        return has_requests and self.total.difference(STANDARD_ERRORS) <= MARGIN and not self.is_outage(now)
+        is_seen = self.total.fewest >= MIN_REQUESTS and not self.is_outage
+        return is_seen and self.total.difference(STANDARD_ERRORS) <= MARGIN
 
     def is_bad(self, now: float) -> bool:
         """Return whether the candidate fails more requests than allowed, and by more than chance."""
-        errors = LATE_STANDARD_ERRORS if self.has_expired(now) else STANDARD_ERRORS
-        is_seen = self.has_expired(now) or self.worse_windows >= MIN_WORSE_WINDOWS
-        return self.total.fewest >= MIN_REQUESTS and is_seen and self.total.difference(-errors) > MARGIN
+        is_late = self.has_expired(now)
+        errors = LATE_STANDARD_ERRORS if is_late else STANDARD_ERRORS
+        is_seen = self.total.fewest >= MIN_REQUESTS and (is_late or self.worse_windows >= MIN_WORSE_WINDOWS)
+        return is_seen and self.total.difference(-errors) > MARGIN
 
     def is_usual_crash_rate(self) -> bool:
         """Return whether other workers crash at least half as often as the candidate's."""
-        (new, old), (new_minutes, old_minutes) = self.starts, self.minutes
-        return old > 0 and 2 * old * new_minutes >= new * old_minutes
+        new, old = self.crashes.shares
+        return 2 * old >= new and old > 0
 
     def describe(self) -> str:
         """Return the compared requests in words."""
-        total = self.total
+        total, (new, old) = self.total, self.total.shares
         return (
-            f"{total.new_failed} of its {total.new} requests failed ({total.new_share:.1%}), and "
-            f"{total.old_failed} of the {total.old} that other instances ended in the same minutes "
-            f"({total.old_share:.1%})"
+            f"{total.new_failed} of its {total.new} requests failed ({new:.1%}), and {total.old_failed} of "
+            f"the {total.old} that other instances ended in the same minutes ({old:.1%})"
         )
 
 
-def update(comparison: Comparison, new: ComparedWorkers, old: ComparedWorkers, now: float) -> Comparison:
+def update(comparison: Comparison, new: Sequence[Worker], old: Sequence[Worker], now: float) -> Comparison:
     """Return the comparison after a pass with these workers of the candidate and of the release before it."""
-    elapsed = max(0.0, min(now - (comparison.updated_at or now), MAX_WINDOW_SECONDS)) / 60
-    counters, changes = {}, []
-    for side, workers in (("new", new), ("old", old)):
-        before = comparison.counters.get(side, {})
-        after = _counters(workers)
-        # A worker that is new here but started before the last pass did an unknown part since.
-        changes.append(
-            [
-                _since(before.get(name), counted)
-                for name, counted in after.items()
-                if name in before or comparison.updated_at <= counted.since
-            ]
-        )
-        # Workers that restart have no item for some minutes.
-        missing = {k: c for k, c in before.items() if k not in after and now - c.at < MAX_WINDOW_SECONDS}
-        counters[side] = {**dict(list(missing.items())[:MAX_WORKERS]), **after}
-    comparison = replace(comparison, updated_at=now, counters=counters)
+    before, sides = comparison.counters, (_counters("new", new), _counters("old", old))
+    after = sides[0] | sides[1]
+    # Workers that restart have no item for some minutes.
+    missing = [(k, c) for k, c in before.items() if k not in after and now - c.at < MAX_WINDOW_SECONDS]
+    comparison = replace(comparison, counters=dict(missing[:MAX_WORKERS]) | after)
     if not new:
         # Only the same minutes are compared.
-        return replace(comparison, window=PairedRequests(), window_began_at=now)
-    (new_starts, old_starts), (new_minutes, old_minutes) = comparison.starts, comparison.minutes
+        return replace(comparison, window=Paired(), window_began_at=now)
+    done = [[_since(before.get(name), counters) for name, counters in side.items()] for side in sides]
+    starts = [sum(change.starts for change in changes) for changes in done]
     comparison = replace(
         comparison,
         began_at=comparison.began_at or now,
         window_began_at=comparison.window_began_at or now,
-        window=comparison.window + PairedRequests(*_total(changes[0]), *_total(changes[1])),
-        starts=(
-            new_starts + sum(change.starts for change in changes[0]),
-            old_starts + sum(change.starts for change in changes[1]),
-        ),
-        minutes=(new_minutes + len(new) * elapsed, old_minutes + len(old) * elapsed),
+        window=comparison.window + Paired(*_total(done[0]), *_total(done[1])),
+        crashes=comparison.crashes + Paired(len(new), starts[0], len(old), starts[1]),
     )
     return _close_window(comparison, now)
 
 
-def _counters(workers: ComparedWorkers) -> dict[str, WorkerCounters]:
+def _counters(side: str, workers: Iterable[Worker]) -> dict[str, WorkerCounters]:
     """Return the counters of the workers that report their progress."""
-    reports = {f"{host.id}/{worker.slot}": (worker.since, worker.report) for host, worker in workers}
     counted = {
-        name: WorkerCounters(since, report.reported_at, report.done, report.failed, report.starts)
-        for name, (since, report) in sorted(reports.items())
-        if report is not None and report.reported_at > 0
+        f"{side} {w.instance}/{w.slot}": WorkerCounters(w.since, r.reported_at, r.done, r.failed, r.starts)
+        for w in workers
+        if (r := w.report) is not None and r.reported_at > 0
     }
-    return dict(list(counted.items())[:MAX_WORKERS])
+    return dict(sorted(counted.items())[:MAX_WORKERS])
 
 
 def _since(before: WorkerCounters | None, after: WorkerCounters) -> WorkerCounters:
@@ -216,8 +178,7 @@ def _since(before: WorkerCounters | None, after: WorkerCounters) -> WorkerCounte
     A process that started in the meantime has counted from 0.
     """
     starts = max(0, after.starts - before.starts) if before is not None else 0
-    is_same_process = before is not None and before.since == after.since and not starts
-    if before is None or not is_same_process:
+    if before is None or before.since != after.since or starts:
         before = WorkerCounters(after.since, after.since, 0, 0, 0)
     done, failed = after.done - before.done, after.failed - before.failed
     is_known = 0 <= after.at - before.at <= MAX_GAP_SECONDS and 0 <= failed <= done
@@ -227,27 +188,22 @@ def _since(before: WorkerCounters | None, after: WorkerCounters) -> WorkerCounte
 def _total(changes: Iterable[WorkerCounters]) -> tuple[int, int]:
     """Return how many requests were ended and failed, with no worker above `MAX_WEIGHT` medians."""
     working = [change for change in changes if change.done]
-    median = statistics.median([change.done for change in working]) if working else 0
-    limits = [(change, min(change.done, max(1, int(MAX_WEIGHT * median)))) for change in working]
+    most = max(1, int(MAX_WEIGHT * statistics.median([c.done for c in working]))) if working else 0
+    limits = [(change, min(change.done, most)) for change in working]
     failed = sum(round(change.failed * limit / change.done) for change, limit in limits)
     return sum(limit for _, limit in limits), failed
 
 
 def _close_window(comparison: Comparison, now: float) -> Comparison:
     """Count the window once both sides have enough requests, or it is old; drop it in an outage."""
-    window = comparison.window
-    is_old = now - comparison.window_began_at >= MAX_WINDOW_SECONDS
-    if window.fewest < MIN_REQUESTS and not is_old:
+    window, seconds = comparison.window, now - comparison.window_began_at
+    if window.fewest < MIN_REQUESTS and seconds < MAX_WINDOW_SECONDS:
         return comparison
-    comparison = replace(comparison, window=PairedRequests(), window_began_at=now)
+    comparison = replace(comparison, window=Paired(), window_began_at=now, is_outage=False)
     if not window.fewest:
         return comparison
-    if window.old_share >= OUTAGE_SHARE and 2 * window.new_share >= window.old_share:
-        is_same = now - comparison.outage_at < OUTAGE_SECONDS + MAX_WINDOW_SECONDS
-        began_at = comparison.outage_began_at if is_same else now
-        comparison = replace(comparison, outage_began_at=began_at, outage_at=now)
-        if comparison.is_outage(now):
-            return comparison
-    is_worse = window.new_share - window.old_share > MARGIN
-    worse_windows = comparison.worse_windows + is_worse
+    (new, old), outage_seconds = window.shares, comparison.outage_seconds
+    if old >= OUTAGE_SHARE and 2 * new >= old and outage_seconds < MAX_OUTAGE_SECONDS:
+        return replace(comparison, is_outage=True, outage_seconds=outage_seconds + seconds)
+    worse_windows = comparison.worse_windows + (new - old > MARGIN)
     return replace(comparison, total=comparison.total + window, worse_windows=worse_windows)

@@ -2,40 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from contracts.group.release import WorkerRelease
 from contracts.stored import stored
 from lambdas.core.rollout.comparison import Comparison
 
-MAX_ABANDONED_VERSIONS: Final = 5
-
 
 @stored(is_list=True)
 @dataclass(frozen=True, slots=True)
-class RestartRequest:
-    """A request to restart a host's workers with ``version``."""
-
-    version: str
-    requested_at: float
-
-
-@stored(is_list=True)
-@dataclass(frozen=True, slots=True)
-class CandidateRun:
-    """A host that runs the candidate.
+class HostProgress:
+    """A host with the release that a rollout last gave it.
 
     Attributes:
-        since: since when all its workers run the candidate without a restart (epoch seconds).
-        starts: the total of its workers' starts at that time.
-        first_starts: the same total when the candidate was first observed on the host.
+        version: the release's version.
+        sent_at: when a restart with it was requested (epoch seconds); 0 if the host booted with it.
+        first_starts: the total of its workers' starts when it was first observed with the candidate.
+        is_verified: the release has proved itself on the host.
     """
 
-    since: float
-    starts: int
-    first_starts: int
+    version: str = ""
+    sent_at: float = 0.0
+    first_starts: int | None = None
+    is_verified: bool = False
 
 
 @stored(is_open=True, has_defaults=True)
@@ -47,11 +37,9 @@ class Rollout:
         stable: the verified release.
         candidate: the release under rollout; None without a rollout.
         last_step_at: when the last step was made (epoch seconds).
-        requested_restarts: the last restart request by host.
-        runs: hosts that run the candidate.
-        verified: the version that was verified on a host, by host.
-        rejected: the version that was rolled back, because of ``rejection_reason``.
-        abandoned_versions: versions that hosts are moved away from.
+        hosts: the hosts that a rollout has restarted, and those that run its candidate.
+        abandoned: the version of the last candidate that hosts are moved away from.
+        rejection_reason: why it was rolled back; empty if the stack file has named another one instead.
         comparison: the candidate in comparison with the release before it.
         written_hash: hash of the registry row as it was last written.
     """
@@ -59,11 +47,17 @@ class Rollout:
     stable: WorkerRelease | None = None
     candidate: WorkerRelease | None = None
     last_step_at: float = 0.0
-    requested_restarts: Mapping[str, RestartRequest] = field(default_factory=dict)
-    runs: Mapping[str, CandidateRun] = field(default_factory=dict)
-    verified: Mapping[str, str] = field(default_factory=dict)
-    rejected: str = ""
+    hosts: Mapping[str, HostProgress] = field(default_factory=dict)
+    abandoned: str = ""
     rejection_reason: str = ""
-    abandoned_versions: tuple[str, ...] = ()
     comparison: Comparison = field(default_factory=Comparison)
     written_hash: str = ""
+
+    @property
+    def rejected(self) -> str:
+        """The version that was rolled back and is not tried again; empty if there is none."""
+        return self.abandoned if self.rejection_reason else ""
+
+    def without_hosts(self, hosts: Iterable[str]) -> Rollout:
+        """Return the state without hosts whose restart failed to be requested: the next pass tries again."""
+        return replace(self, hosts={host: self.hosts[host] for host in self.hosts.keys() - set(hosts)})

@@ -23,7 +23,7 @@ def with_surge(observation: Observation, now: float) -> Observation:
     not launch replacements for them.
     """
     request, group = observation.rollout_request, observation.group
-    if request is None or not now - MAX_AGE_SECONDS < request.requested_at <= now + MAX_CLOCK_SKEW_SECONDS:
+    if not now - MAX_AGE_SECONDS < request.requested_at <= now + MAX_CLOCK_SKEW_SECONDS:
         return observation
     if group.control.mode in (Mode.MANUAL, Mode.PAUSED) or group.config.break_before_make or not group.target:
         return observation

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from lambdas.core.health.fair_share import MIN_REQUESTS, WorkRate
-from lambdas.core.health.model import FAMILY, HealthVerdict, HostFinding, WorkerHost
+from lambdas.core.health.model import FAMILY, HealthVerdict, WorkerHost
 from lambdas.core.health.symptoms import CRASH_LOOP_STARTS
 from lambdas.core.rollout.state import (
     VERIFY_SECONDS,
@@ -17,112 +15,81 @@ from lambdas.core.rollout.state import (
     reports_progress,
 )
 
-RELEASE_SYMPTOMS: Final = frozenset(
-    {
-        HealthVerdict.CRASHING,
-        HealthVerdict.FAILING,
-        HealthVerdict.MISSING,
-        HealthVerdict.STUCK,
-        HealthVerdict.IDLE_GPU,
-    }
-)
-"""Verdicts that a release can cause; an Xid error, missing heartbeats and a wrong clock are host faults."""
+HOST_FAULTS: Final = frozenset({HealthVerdict.XID, HealthVerdict.NOT_REPORTING})
+"""Faults of the host, independent of the release."""
 CRASHING: Final = FAMILY[HealthVerdict.CRASHING]
 FAILING: Final = FAMILY[HealthVerdict.FAILING]
-NOT_REPORTING: Final = FAMILY[HealthVerdict.MISSING]
 LATE: Final = "late"
-MAX_FAILED_SHARE: Final = 0.5
-"""The candidate is rejected above this share of failed requests.
-
-Only where no other worker ends requests in the same minutes.
-"""
-_SYMPTOMS: Final = {
+SYMPTOMS: Final = {
     CRASHING: "workers are in a crash loop",
-    NOT_REPORTING: "workers do not report",
+    FAMILY[HealthVerdict.MISSING]: "workers do not report",
     FAMILY[HealthVerdict.STUCK]: "workers complete no requests",
     LATE: "workers did not start in time",
     FAILING: "most requests fail",
 }
+MAX_FAILED_SHARE: Final = 0.5
+"""The candidate is rejected above this share where no other worker ends requests in the same minutes."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReleaseVerdict:
-    """The evaluation of a candidate.
+def evaluate_candidate(state: RolloutState) -> tuple[str, bool]:
+    """Return why the candidate is rejected (empty if it is not), and whether it must not be extended now.
 
-    Attributes:
-        rejection_reason: why the candidate is rejected; empty if it is not.
-        is_inconclusive: the candidate must not be extended to more hosts now.
+    It is rejected if it fails more requests than the release before it in the same minutes, or if at least
+    half of the hosts that run it are unhealthy. If more than half of the other hosts show the same symptom,
+    or a dependency is out, wait: the cause is unknown.
     """
-
-    rejection_reason: str = ""
-    is_inconclusive: bool = False
-
-
-def evaluate_candidate(state: RolloutState, findings: Iterable[HostFinding]) -> ReleaseVerdict:
-    """Evaluate the candidate.
-
-    Reject it if it fails more requests than the release before it in the same minutes, or if at least half
-    of the hosts that run it are unhealthy. If more than half of the other hosts show the same symptom, or a
-    dependency is out, wait: the cause is unknown.
-    """
-    now, comparison = state.snapshot.now, state.memory.comparison
+    now, comparison, hosts = state.snapshot.now, state.memory.comparison, state.candidate_hosts
     if comparison.is_bad(now):
-        return ReleaseVerdict(comparison.describe())
+        return comparison.describe(), False
     if _is_silent(state):
-        return ReleaseVerdict(
-            "its workers do not report how many requests they end, and those with the release before it do"
-        )
-    ids = {host.id for host in state.candidate_hosts}
-    peers = [host for host in state.hosts if host.id not in ids]
-    affected: dict[str, set[str]] = {NOT_REPORTING: set()}
-    for finding in findings:
-        if finding.kind in RELEASE_SYMPTOMS:
+        return "its workers report no requests, and those with the release before it do", False
+    affected: dict[str, set[str]] = {}
+    for finding in state.findings:
+        if finding.kind in FAMILY and finding.kind not in HOST_FAULTS:
             affected.setdefault(FAMILY[finding.kind], set()).add(finding.host)
-    common = {CRASHING} if comparison.is_usual_crash_rate() else set()
-    for family, sick in affected.items():
-        if 2 * sum(host.id in sick for host in peers) > len(peers) > 0:
-            common.add(family)
-    symptoms = {family: sick & ids for family, sick in affected.items()}
-    symptoms[NOT_REPORTING] -= {h.id for h in state.candidate_hosts if state.is_restarting(h)}
-    symptoms[CRASHING] = {h.id for h in state.candidate_hosts if _is_crashing(state, h)}
-    symptoms[LATE] = {h.id for h in state.unverified_hosts if _is_late(state, h)}
-    if _has_failing_requests(state, peers):
+    ids = {host.id for host in hosts}
+    peers = {host.id for host in state.hosts} - ids
+    common = {family for family, sick in affected.items() if 2 * len(sick & peers) > len(peers) > 0}
+    if comparison.is_usual_crash_rate():
+        common.add(CRASHING)
+    restarted = {host.id for host in hosts if not state.is_restarting(host)}
+    symptoms = {family: sick & restarted for family, sick in affected.items()}
+    symptoms[CRASHING] = {host.id for host in hosts if _is_crashing(state, host)}
+    symptoms[LATE] = {
+        host.id
+        for host in state.unverified_hosts
+        if host.id in restarted and state.progress(host).sent_at and not state.runs_candidate(host)
+    }
+    if _has_failing_requests(state):
         symptoms[FAILING] = ids
     blamed = {family: sick for family, sick in symptoms.items() if sick and family not in common}
     unhealthy = set().union(*blamed.values())
     if unhealthy and 2 * len(unhealthy) >= len(ids):
         worst = max(blamed, key=lambda family: (len(blamed[family]), family))
-        return ReleaseVerdict(
-            f"{len(unhealthy)} of {len(ids)} instances with it are unhealthy: {_SYMPTOMS[worst]}"
-        )
-    return ReleaseVerdict(is_inconclusive=any(symptoms.values()) or comparison.is_outage(now))
+        return f"{len(unhealthy)} of {len(ids)} instances with it are unhealthy: {SYMPTOMS[worst]}", False
+    return "", any(symptoms.values()) or comparison.is_outage
 
 
-def is_verified(state: RolloutState, host: WorkerHost) -> bool:
-    """Return whether the candidate is verified on a host.
+def has_proved_itself(state: RolloutState, host: WorkerHost) -> bool:
+    """Return whether the candidate has proved itself on a host.
 
     A host with successful requests must run the candidate for `VERIFY_SECONDS`, and a host without any for
     the stall timeout more; if that one reports progress, it is not verified if all its requests failed, while
     the queue has messages, or if others process so many that it should have had one. While other hosts serve,
-    the comparison with them must have found the candidate good, or have expired. While the requests at a
-    service's proxies are unknown, no host is verified.
+    the comparison with them must have found the candidate good, or have expired.
     """
-    run, now = state.memory.runs.get(host.id), state.snapshot.now
-    if (
-        run is None
-        or state.snapshot.are_requests_unknown
-        or host.id in state.unhealthy
-        or not state.runs_only(host, state.candidate_version)
-    ):
+    comparison, now = state.memory.comparison, state.snapshot.now
+    if host.id in state.unhealthy or not state.runs_candidate(host):
         return False
+    is_compared = comparison.is_good() or comparison.has_expired(now) or not _do_others_report(state)
     done, failed = count_requests([host])
-    age = now - run.since
+    age = state.age(host)
     if done > failed:
-        return age >= VERIFY_SECONDS and not _awaits_comparison(state)
-    if age < state.settings.stall_timeout_seconds + VERIFY_SECONDS:
+        return age >= VERIFY_SECONDS and is_compared
+    if age < state.longest_idle_seconds:
         return False
     if not reports_progress(host):
-        return not _awaits_comparison(state)
+        return is_compared
     unverified = {peer.id for peer in state.unverified_hosts}
     rate = WorkRate.of((peer for peer in state.hosts if peer.id not in unverified), now)
     expected = rate.per_worker * len(host.workers) * age
@@ -135,44 +102,26 @@ def _do_others_report(state: RolloutState) -> bool:
     return any(reports_progress(host) for host in state.hosts if host.id not in ids)
 
 
-def _awaits_comparison(state: RolloutState) -> bool:
-    """Return whether the comparison with other hosts is undecided; without other hosts there is none."""
-    comparison, now = state.memory.comparison, state.snapshot.now
-    is_decided = comparison.is_good(now) or comparison.has_expired(now)
-    return not is_decided and _do_others_report(state)
-
-
 def _is_silent(state: RolloutState) -> bool:
     """Return whether a candidate never reported requests, although other workers report them."""
-    if not state.memory.comparison.has_expired(state.snapshot.now):
-        return False
-    running = [host for host in state.candidate_hosts if state.runs_only(host, state.candidate_version)]
-    return bool(running) and not any(map(reports_progress, running)) and _do_others_report(state)
+    running = [host for host in state.candidate_hosts if state.runs_candidate(host)]
+    is_silent = bool(running) and not any(map(reports_progress, running)) and _do_others_report(state)
+    return is_silent and state.memory.comparison.has_expired(state.snapshot.now)
 
 
 def _is_crashing(state: RolloutState, host: WorkerHost) -> bool:
     """Return whether a host's workers are in a crash loop with the candidate; earlier starts do not count."""
-    run = state.memory.runs.get(host.id)
-    return (
-        run is not None
-        and state.candidate_version in host.versions
-        and count_starts(host) - run.first_starts >= CRASH_LOOP_STARTS
-    )
+    before = state.progress(host).first_starts
+    is_running = state.candidate_version in host.versions
+    return is_running and before is not None and count_starts(host) - before >= CRASH_LOOP_STARTS
 
 
-def _is_late(state: RolloutState, host: WorkerHost) -> bool:
-    """Return whether a host was sent to the candidate and does not run it in time."""
-    request, version = state.memory.requested_restarts.get(host.id), state.candidate_version
-    is_sent = request is not None and request.version == version
-    return is_sent and not state.is_restarting(host) and not state.runs_only(host, version)
-
-
-def _has_failing_requests(state: RolloutState, peers: Iterable[WorkerHost]) -> bool:
+def _has_failing_requests(state: RolloutState) -> bool:
     """Return whether most requests fail, where no other worker ends any that they could be compared with."""
     comparison, now = state.memory.comparison, state.snapshot.now
-    if comparison.total.old >= MIN_REQUESTS or comparison.is_outage(now) or WorkRate.of(peers, now).rate > 0:
+    ids = {host.id for host in state.candidate_hosts}
+    rate = WorkRate.of((host for host in state.hosts if host.id not in ids), now).rate
+    if comparison.total.old >= MIN_REQUESTS or comparison.is_outage or rate > 0:
         return False
-    done, failed = count_requests(
-        host for host in state.candidate_hosts if state.runs_only(host, state.candidate_version)
-    )
+    done, failed = count_requests(host for host in state.candidate_hosts if state.runs_candidate(host))
     return done >= MIN_REQUESTS and failed / done > MAX_FAILED_SHARE

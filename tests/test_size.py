@@ -16,14 +16,14 @@ from tests.test_repository import FILES, ROOT
 PRODUCT_LINES = {
     "contracts": 3_280,
     "infra": 17_930,
-    "lambdas": 13_160,
+    "lambdas": 12_880,
     "userdata": 16_060,
     "gpu_spot": 11_030,
     "policy": 1_230,
     "market": 1_780,
     "rehearsal": 5_600,
 }
-MAX_PRODUCT_LINES = 70_040
+MAX_PRODUCT_LINES = 69_760
 LIBRARY_LINES = {
     "packages/pulumi-on-moto/src": 8_300,
     "packages/spot-training/src": 10_070,

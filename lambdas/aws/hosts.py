@@ -227,7 +227,6 @@ def _instance(
         or _interruption_reason(workers, now),
         has_malformed_records=name in registry.malformed_hosts,
         is_spot=instance.get("InstanceLifecycle") == "spot",
-        instance_type=instance["InstanceType"],
     )
 
 

@@ -21,8 +21,7 @@ from contracts.registry.batches import BatchRow, difference
 from contracts.registry.item import Worker
 from contracts.registry.worker_report import WorkerReport
 from lambdas.core.health.model import ServiceSnapshot, WorkerHost
-from lambdas.core.rollout.memory import Rollout
-from lambdas.core.rollout.state import RolloutDemand
+from lambdas.core.rollout.state import Rollout
 from lambdas.core.rollout.step import RolloutStep, plan_step
 
 OLD: Final = WorkerRelease("registry.example/ocr@sha256:old")
@@ -179,7 +178,6 @@ class _Machine:
     """An instance with one worker."""
 
     id: str
-    kind: str
     speed: float
     launched_at: float
     process: _Process
@@ -232,7 +230,7 @@ class JudgedRollout:
         speed = TYPES[kind] * math.exp(HOST_SPREAD * self.chance.gauss(0, 1))
         since = self.now - age
         process = _Process(self.row.release_for(name), since, max(since, self.now - REPORT_SECONDS))
-        self.machines[name] = _Machine(name, kind, speed, since, process)
+        self.machines[name] = _Machine(name, speed, since, process)
 
     def _restart(self) -> None:
         for machine in self.machines.values():
@@ -300,9 +298,11 @@ class JudgedRollout:
 
     def _plan(self) -> RolloutStep:
         hosts = tuple(self._host(machine) for machine in self.machines.values())
-        snapshot = ServiceSnapshot(self.now, hosts, None, BOOT_SECONDS)
-        demand = RolloutDemand(self.case.target, self.case.target + 2)
-        return plan_step(snapshot, (), _SETTINGS, DesiredRelease(NEW), demand, self.memory)
+        target = self.case.target
+        snapshot = ServiceSnapshot(
+            self.now, hosts, boot_seconds=BOOT_SECONDS, target=target, maximum=target + 2
+        )
+        return plan_step(snapshot, (), _SETTINGS, DesiredRelease(NEW), self.memory)
 
     def _apply(self, step: RolloutStep) -> None:
         self.memory = step.memory
@@ -321,7 +321,7 @@ class JudgedRollout:
             at = max(process.since, self.now - self.chance.uniform(0, 12))
             report = process.report(at, machine.starts)
             workers = (Worker("ocr", machine.id, 0, process.since, at, "ready", report=report),)
-        return WorkerHost(machine.id, workers, 1, machine.launched_at, instance_type=machine.kind)
+        return WorkerHost(machine.id, workers, 1, machine.launched_at)
 
 
 def _rows(table: _Table) -> tuple[BatchRow, ...]:

@@ -34,7 +34,7 @@ from lambdas.core.model import GroupRole, PurchaseOption
 from lambdas.core.money.bill import Bill
 from lambdas.core.queues.history import QueueHistory
 from lambdas.core.rollout.comparison import Comparison, Paired, WorkerCounters
-from lambdas.core.rollout.memory import HostProgress, Rollout
+from lambdas.core.rollout.state import HostProgress, Rollout
 from lambdas.core.scaling.batches import BatchTimes, LearnedBatches
 from lambdas.core.scaling.dispersion import Dispersion
 from lambdas.core.scaling.memory import ScalingMemory

@@ -17,7 +17,7 @@ from lambdas.core.health import decision as health
 from lambdas.core.health.decision import HealthDecision
 from lambdas.core.health.memory import HealthMemory, dump, parse
 from lambdas.core.health.model import ServiceSnapshot, WorkerHost
-from lambdas.core.rollout.state import RolloutDemand
+from lambdas.core.rollout.state import MIN_SERVING_SHARE
 
 START = 1_767_571_200.0
 POLL_SECONDS = 60.0
@@ -162,15 +162,15 @@ class SimulatedService:
     def snapshot(self) -> ServiceSnapshot:
         """Return what the health checker observes."""
         queue = QueueState(self.now - 20, self.waiting_requests, 4, 30.0, 2.0, 2.0, len(self.instances))
+        hosts = tuple(map(self._host, self.instances.values()))
         return ServiceSnapshot(
-            self.now, tuple(map(self._host, self.instances.values())), queue, self.boot_seconds
+            self.now, hosts, queue, self.boot_seconds, target=self.target, maximum=self.maximum
         )
 
     def _run_health_checker(self) -> None:
         snapshot = self.snapshot()
-        demand = RolloutDemand(self.target, self.maximum, self.per_slot)
         desired = DesiredRelease(self.desired, self.per_slot)
-        decision = health.decide(snapshot, self.settings, parse(dump(self.memory)), desired, demand)
+        decision = health.decide(snapshot, self.settings, parse(dump(self.memory)), desired)
         self.messages += [instance.key for instance in decision.new_incidents]
         self.memory, self.last_decision = health.mark_notified(decision.memory), decision
         if decision.rollout.releases is not None:
@@ -179,7 +179,7 @@ class SimulatedService:
         remaining = self.per_slot * sum(
             self.serves(i) for i in self.instances.values() if i.id not in restarted
         )
-        if remaining < self.served and remaining < demand.min_serving_workers:
+        if remaining < self.served and remaining < MIN_SERVING_SHARE * self.target * self.per_slot:
             self.violations.append((self.now, remaining))
         for restart in (*decision.restarts, *decision.rollout.restarts):
             instance = self.instances[restart.instance]

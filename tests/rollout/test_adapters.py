@@ -16,7 +16,7 @@ from contracts.group.release import WorkerReleases
 from contracts.group.rollout_request import RolloutRequest
 from lambdas.aws.health.remediation import RemediationExecutor
 from lambdas.core.health.model import Restart
-from lambdas.core.rollout.memory import Rollout
+from lambdas.core.rollout.state import HostProgress, Rollout
 from lambdas.core.rollout.step import RolloutStep
 from tests.fakes.aws import FakeAws
 from tests.rollout.simulated_service import NEW, OLD
@@ -31,6 +31,8 @@ STEP = RolloutStep(
     WorkerReleases(OLD, NEW, frozenset({"i-1"})),
     RolloutRequest(requested_at=1_767_571_200, surge=1, restarting=("i-1",)),
 )
+WITH_HOST = replace(STEP.memory, hosts={"i-1": HostProgress(NEW.version, 5.0)})
+SENT = replace(STEP, memory=WITH_HOST, restarts=(Restart(GROUP, "i-1", 0),))
 
 
 def client_error(code: str) -> ClientError:
@@ -38,8 +40,14 @@ def client_error(code: str) -> ClientError:
 
 
 def roll(aws: FakeAws, step: RolloutStep = STEP) -> Rollout:
+    memory, errors = apply(aws, step)
+    assert errors == []
+    return memory
+
+
+def apply(aws: FakeAws, step: RolloutStep) -> tuple[Rollout, list[Exception]]:
     values = {name.rpartition("/")[2]: text for name, text in aws.parameters.items()}
-    return executor(aws).apply_rollout(GROUP, step, values)
+    return executor(aws).apply_rollout(GROUP, step, values, 5.0)
 
 
 def executor(aws: FakeAws) -> RemediationExecutor:
@@ -78,9 +86,8 @@ def test_the_end_of_a_rollout_withdraws_the_request_to_the_controller() -> None:
 
 def test_a_failed_write_is_not_recorded_and_nothing_is_requested() -> None:
     aws = FakeAws(failures={"put_item": client_error("ProvisionedThroughputExceededException")})
-    with pytest.raises(ClientError):
-        roll(aws)
-    assert aws.parameters == {}
+    memory, [_] = apply(aws, SENT)
+    assert (memory, aws.parameters, aws.rows) == (STEP.memory, {}, {})
     aws.failures.clear()
     assert roll(aws).written_hash
     assert list(aws.calls.elements()) == ["put_item", "put_item", "put_parameter"]
@@ -88,13 +95,21 @@ def test_a_failed_write_is_not_recorded_and_nothing_is_requested() -> None:
 
 def test_after_a_partial_write_both_are_written_again() -> None:
     aws = FakeAws(failures={"put_parameter": client_error("ThrottlingException")})
-    with pytest.raises(ClientError):
-        roll(aws)
+    memory, [_] = apply(aws, SENT)
+    assert memory == STEP.memory
     before = aws.rows
     aws.failures.clear()
-    roll(aws)  # with the old memory: the failed pass returned none
+    roll(aws, replace(STEP, memory=memory))
     assert aws.rows == before
     assert rollout_request.parse(aws.parameters[ROLLING]) == STEP.request
+
+
+def test_a_restart_that_cannot_be_requested_is_tried_again() -> None:
+    aws = FakeAws(failures={"update_item i-1/0": client_error("AccessDeniedException")})
+    memory, [_] = apply(aws, SENT)
+    assert (memory.hosts, bool(memory.written_hash)) == ({}, True)
+    aws.failures.clear()
+    assert roll(aws, SENT).hosts == SENT.memory.hosts
 
 
 def test_a_restart_of_a_worker_that_no_longer_exists_is_not_a_failure() -> None:

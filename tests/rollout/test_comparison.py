@@ -77,10 +77,6 @@ class Passes:
         self.comparison = update(codec.parse_text(Comparison, text), new, old, self.now)
 
     @property
-    def is_good(self) -> bool:
-        return self.comparison.is_good()
-
-    @property
     def is_bad(self) -> bool:
         return self.comparison.is_bad(self.now)
 
@@ -94,7 +90,7 @@ def passes(new: Side | None = None, old: Side | None = None) -> Passes:
 def test_a_release_as_good_as_the_other_is_accepted_and_what_failed_before_does_not_count() -> None:
     played = passes()
     played.run(25)
-    assert played.is_good
+    assert played.comparison.is_good()
     assert not played.is_bad
     assert played.comparison.total.old_failed == 0
 
@@ -117,13 +113,13 @@ def test_a_dependency_that_fails_all_requests_holds_the_rollout_and_rejects_noth
     played.run(12)
     assert played.comparison.is_outage
     assert not played.is_bad
-    assert not played.is_good
+    assert not played.comparison.is_good()
     assert not played.comparison.has_expired(played.now)
     played.new.share = played.old.share = 0.0
     played.run(1)
     assert not played.comparison.is_outage
     played.run(25)
-    assert played.is_good
+    assert played.comparison.is_good()
 
 
 def test_an_outage_that_does_not_end_becomes_the_usual_state_and_a_worse_release_is_rejected() -> None:
@@ -138,7 +134,7 @@ def test_an_outage_that_does_not_end_becomes_the_usual_state_and_a_worse_release
 def test_the_fix_of_a_release_that_fails_is_not_held() -> None:
     played = passes(Side("new", 1, share=0.0), Side("old", 5, share=0.9))
     played.run(20)
-    assert played.is_good
+    assert played.comparison.is_good()
 
 
 def test_minutes_without_a_worker_of_the_candidate_do_not_count() -> None:
@@ -191,7 +187,7 @@ def test_the_candidate_is_not_accepted_without_workers_to_compare_with() -> None
     played.run(3)
     played.old.count = 0
     played.run(30)
-    assert not played.is_good
+    assert not played.comparison.is_good()
 
 
 @pytest.mark.parametrize(("share", "is_rejected"), [(0.0, False), (0.2, True)])
@@ -204,7 +200,7 @@ def test_after_an_hour_with_few_requests_the_estimate_decides(share: float, is_r
         played.run(1)
         assert not played.is_bad
     played.run(2)
-    assert not played.is_good
+    assert not played.comparison.is_good()
     assert played.comparison.has_expired(played.now)
     assert played.is_bad is is_rejected
 
@@ -230,7 +226,7 @@ def test_a_worker_with_a_faulty_counter_neither_accepts_nor_rejects_alone() -> N
     played.look(played.new.workers(played.now), lie(played.old.workers(played.now)))
     assert 0 < played.comparison.total.old_failed <= played.comparison.total.old / 2
     while not played.is_bad:
-        assert not played.is_good
+        assert not played.comparison.is_good()
         played.run(1)
         assert played.now - START < MAX_HOLD_SECONDS
 

@@ -45,6 +45,8 @@ class HttpService(SimulatedService):
             None if state is None else state.queue,
             self.boot_seconds,
             are_requests_unknown=state is None or state.unreadable > 0,
+            target=self.target,
+            maximum=self.maximum,
         )
 
     def serves(self, instance: Instance) -> bool:

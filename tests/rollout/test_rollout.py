@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from contracts.group.replacement_requests import MAX_REQUESTS
 from contracts.group.rollout_request import NO_REQUEST, RolloutRequest, dump, parse
-from lambdas.core.rollout.memory import Rollout
-from lambdas.core.rollout.state import VERIFY_SECONDS
+from lambdas.core.rollout.state import VERIFY_SECONDS, Rollout
 from lambdas.core.rollout.step import ROLLED_BACK, STALLED
 from research.parts.judged_rollouts import Case, JudgedRollout
 from research.services import rollout

@@ -26,9 +26,6 @@ from lambdas.core.health import notifications
 from lambdas.core.health.decision import HealthDecision
 from lambdas.core.health.memory import HealthMemory
 from lambdas.core.health.model import ServiceSnapshot
-from lambdas.core.rollout.memory import Rollout
-from lambdas.core.rollout.state import RolloutDemand
-from lambdas.core.rollout.step import RolloutStep
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import InstanceTypeDef
@@ -79,12 +76,6 @@ class _GroupInputs:
     @property
     def name(self) -> str:
         return self.group.group.name
-
-    @property
-    def demand(self) -> RolloutDemand:
-        """Target and maximum of the group."""
-        per_slot = self.desired_release.per_slot if self.desired_release is not None else 1
-        return RolloutDemand(self.group.group.target, self.group.group.maximum, per_slot)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +164,7 @@ class HealthChecker:
         self, inputs: _GroupInputs, memory: HealthMemory, now: float, *, is_registry_stale: bool
     ) -> HealthDecision:
         """Decide; repeat without the instances that their Auto Scaling group handles already."""
-        controller_memory = self.controller_memory.load(inputs.name).memory
+        controller_memory, group = self.controller_memory.load(inputs.name).memory, inputs.group.group
 
         def decide(exemptions: Mapping[str, str]) -> HealthDecision:
             snapshot = ServiceSnapshot(
@@ -182,12 +173,12 @@ class HealthChecker:
                 inputs.registry.longest_queue(now),
                 controller_memory.slowest_boot(0.0),
                 is_registry_stale,
-                inputs.group.group.control.mode in _ACTING,
+                group.control.mode in _ACTING,
                 inputs.registry.are_requests_unknown(now),
+                group.target,
+                group.maximum,
             )
-            return health_decision.decide(
-                snapshot, inputs.health, memory, inputs.desired_release, inputs.demand
-            )
+            return health_decision.decide(snapshot, inputs.health, memory, inputs.desired_release)
 
         decision = decide({})
         exemptions: dict[str, str] = {}
@@ -218,7 +209,7 @@ class HealthChecker:
         for host, failure in self.executor.request_restarts(decision.restarts, now).items():
             memory = health_decision.without_remediation(memory, host)
             errors.append(failure)
-        rollout, failures = self._apply_rollout(inputs, decision.rollout, now)
+        rollout, failures = self.executor.apply_rollout(inputs.name, decision.rollout, inputs.parameters, now)
         memory = replace(memory, rollout=rollout)
         errors += failures
         try:
@@ -232,18 +223,6 @@ class HealthChecker:
         else:
             memory = health_decision.mark_notified(memory)
         return memory, errors
-
-    def _apply_rollout(
-        self, inputs: _GroupInputs, step: RolloutStep, now: float
-    ) -> tuple[Rollout, list[Exception]]:
-        """Apply a step of a rollout; failed restart requests are repeated in the next pass."""
-        instances = [restart.instance for restart in step.restarts]
-        try:
-            memory = self.executor.apply_rollout(inputs.name, step, inputs.parameters)
-        except Exception as error:  # written in the next pass, and before any restart is requested
-            return step.memory.without_hosts(instances), [error]
-        failed = self.executor.request_restarts(step.restarts, now)
-        return memory.without_hosts(failed), list(failed.values())
 
     def _send_daily_report(self, outcomes: list[HealthOutcome], now: float) -> list[HealthOutcome]:
         """Send one daily report for all groups that are due."""

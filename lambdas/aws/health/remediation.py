@@ -14,7 +14,7 @@ from contracts.group import release, replacement_requests, rollout_request
 from contracts.registry import item as registry_item
 from lambdas.core.health.decision import HealthDecision
 from lambdas.core.health.model import Restart
-from lambdas.core.rollout.memory import Rollout
+from lambdas.core.rollout.state import Rollout
 from lambdas.core.rollout.step import RolloutStep
 
 if TYPE_CHECKING:
@@ -39,27 +39,36 @@ class RemediationExecutor:
     ) -> None:
         """Write the group's replacement requests if they differ from the parameter."""
         text = replacement_requests.dump(decision.replacement_requests)
-        if parameters.get(names.PARAMETER_REPLACEMENT_REQUESTS, "{}") != text:
-            name = names.group_parameter(self.stack, group, names.PARAMETER_REPLACEMENT_REQUESTS)
+        self._put_parameter(group, names.PARAMETER_REPLACEMENT_REQUESTS, text, parameters)
+
+    def _put_parameter(self, group: str, leaf: str, text: str, parameters: Mapping[str, str]) -> None:
+        """Write a parameter of a group if it differs."""
+        if parameters.get(leaf, "{}") != text:
+            name = names.group_parameter(self.stack, group, leaf)
             self.ssm.put_parameter(Name=name, Value=text, Type="String", Overwrite=True)
 
-    def apply_rollout(self, group: str, step: RolloutStep, parameters: Mapping[str, str]) -> Rollout:
-        """Write the releases for the workers and the request to the controller; return the new memory.
+    def apply_rollout(
+        self, group: str, step: RolloutStep, parameters: Mapping[str, str], now: float
+    ) -> tuple[Rollout, list[Exception]]:
+        """Write the workers' releases and the request to the controller, then request the restarts.
 
-        Call it before `request_restarts`: restarted workers read their release.
+        Return the memory, with which the next pass repeats what failed, and the errors.
         """
         memory = step.memory
-        if step.releases is not None:
-            item = release.dump(group, step.releases)
-            digest = hashlib.sha256(item["releases"]["S"].encode()).hexdigest()
-            if digest != memory.written_hash:
-                self.dynamodb.put_item(TableName=self.registry_table, Item=item)
-                memory = replace(memory, written_hash=digest)
-        request = rollout_request.dump(step.request)
-        if parameters.get(names.PARAMETER_ROLLOUT_REQUEST, "{}") != request:
-            name = names.group_parameter(self.stack, group, names.PARAMETER_ROLLOUT_REQUEST)
-            self.ssm.put_parameter(Name=name, Value=request, Type="String", Overwrite=True)
-        return memory
+        try:
+            if step.releases is not None:
+                item = release.dump(group, step.releases)
+                digest = hashlib.sha256(item["releases"]["S"].encode()).hexdigest()
+                if digest != memory.written_hash:
+                    self.dynamodb.put_item(TableName=self.registry_table, Item=item)
+                    memory = replace(memory, written_hash=digest)
+            self._put_parameter(
+                group, names.PARAMETER_ROLLOUT_REQUEST, rollout_request.dump(step.request), parameters
+            )
+        except Exception as error:  # restarted workers would read their old release
+            return step.memory.without_hosts(restart.instance for restart in step.restarts), [error]
+        failed = self.request_restarts(step.restarts, now)
+        return memory.without_hosts(failed), list(failed.values())
 
     def request_restarts(self, restarts: Iterable[Restart], now: float) -> dict[str, Exception]:
         """Request worker restarts; return the hosts with a failed request, and the error.

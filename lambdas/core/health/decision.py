@@ -9,14 +9,12 @@ from dataclasses import dataclass, replace
 from contracts.group.health_settings import NO_DAILY_REPORT, HealthSettings
 from contracts.group.release_settings import DesiredRelease
 from contracts.group.replacement_requests import ReplacementRequest
-from contracts.group.rollout_request import NO_REQUEST
 from lambdas.core.health import stopped_workers
 from lambdas.core.health.common import find_common_causes, suppressed_origins
 from lambdas.core.health.incidents import RESOLVE_AFTER_SECONDS, find_open_incidents, update_incidents
 from lambdas.core.health.memory import HealthMemory, OpenIncident
 from lambdas.core.health.model import (
     HealthSummary,
-    HealthVerdict,
     HostFinding,
     Incident,
     Remedy,
@@ -25,10 +23,8 @@ from lambdas.core.health.model import (
 )
 from lambdas.core.health.remediation import plan_remediation
 from lambdas.core.health.symptoms import detect_symptoms
-from lambdas.core.rollout.state import RolloutDemand
 from lambdas.core.rollout.step import RolloutStep, plan_step
 
-_NO_DEMAND = RolloutDemand(0, 0)
 _DAY = 86_400
 _HOUR = 3_600
 _NOT_REPORTING = "not reporting"
@@ -64,7 +60,6 @@ def decide(
     settings: HealthSettings,
     memory: HealthMemory,
     desired: DesiredRelease | None = None,
-    demand: RolloutDemand = _NO_DEMAND,
 ) -> HealthDecision:
     """Return the decision for one observation of a group.
 
@@ -73,7 +68,7 @@ def decide(
     """
     now = snapshot.now
     symptoms = detect_symptoms(snapshot, settings, memory)
-    rollout = plan_step(snapshot, symptoms.findings, settings, desired, demand, memory.rollout)
+    rollout = plan_step(snapshot, symptoms.findings, settings, desired, memory.rollout)
     memory = replace(
         memory, pending_symptoms=symptoms.pending, versions=symptoms.versions, rollout=rollout.memory
     )
@@ -89,8 +84,7 @@ def decide(
         if now - incident.last_seen_at < RESOLVE_AFTER_SECONDS
     ]
     suppressed = suppressed_origins([*(cause.key for cause in causes), *unresolved])
-    findings = [f for f in symptoms.findings if not _belongs_to_rollout(f, rollout)]
-    plan = plan_remediation(snapshot, findings, settings, memory, suppressed)
+    plan = plan_remediation(snapshot, rollout.findings, settings, memory, suppressed)
     hosts = {host.id: host for host in snapshot.hosts}
     open_incidents = {
         **find_open_incidents(snapshot, causes, plan, settings, hosts),
@@ -126,15 +120,6 @@ def decide(
 
 def _as_incidents(incidents: Mapping[str, OpenIncident]) -> tuple[Incident, ...]:
     return tuple(Incident(key, incident.since, incident.description) for key, incident in incidents.items())
-
-
-def _belongs_to_rollout(finding: HostFinding, rollout: RolloutStep) -> bool:
-    """Return whether the rollout handles this finding."""
-    if finding.kind is HealthVerdict.OLD_VERSION:
-        return rollout.request != NO_REQUEST
-    if finding.kind is HealthVerdict.CRASHING and finding.host in rollout.recently_restarted:
-        return True
-    return finding.host in rollout.exempt_hosts
 
 
 def mark_notified(memory: HealthMemory) -> HealthMemory:

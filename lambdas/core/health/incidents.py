@@ -19,7 +19,7 @@ STALE_REQUEST_SECONDS: Final = 3600.0
 """The controller has not carried out a replacement request of this age."""
 MAX_NAMED_HOSTS: Final = 5
 
-_COMMON_SYMPTOMS: Final = {
+COMMON_SYMPTOMS: Final = {
     "unheard": "have workers that send no heartbeats",
     "unfinished": "complete no requests or leave their GPU idle, although the queue has messages or other "
     "hosts complete requests",
@@ -127,7 +127,7 @@ def _describe(cause: CommonCause) -> str:
         cause.scope, f"hosts with {cause.scope}"
     )
     return (
-        f"{cause.hosts} of {cause.population} {affected} {_COMMON_SYMPTOMS[cause.family]}. This points to "
+        f"{cause.hosts} of {cause.population} {affected} {COMMON_SYMPTOMS[cause.family]}. This points to "
         "one common cause, so the health checker restarts and replaces nothing while it lasts."
         f"{_controller_note(cause)} {_ADVICE[cause.family]}"
     )

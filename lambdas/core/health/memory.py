@@ -13,7 +13,7 @@ from typing import Final
 from contracts import codec
 from contracts.stored import stored
 from lambdas.core.health.model import Remedy
-from lambdas.core.rollout.memory import Rollout
+from lambdas.core.rollout.state import Rollout
 
 FORMAT: Final = 1
 MAX_PENDING_SYMPTOMS: Final = 1_500

@@ -13,6 +13,7 @@ from typing import Final
 from contracts import names
 from contracts.registry.item import Worker
 from contracts.registry.queue_state import QueueState
+from contracts.registry.worker_report import WorkerReport
 
 ORIGINS: Final = (names.ORIGIN_AWS, names.ORIGIN_ON_PREMISES)
 
@@ -47,6 +48,8 @@ RESTARTABLE: Final = frozenset({HealthVerdict.STUCK, HealthVerdict.FAILING, Heal
 A worker that does not report cannot receive the request, the agent restarts a crashed worker itself, and a
 GPU with a critical Xid error needs more than a restart.
 """
+RESTART_SECONDS: Final = 900.0
+"""A restart fails if the worker has not drained, started and reported within this time."""
 REPORT_ONLY: Final = frozenset({HealthVerdict.CLOCK, HealthVerdict.OLD_VERSION})
 """Verdicts that raise an incident without automatic remediation."""
 FAMILY: Final[Mapping[HealthVerdict, str]] = {
@@ -74,7 +77,6 @@ class WorkerHost:
         exemption_reason: why the health checker ignores it (draining, interrupted, terminating); else empty.
         has_malformed_records: registry items of its workers are malformed; a missing worker may run.
         is_spot: bought as Spot.
-        instance_type: its EC2 instance type; empty for an on-premises machine.
     """
 
     id: str
@@ -84,7 +86,6 @@ class WorkerHost:
     exemption_reason: str = ""
     has_malformed_records: bool = False
     is_spot: bool = False
-    instance_type: str = ""
 
     @property
     def is_on_premises(self) -> bool:
@@ -99,7 +100,22 @@ class WorkerHost:
     @property
     def versions(self) -> frozenset[str]:
         """The versions that its workers report."""
-        return frozenset(w.report.version for w in self.workers if w.report is not None and w.report.version)
+        return frozenset(report.version for report in self.reports if report.version)
+
+    @property
+    def reports(self) -> tuple[WorkerReport, ...]:
+        """The reports of its workers."""
+        return tuple(worker.report for worker in self.workers if worker.report is not None)
+
+    @property
+    def has_progress(self) -> bool:
+        """Whether a worker reports its progress."""
+        return any(report.reported_at > 0 for report in self.reports)
+
+    @property
+    def starts(self) -> int:
+        """Starts of its workers, added."""
+        return sum(report.starts for report in self.reports)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +128,7 @@ class ServiceSnapshot:
         is_registry_stale: no worker of the whole stack has a fresh heartbeat.
         can_act: False in modes where the controller would not replace instances (paused, dry run).
         are_requests_unknown: the workers are HTTP servers, and requests at a proxy are unknown.
+        target, maximum: the group's, in slots.
     """
 
     now: float
@@ -121,6 +138,8 @@ class ServiceSnapshot:
     is_registry_stale: bool = False
     can_act: bool = True
     are_requests_unknown: bool = False
+    target: int = 0
+    maximum: int = 0
 
     @property
     def has_waiting_requests(self) -> bool:

@@ -11,6 +11,7 @@ from contracts.group.replacement_requests import MAX_REQUESTS
 from lambdas.core.health.memory import MAX_LOG_ENTRIES, HealthMemory, RemediationLogEntry, RemediationRecord
 from lambdas.core.health.model import (
     REPORT_ONLY,
+    RESTART_SECONDS,
     RESTARTABLE,
     HealthVerdict,
     HostFinding,
@@ -21,8 +22,6 @@ from lambdas.core.health.model import (
 )
 from lambdas.core.health.symptoms import MISSING_SECONDS
 
-RESTART_SECONDS: Final = 900.0
-"""A restart fails if the worker has not drained, started and reported within this time."""
 ESCALATE_SECONDS: Final = 6 * 3600.0
 """An instance that is unhealthy again within this time after a restart is replaced."""
 HOUR: Final = 3600.0

@@ -111,8 +111,8 @@ class Comparison:
 
     def has_expired(self, now: float) -> bool:
         """Return whether there has been no proof for so long that the candidate is held no longer."""
-        held = now - self.began_at - self.outage_seconds
-        return bool(self.began_at) and held >= MAX_HOLD_SECONDS and not self.is_outage
+        waited = now - self.began_at - self.outage_seconds
+        return bool(self.began_at) and waited >= MAX_HOLD_SECONDS and not self.is_outage
 
     def is_good(self) -> bool:
         """Return whether the candidate is proven to fail no more requests than allowed."""
@@ -125,6 +125,10 @@ class Comparison:
         errors = LATE_STANDARD_ERRORS if is_late else STANDARD_ERRORS
         is_seen = self.total.fewest >= MIN_REQUESTS and (is_late or self.worse_windows >= MIN_WORSE_WINDOWS)
         return is_seen and self.total.difference(-errors) > MARGIN
+
+    def is_silent(self, now: float) -> bool:
+        """Return whether the candidate's workers never reported requests, although the others do."""
+        return self.has_expired(now) and {name.partition(" ")[0] for name in self.counters} == {"old"}
 
     def is_usual_crash_rate(self) -> bool:
         """Return whether other workers crash at least half as often as the candidate's."""
@@ -188,8 +192,8 @@ def _since(before: WorkerCounters | None, after: WorkerCounters) -> WorkerCounte
 def _total(changes: Iterable[WorkerCounters]) -> tuple[int, int]:
     """Return how many requests were ended and failed, with no worker above `MAX_WEIGHT` medians."""
     working = [change for change in changes if change.done]
-    most = max(1, int(MAX_WEIGHT * statistics.median([c.done for c in working]))) if working else 0
-    limits = [(change, min(change.done, most)) for change in working]
+    maximum = max(1, int(MAX_WEIGHT * statistics.median([c.done for c in working]))) if working else 0
+    limits = [(change, min(change.done, maximum)) for change in working]
     failed = sum(round(change.failed * limit / change.done) for change, limit in limits)
     return sum(limit for _, limit in limits), failed
 

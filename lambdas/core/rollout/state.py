@@ -1,17 +1,25 @@
-"""The observed state of a rollout: which hosts serve, which run the candidate, how many must serve."""
+"""The state of a rollout: what is stored of it, and the hosts that are observed in a pass."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from contracts.group.health_settings import HealthSettings
+from contracts.group.release import WorkerRelease
 from contracts.registry.item import Worker
-from lambdas.core.health.model import REPORT_ONLY, HostFinding, ServiceSnapshot, WorkerHost
-from lambdas.core.health.remediation import RESTART_SECONDS
-from lambdas.core.rollout.memory import HostProgress, Rollout
+from contracts.stored import stored
+from lambdas.core.health.fair_share import WorkRate
+from lambdas.core.health.model import (
+    REPORT_ONLY,
+    RESTART_SECONDS,
+    HostFinding,
+    ServiceSnapshot,
+    WorkerHost,
+)
+from lambdas.core.rollout.comparison import Comparison
 
 MIN_SERVING_SHARE: Final = 0.9
 """The share of the target that must keep serving during a rollout."""
@@ -19,18 +27,57 @@ VERIFY_SECONDS: Final = 300.0
 """A host that has processed requests must be healthy with the candidate for this long."""
 
 
+@stored(is_list=True)
 @dataclass(frozen=True, slots=True)
-class RolloutDemand:
-    """The size of a group: ``target`` and ``maximum`` in slots of ``workers_per_slot`` workers."""
+class HostProgress:
+    """A host with the release that a rollout last gave it.
 
-    target: int
-    maximum: int
-    workers_per_slot: int = 1
+    Attributes:
+        version: the release's version.
+        sent_at: when a restart with it was requested (epoch seconds); 0 if the host booted with it.
+        first_starts: the total of its workers' starts when it was first observed with the candidate.
+        is_verified: the release has proved itself on the host.
+    """
+
+    version: str = ""
+    sent_at: float = 0.0
+    first_starts: int | None = None
+    is_verified: bool = False
+
+
+@stored(is_open=True, has_defaults=True)
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """The progress of a rollout.
+
+    Attributes:
+        stable: the verified release.
+        candidate: the release under rollout; None without a rollout.
+        last_step_at: when the last step was made (epoch seconds).
+        hosts: the hosts that a rollout has restarted, and those that run its candidate.
+        abandoned: the version of the last candidate that hosts are moved away from.
+        rejection_reason: why it was rolled back; empty if the stack file has named another one instead.
+        comparison: the candidate in comparison with the release before it.
+        written_hash: hash of the registry row as it was last written.
+    """
+
+    stable: WorkerRelease | None = None
+    candidate: WorkerRelease | None = None
+    last_step_at: float = 0.0
+    hosts: Mapping[str, HostProgress] = field(default_factory=dict)
+    abandoned: str = ""
+    rejection_reason: str = ""
+    comparison: Comparison = field(default_factory=Comparison)
+    written_hash: str = ""
 
     @property
-    def min_serving_workers(self) -> int:
-        """How many workers must serve at any time."""
-        return math.ceil(MIN_SERVING_SHARE * self.target * self.workers_per_slot)
+    def rejected(self) -> str:
+        """The version that was rolled back and is not tried again; empty if there is none."""
+        return self.abandoned if self.rejection_reason else ""
+
+    def without_hosts(self, hosts: Iterable[str]) -> Rollout:
+        """Return the state without hosts whose restart failed to be requested: the next pass tries again."""
+        return replace(self, hosts={host: self.hosts[host] for host in self.hosts.keys() - set(hosts)})
 
 
 @dataclass(slots=True)
@@ -46,7 +93,7 @@ class RolloutState:
     snapshot: ServiceSnapshot
     findings: tuple[HostFinding, ...]
     settings: HealthSettings
-    demand: RolloutDemand
+    workers_per_slot: int
     memory: Rollout
     hosts: tuple[WorkerHost, ...] = field(init=False)
     unhealthy: frozenset[str] = field(init=False)
@@ -70,6 +117,12 @@ class RolloutState:
         """The hosts that run the candidate or were requested to."""
         version = self.candidate_version
         return [h for h in self.hosts if version and self.progress(h).version == version]
+
+    @property
+    def other_hosts(self) -> list[WorkerHost]:
+        """The other hosts."""
+        ids = {host.id for host in self.candidate_hosts}
+        return [host for host in self.hosts if host.id not in ids]
 
     @property
     def unverified_hosts(self) -> list[WorkerHost]:
@@ -107,21 +160,16 @@ class RolloutState:
 
     def is_ready(self, host: WorkerHost) -> bool:
         """Return whether all workers of a host report and are ready."""
-        return len(self._ready(host)) >= expected_workers(host)
+        return len(self._ready(host)) >= workers_of(host)
 
-    def runs_only(self, host: WorkerHost, version: str) -> bool:
-        """Return whether a host is ready and runs this version only."""
-        return self.is_ready(host) and host.versions == {version}
-
-    def runs_candidate(self, host: WorkerHost) -> bool:
-        """Return whether a host is ready and runs the candidate only."""
-        return self.runs_only(host, self.candidate_version)
+    def runs(self, host: WorkerHost) -> bool:
+        """Return whether a host is ready and runs only the release that a rollout last gave it."""
+        return self.is_ready(host) and host.versions == {self.progress(host).version}
 
     def is_restarting(self, host: WorkerHost) -> bool:
         """Return whether a requested restart of a host is neither complete nor timed out."""
-        progress = self.progress(host)
-        is_recent = self.snapshot.now - progress.sent_at < self.restart_timeout
-        return is_recent and not self.runs_only(host, progress.version)
+        is_recent = self.snapshot.now - self.progress(host).sent_at < self.restart_timeout
+        return is_recent and not self.runs(host)
 
     @property
     def longest_idle_seconds(self) -> float:
@@ -138,13 +186,12 @@ class RolloutState:
 
     def is_verified(self, host: WorkerHost) -> bool:
         """Return whether a host runs only the release that was verified on it."""
-        progress = self.progress(host)
-        return progress.is_verified and host.versions == {progress.version}
+        return self.progress(host).is_verified and self.runs(host)
 
     def is_serving(self, host: WorkerHost) -> bool:
         """Return whether a host counts as serving: healthy, with a verified release, and has had requests."""
         unverified = {self.candidate_version, self.memory.abandoned, self.progress(host).version}
-        is_known = self.is_verified(host) or host.versions.isdisjoint(unverified - {self.stable_version})
+        is_known = host.versions.isdisjoint(unverified - {self.stable_version}) or self.is_verified(host)
         return is_known and self.is_healthy(host) and self.has_processed_requests(host)
 
     def has_processed_requests(self, host: WorkerHost) -> bool:
@@ -153,37 +200,31 @@ class RolloutState:
         The latter if it does not report progress, if no other host has requests, or if it is healthy after
         longer than the health checker needs to find that it is stuck.
         """
-        if count_requests([host])[0] or not reports_progress(host) or self.is_verified(host):
+        if count_requests([host])[0] or not host.has_progress or self.is_verified(host):
             return True
         if self.age(host) >= self.longest_idle_seconds and host.id not in self.unhealthy:
             return True
-        workers = (worker for peer in self.hosts if peer.id != host.id for worker in peer.workers)
-        return not any(worker.report is not None and worker.report.rate > 0 for worker in workers)
+        return not WorkRate.of((peer for peer in self.hosts if peer.id != host.id), self.snapshot.now).rate
+
+    @property
+    def min_serving_workers(self) -> int:
+        """How many workers must serve at any time."""
+        return math.ceil(MIN_SERVING_SHARE * self.snapshot.target * self.workers_per_slot)
 
     @property
     def serving_workers(self) -> int:
         """The number of serving workers, including those on premises."""
         on_premises = [h for h in self.snapshot.hosts if h.is_on_premises and not h.exemption_reason]
-        serving = sum(expected_workers(host) for host in self.hosts if self.is_serving(host))
+        serving = sum(workers_of(host) for host in self.hosts if self.is_serving(host))
         return serving + sum(len(self._ready(host)) for host in on_premises)
 
 
-def expected_workers(host: WorkerHost) -> int:
+def workers_of(host: WorkerHost) -> int:
     """Return how many workers should run on an instance."""
     return max(1, host.expected_workers)
 
 
-def reports_progress(host: WorkerHost) -> bool:
-    """Return whether a worker of a host reports its progress."""
-    return any(w.report is not None and w.report.reported_at > 0 for w in host.workers)
-
-
 def count_requests(hosts: Iterable[WorkerHost]) -> tuple[int, int]:
     """Return how many requests the workers of hosts have processed since their start, and how many failed."""
-    reports = [w.report for host in hosts for w in host.workers if w.report is not None]
-    return sum(p.done for p in reports), sum(p.failed for p in reports)
-
-
-def count_starts(host: WorkerHost) -> int:
-    """Return the total of starts of a host's workers."""
-    return sum(w.report.starts for w in host.workers if w.report is not None)
+    reports = [report for host in hosts for report in host.reports]
+    return sum(report.done for report in reports), sum(report.failed for report in reports)

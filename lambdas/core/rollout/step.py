@@ -16,15 +16,7 @@ from contracts.group.rollout_request import NO_REQUEST, RolloutRequest
 from lambdas.core.health.model import HealthVerdict, HostFinding, Restart, ServiceSnapshot, WorkerHost
 from lambdas.core.health.symptoms import CRASH_LOOP_SECONDS
 from lambdas.core.rollout.comparison import Comparison, update
-from lambdas.core.rollout.memory import HostProgress, Rollout
-from lambdas.core.rollout.state import (
-    RolloutDemand,
-    RolloutState,
-    count_requests,
-    count_starts,
-    expected_workers,
-    reports_progress,
-)
+from lambdas.core.rollout.state import HostProgress, Rollout, RolloutState, count_requests, workers_of
 from lambdas.core.rollout.verdict import HOST_FAULTS, evaluate_candidate, has_proved_itself
 
 REWRITE_SECONDS: Final = 1800
@@ -43,8 +35,7 @@ class RolloutStep:
         releases: the desired registry row; None if there is none.
         request: the request to the controller; `NO_REQUEST` without a rollout.
         restarts: worker restarts to request now.
-        exempt_hosts: hosts that the health checker ignores meanwhile.
-        recently_restarted: hosts whose counted starts may belong to the previous release.
+        findings: the findings that the rollout leaves to the health checker.
         versions: versions whose common causes the rollout handles.
         open_incidents: descriptions by incident key.
     """
@@ -53,8 +44,7 @@ class RolloutStep:
     releases: WorkerReleases | None = None
     request: RolloutRequest = NO_REQUEST
     restarts: tuple[Restart, ...] = ()
-    exempt_hosts: frozenset[str] = frozenset()
-    recently_restarted: frozenset[str] = frozenset()
+    findings: tuple[HostFinding, ...] = ()
     versions: frozenset[str] = frozenset()
     open_incidents: Mapping[str, str] = field(default_factory=dict)
 
@@ -64,25 +54,27 @@ def plan_step(
     findings: Iterable[HostFinding],
     settings: HealthSettings,
     desired: DesiredRelease | None,
-    demand: RolloutDemand,
     memory: Rollout,
 ) -> RolloutStep:
     """Return the next step; none if no release is desired."""
     if desired is None:
-        return RolloutStep(memory)
+        return RolloutStep(memory, findings=tuple(findings))
     now = snapshot.now
     restarted = {host for host, p in memory.hosts.items() if now - p.sent_at < CRASH_LOOP_SECONDS}
+    # Starts that were counted in this time may be those of restarts by the rollout.
     findings = tuple(f for f in findings if f.kind is not HealthVerdict.CRASHING or f.host not in restarted)
     memory = _follow_desired(desired.release, settings, memory, now)
-    state = RolloutState(snapshot, findings, settings, demand, memory)
+    state = RolloutState(snapshot, findings, settings, desired.per_slot, memory)
     _follow_hosts(state)
-    restart_hosts: list[WorkerHost] = []
-    if not snapshot.are_requests_unknown:
+    is_known = not (snapshot.are_requests_unknown or snapshot.is_registry_stale)
+    if is_known:
         _compare(state)
-        if snapshot.can_act and not snapshot.is_registry_stale:
-            restart_hosts = _act(state)
+    restart_hosts = _act(state) if is_known and snapshot.can_act else []
     restarting = frozenset(h.id for h in state.hosts if state.is_restarting(h))
-    trying = frozenset() if state.verified_hosts else frozenset(h.id for h in state.unverified_hosts)
+    request = _request(state, restarting)
+    exempt = restarting if state.verified_hosts else restarting | {h.id for h in state.unverified_hosts}
+    exempt -= {f.host for f in findings if f.kind in HOST_FAULTS}
+    ignored = {HealthVerdict.OLD_VERSION} if request != NO_REQUEST else set()
     return RolloutStep(
         memory=state.memory,
         releases=WorkerReleases(
@@ -91,10 +83,9 @@ def plan_step(
             frozenset(host.id for host in state.candidate_hosts),
             2 * len(state.verified_hosts) > len(state.hosts),
         ),
-        request=_request(state, restarting),
+        request=request,
         restarts=tuple(Restart(w.partition, w.instance, w.slot) for h in restart_hosts for w in h.workers),
-        exempt_hosts=(restarting | trying) - {f.host for f in findings if f.kind in HOST_FAULTS},
-        recently_restarted=frozenset(restarted | {host.id for host in restart_hosts}),
+        findings=tuple(f for f in findings if f.host not in exempt and f.kind not in ignored),
         versions=frozenset({state.candidate_version, state.memory.abandoned} - {""}),
         open_incidents=_open_incidents(state, desired.release.version),
     )
@@ -127,7 +118,7 @@ def _follow_hosts(state: RolloutState) -> None:
             if progress.version != version:
                 progress = HostProgress(version)  # it booted with the candidate
             if progress.first_starts is None:
-                progress = replace(progress, first_starts=count_starts(host))
+                progress = replace(progress, first_starts=host.starts)
         if progress.version:
             hosts[host.id] = progress
     state.memory = replace(state.memory, hosts=hosts)
@@ -153,26 +144,17 @@ def _step(state: RolloutState, hosts: Mapping[str, HostProgress]) -> None:
 def _act(state: RolloutState) -> list[WorkerHost]:
     """Roll back, end or extend the rollout; return the hosts to restart."""
     reason, is_inconclusive = evaluate_candidate(state)
+    done, failed = count_requests(state.hosts)
     memory = replace(state.memory, candidate=None, comparison=Comparison(), last_step_at=state.snapshot.now)
     if reason:
         state.memory = replace(memory, abandoned=state.candidate_version, rejection_reason=reason)
-    elif _is_complete(state) and _has_successful_requests(state):
+    elif len(state.verified_hosts) == len(state.hosts) > 0 and (
+        done > failed or not any(host.has_progress for host in state.hosts)
+    ):
+        # Until a request has succeeded, the candidate can be rolled back.
         state.memory = replace(memory, stable=state.memory.candidate, abandoned="")
     hosts = _request_restarts(state, _hosts_to_revert(state), state.stable_version, len(state.hosts))
     return hosts if is_inconclusive else hosts + _extend_candidate(state)
-
-
-def _is_complete(state: RolloutState) -> bool:
-    return bool(state.hosts) and len(state.verified_hosts) == len(state.hosts)
-
-
-def _has_successful_requests(state: RolloutState) -> bool:
-    """Return whether a request has succeeded with the candidate, or workers do not report progress.
-
-    Until then the candidate can be rolled back.
-    """
-    done, failed = count_requests(state.hosts)
-    return done > failed or not any(map(reports_progress, state.hosts))
 
 
 def _hosts_to_revert(state: RolloutState) -> list[WorkerHost]:
@@ -180,12 +162,12 @@ def _hosts_to_revert(state: RolloutState) -> list[WorkerHost]:
 
     Hosts that no rollout has touched stay: they may run releases from before the stable one.
     """
-    kept = {"", state.stable_version, state.candidate_version}
+    current = {"", state.stable_version, state.candidate_version}
     return [
         host
         for host in state.hosts
-        if (version := state.progress(host).version) not in kept
-        or (state.memory.abandoned in host.versions - kept and version != state.stable_version)
+        if (version := state.progress(host).version) not in current
+        or (state.memory.abandoned in host.versions - current and version != state.stable_version)
     ]
 
 
@@ -220,9 +202,9 @@ def _request_restarts(
         is_serving = state.is_serving(host)
         # A host that may process requests, though it does not count as serving, also waits for its turn.
         if is_serving or (state.is_healthy(host) and state.memory.rejected not in host.versions):
-            remaining = serving - is_serving * expected_workers(host)
+            remaining = serving - is_serving * workers_of(host)
             is_batch_full = restarting + len(restart_hosts) >= state.batch_size
-            if remaining < state.demand.min_serving_workers or is_batch_full:
+            if remaining < state.min_serving_workers or is_batch_full:
                 continue
             serving = remaining
         restart_hosts.append(host)
@@ -238,11 +220,11 @@ def _request(state: RolloutState, restarting: frozenset[str]) -> RolloutRequest:
     )
     if not (has_remaining_hosts or restarting or _hosts_to_revert(state)):
         return NO_REQUEST
-    max_workers = max(map(expected_workers, state.hosts), default=0)
-    surge = state.batch_size * -(-max_workers // state.demand.workers_per_slot)
+    max_workers = max(map(workers_of, state.hosts), default=0)
+    surge = state.batch_size * -(-max_workers // state.workers_per_slot)
     return RolloutRequest(
         int(state.snapshot.now // REWRITE_SECONDS * REWRITE_SECONDS),
-        max(0, min(surge, state.demand.maximum - state.demand.target)),
+        max(0, min(surge, state.snapshot.maximum - state.snapshot.target)),
         tuple(sorted(restarting)),
     )
 
@@ -255,8 +237,9 @@ def _open_incidents(state: RolloutState, version: str) -> dict[str, str]:
             f"{memory.rejection_reason}. The workers return to {state.stable_version}. The version is not "
             "tried again until the stack file has named another one. Check the worker logs."
         }
-    patience = STALL_SECONDS + state.restart_timeout + state.settings.stall_timeout_seconds
-    if not state.candidate_version or _is_complete(state) or now - memory.last_step_at < patience:
+    timeout = STALL_SECONDS + state.restart_timeout + state.settings.stall_timeout_seconds
+    is_complete = len(state.verified_hosts) == len(state.hosts)
+    if not state.candidate_version or is_complete or now - memory.last_step_at < timeout:
         return {}
     reason = "Check whether capacity.max leaves room for one more instance."
     if state.snapshot.are_requests_unknown:
@@ -270,6 +253,6 @@ def _open_incidents(state: RolloutState, version: str) -> dict[str, str]:
         )
     return {
         STALLED: f"the rollout of version {version} makes no progress: it is verified on "
-        f"{len(state.verified_hosts)} of {len(state.hosts)} instances, {state.serving_workers} workers serve, "
-        f"and {state.demand.min_serving_workers} must serve while one restarts. {reason}"
+        f"{len(state.verified_hosts)} of {len(state.hosts)} instances, {state.serving_workers} workers "
+        f"serve, and {state.min_serving_workers} must serve while one restarts. {reason}"
     }

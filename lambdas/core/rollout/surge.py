@@ -27,12 +27,10 @@ def with_surge(observation: Observation, now: float) -> Observation:
         return observation
     if group.control.mode in (Mode.MANUAL, Mode.PAUSED) or group.config.break_before_make or not group.target:
         return observation
-    live_ids = {i.id for i in observation.instances if not i.is_terminating}
-    restarting_ids = set(
-        sorted(live_ids.intersection(request.restarting))[: -(-len(live_ids) // MAX_RESTARTING_DIVISOR)]
-    )
+    live = {i.id for i in observation.instances if not i.is_terminating}
+    restarting = sorted(live & {*request.restarting})[: -(-len(live) // MAX_RESTARTING_DIVISOR)]
     instances = tuple(
-        replace(i, ready_since=now) if i.id in restarting_ids and i.ready_since is None else i
+        replace(i, ready_since=now) if i.id in restarting and i.ready_since is None else i
         for i in observation.instances
     )
     target = max(group.target, min(group.maximum, group.target + request.surge))

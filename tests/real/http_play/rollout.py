@@ -19,7 +19,6 @@ from lambdas.core.health.model import ServiceSnapshot, WorkerHost
 from lambdas.core.queues import proxies
 from lambdas.core.queues.proxies import ProxyHistory, ProxyReading
 from lambdas.core.queues.worker_requests import with_requests
-from lambdas.core.rollout.state import RolloutDemand
 from pulumi_on_moto.errors import LocalCloudError
 from tests.real.http_play import load_client, play
 from tests.real.http_play.load_client import LoadConfig, Record
@@ -68,7 +67,7 @@ class HttpRollouts:
         self._world = world
         self._folder = folder
         self._script = script
-        self._demand = RolloutDemand(script.hosts, script.hosts + _SURGE)
+        self._target = script.hosts
         self._next_at = world.clock.monotonic()
         self._memory = HealthMemory()
         self._history = ProxyHistory()
@@ -129,7 +128,7 @@ class HttpRollouts:
         self._next_at = clock.monotonic() + _POLL_SECONDS
         settings = HealthSettings(daily_report_hour=NO_DAILY_REPORT)
         snapshot = self._snapshot(clock.wall())
-        decision = health.decide(snapshot, settings, self._memory, DesiredRelease(desired), self._demand)
+        decision = health.decide(snapshot, settings, self._memory, DesiredRelease(desired))
         self._incidents += [incident.key for incident in decision.new_incidents]
         self._memory = health.mark_notified(decision.memory)
         self._act(decision)
@@ -143,8 +142,7 @@ class HttpRollouts:
             hosts.restart(name)
         for name in {request.instance for request in decision.replacement_requests} & {*self._remaining()}:
             hosts.end(name)
-        surge = rollout.request.surge if rollout.request else 0
-        desired = min(self._demand.target + surge, self._demand.maximum)
+        desired = self._target + min(rollout.request.surge, _SURGE)
         remaining = self._remaining()
         for _ in range(desired - len(remaining)):
             hosts.launch(self._releases.release_for(""))
@@ -177,6 +175,8 @@ class HttpRollouts:
             None if state is None else state.queue,
             _BOOT_SECONDS,
             are_requests_unknown=state is None or state.unreadable > 0,
+            target=self._target,
+            maximum=self._target + _SURGE,
         )
 
 

@@ -29,10 +29,7 @@ BELOW_THE_ENTRIES = {
 MAY_IMPORT: dict[str, set[str]] = {
     # The ground floor: what one part writes and another reads.
     "contracts": set(),
-    "infra": {
-        *("contracts", "userdata"),
-        *("pulumi", "pulumi_aws", "pulumi_kubernetes", "pydantic"),
-    },
+    "infra": {*("contracts", "userdata"), *("pulumi", "pulumi_aws", "pulumi_kubernetes", "pydantic")},
     "infra.catalogue": {"userdata.agent.tenants"},
     "infra.package": {
         *("infra.schema", "infra.scope", "infra.settings", "infra.program.stack"),
@@ -63,15 +60,10 @@ MAY_IMPORT: dict[str, set[str]] = {
         for kind in ("cluster", "service", "shared_host", "training")
     },
     # Pure: plain objects from the schema's models, and what the node agent would be told.
-    "infra.kubernetes": {
-        *("infra.catalogue", "infra.schema", "contracts", "userdata.agent.work"),
-    },
+    "infra.kubernetes": {*("infra.catalogue", "infra.schema", "contracts", "userdata.agent.work")},
     "lambdas.core": {"contracts"},
     "lambdas.aws": {"contracts", "lambdas.core", *AWS_SDK},
-    "lambdas.handlers": {
-        *("contracts", "lambdas.core", "lambdas.aws", "aws_lambda_powertools"),
-        *AWS_SDK,
-    },
+    "lambdas.handlers": {*("contracts", "lambdas.core", "lambdas.aws", "aws_lambda_powertools"), *AWS_SDK},
     "lambdas": set(),
     "userdata": {"contracts", *AWS_SDK},
     "pulumi_on_moto": {
@@ -132,7 +124,7 @@ MAY_IMPORT: dict[str, set[str]] = {
             "gpu_spot.declared",
             "botocore",
             "rich",
-        ),
+        )
     },
     "gpu_spot.status.command": {
         *(
@@ -143,7 +135,7 @@ MAY_IMPORT: dict[str, set[str]] = {
             "gpu_spot.declared",
             "botocore",
             "rich",
-        ),
+        )
     },
     "gpu_spot.preflight.command": {"gpu_spot.commands", "gpu_spot.preflight", "gpu_spot.declared", "rich"},
     # It tries what the program declares.
@@ -158,20 +150,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "gpu_spot.reference": {"infra.schema"},
     "gpu_spot.review": set(),
     "gpu_spot.status": {
-        *("contracts", "gpu_spot.jobs", "gpu_spot.text", "lambdas.core", "lambdas.aws", "rich"),
+        *("contracts", "gpu_spot.jobs", "gpu_spot.text", "lambdas.core", "lambdas.aws", "rich")
     },
     "gpu_spot.text": set(),
     # What rehearses may import everything; nothing imports it.
     "rehearsal": {
-        *(
-            "contracts",
-            "gpu_spot",
-            "infra",
-            "lambdas",
-            "market",
-            "policy",
-            "pulumi_on_moto",
-        ),
+        *("contracts", "gpu_spot", "infra", "lambdas", "market", "policy", "pulumi_on_moto"),
         *("userdata", "moto", "botocore", "yaml"),
     },
     "rehearsal.commands": {

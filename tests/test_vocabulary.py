@@ -247,9 +247,7 @@ def retired_in(path: Path, alone: set[str]) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("sources", "alone"),
-    [(SOURCES, RETIRED_ALONE), (TEST_SOURCES, set())],
-    ids=["product", "tests"],
+    ("sources", "alone"), [(SOURCES, RETIRED_ALONE), (TEST_SOURCES, set())], ids=["product", "tests"]
 )
 def test_no_name_holds_a_retired_word(sources: list[Path], alone: set[str]) -> None:
     names = {str(path.relative_to(ROOT)): sorted(retired_in(path, alone)) for path in sources}

@@ -299,10 +299,7 @@ def text(result: Mapping[str, Any]) -> list[str]:
         f"{WAIT:g} s allowed, and at no longer a wait than theirs. The bounds, of tuned KEDA's bill: the "
         f"work alone, in largest batches, is {min(works):.2f} to {max(works):.2f} of it; a rule that knows "
         f"every arrival ({FORESIGHT}) pays {min(bounds):.2f} to {max(bounds):.2f}.",
-        table(
-            ("batch, load", "tuned rule", "its wait, cost", "ours", "cost ÷", "no later ÷"),
-            compared,
-        ),
+        table(("batch, load", "tuned rule", "its wait, cost", "ours", "cost ÷", "no later ÷"), compared),
         f"Ten minutes of {BURST:g} times a steady load of {PEAK:g} workers, after a day. `headroom` is what "
         "the workers hold beyond the load; the costs are those of the half day before, and of the two hours "
         "from the burst on. The other rules have the settings tuned above, for single requests settings near "

@@ -35,10 +35,7 @@ AXES: Final[Axes] = {
     "start": {"10 s": {"start_seconds": 10.0}},
     "saves": {
         "every minute": {"checkpoint_seconds": 60.0},
-        "every two hours, for 5 % of the price": {
-            "checkpoint_seconds": 7200.0,
-            "save_price_seconds": 360.0,
-        },
+        "every two hours, for 5 % of the price": {"checkpoint_seconds": 7200.0, "save_price_seconds": 360.0},
     },
     "joins": {"at the next save": {"joins_early": False}},
     "at least": {"one node": {"fewest": 1}},

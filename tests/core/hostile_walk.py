@@ -319,12 +319,7 @@ def world(seed: int) -> World:
     """Return a group with any size, mix, policy and budget."""
     draw = random.Random(seed)
     policy: Policy = draw.choice(
-        (
-            ExpectedCost(draw.choice((0.5, 2.0, 100.0, 1000.0))),
-            ExpectedCost(),
-            ReadyHandover(),
-            ByDeadline(),
-        )
+        (ExpectedCost(draw.choice((0.5, 2.0, 100.0, 1000.0))), ExpectedCost(), ReadyHandover(), ByDeadline())
     )
     is_job = isinstance(policy, ByDeadline) or draw.random() < 0.3
     target = 1 if is_job else draw.randint(2, 6)

@@ -11,17 +11,7 @@ from lambdas.core.capacity.policies import NAMES, build
 from lambdas.core.capacity.policies.ready_handover import ReadyHandover
 from lambdas.core.events import InterruptionNotice, RebalanceRecommendation
 from lambdas.core.model import Alarm, GroupRole, Observation, SetDesired
-from tests.core.build import (
-    NOW,
-    carried_out,
-    desired,
-    group,
-    observe,
-    on_demand,
-    refusal,
-    released,
-    spot,
-)
+from tests.core.build import NOW, carried_out, desired, group, observe, on_demand, refusal, released, spot
 
 CAPACITY = "Could not launch Spot Instances. UnfulfillableCapacity - Unable to fulfill capacity."
 LIMIT = "Could not launch Spot Instances. MaxSpotInstanceCountExceeded - Max spot instance count exceeded."

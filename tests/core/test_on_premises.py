@@ -41,9 +41,7 @@ def test_coming_and_going_within_the_cooldown_moves_nothing() -> None:
         assert offset.slots == 1
 
 
-@given(
-    st.lists(st.tuples(st.none() | st.integers(0, 9), st.sampled_from([1.0, 60.0, 700.0])), max_size=30),
-)
+@given(st.lists(st.tuples(st.none() | st.integers(0, 9), st.sampled_from([1.0, 60.0, 700.0])), max_size=30))
 def test_absent_workers_do_not_count(looks: list[tuple[int | None, float]]) -> None:
     offset, now = OnPremisesOffset(), NOW
     seen = 0

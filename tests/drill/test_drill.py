@@ -109,10 +109,7 @@ def test_a_drill_shows_the_status_until_the_group_is_whole_again(
         (((0.0, WHOLE),), drill.NOTICE_TIMEOUT_SECONDS),
         (((0.0, WHOLE), (10.0, NOTICED), (130.0, BOOTING)), drill.DRILL_TIMEOUT_SECONDS),
         # All slots are ready beside the instance that drains: it is not over before it is gone.
-        (
-            ((0.0, WHOLE), (10.0, group(*NOTICED.instances, instance("c")))),
-            drill.DRILL_TIMEOUT_SECONDS,
-        ),
+        (((0.0, WHOLE), (10.0, group(*NOTICED.instances, instance("c")))), drill.DRILL_TIMEOUT_SECONDS),
     ],
 )
 def test_a_drill_without_interruption_or_recovery_fails(

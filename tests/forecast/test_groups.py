@@ -122,9 +122,7 @@ def test_a_slot_is_a_gpu_where_the_group_counts_gpus() -> None:
     assert LISTED.slot(entry.capacity) == pytest.approx((price("g6.12xlarge", "us-west-2") or 0) / 4)
 
 
-def test_kubernetes_nodes_have_their_own_policy_and_the_same_prices(
-    week: SlotForecast,
-) -> None:
+def test_kubernetes_nodes_have_their_own_policy_and_the_same_prices(week: SlotForecast) -> None:
     there, here = entries(settings_of([pods(service("there")), service("here")]))[::-1]
     asked, on_instances = (question(entry, ZONES, LISTED, None) for entry in (there, here))
     assert asked is not None

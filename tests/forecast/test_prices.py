@@ -117,10 +117,7 @@ def capacity(**values: Any) -> Capacity:
 def test_the_price_now_is_the_last_change_of_each_pool_over_all_pages(ec2: Stubber) -> None:
     asked = {"InstanceTypes": TYPES, "ProductDescriptions": [*PRODUCTS], "StartTime": NOW}
     first = [sold("g5.xlarge", "us-west-2a", "0.40", 3), sold("g5.xlarge", "us-west-2a", "0.50", 9)]
-    second = [
-        sold("g6.xlarge", "us-west-2b", "0.25", 1),
-        sold("g6.xlarge", "us-west-2b", "9", 2, "Windows"),
-    ]
+    second = [sold("g6.xlarge", "us-west-2b", "0.25", 1), sold("g6.xlarge", "us-west-2b", "9", 2, "Windows")]
     ec2.add_response("describe_spot_price_history", {"SpotPriceHistory": first, "NextToken": "more"}, asked)
     ec2.add_response(
         "describe_spot_price_history", {"SpotPriceHistory": second}, {**asked, "NextToken": "more"}

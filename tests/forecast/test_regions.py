@@ -49,7 +49,7 @@ def settings_of(region: str, types: list[str], hosts: tuple[dict[str, Any], ...]
         {
             "aws:region": region,
             "gpu-spot:network": {
-                **{"cidr": "10.20.0.0/16", "zones": [f"{region}a", f"{region}b"], "egress": "nat-gateway"},
+                **{"cidr": "10.20.0.0/16", "zones": [f"{region}a", f"{region}b"], "egress": "nat-gateway"}
             },
             "gpu-spot:services": [service("inference", **capacity)],
             "gpu-spot:training": [

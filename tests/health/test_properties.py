@@ -101,10 +101,7 @@ def check_decision(
     assert parse(dump(decision.memory)) == decision.memory
 
 
-@given(
-    st.lists(st.tuples(EVENTS, st.integers(0, 8)), max_size=25),
-    st.integers(0, 100),
-)
+@given(st.lists(st.tuples(EVENTS, st.integers(0, 8)), max_size=25), st.integers(0, 100))
 def test_the_budget_holds_and_no_exempt_or_on_premises_host_is_replaced(
     history: list[tuple[tuple[str, str | None, object], int]], percent: int
 ) -> None:

@@ -40,11 +40,7 @@ from tests.lambdas.single_group import controller
             '{"mode": ["paused"]}',
             "control: mode: ['paused']; allowed: automatic, manual, dry-run, paused",
         ),
-        (
-            "control",
-            '{"Mode": "paused"}',
-            "control: Mode: unknown key; allowed: budget, mode, onDemand",
-        ),
+        ("control", '{"Mode": "paused"}', "control: Mode: unknown key; allowed: budget, mode, onDemand"),
         *(
             ("control", f'{{"mode": "automatic", "budget": {text}}}', f"broken/control: budget: {shown}")
             for text, shown in (('"many"', "'many'"), ("-1", "-1"), ("true", "True"), ("0", "0"))

@@ -97,12 +97,7 @@ def test_a_scale_in_keeps_the_on_demand_share(
     for n in range(8):
         age = 3600 - n if youngest_is_spot else 3600 + n
         aws.add_instance(
-            FLEET,
-            f"i-{n}",
-            spot=n >= on_demand,
-            launched=NOW - age,
-            heartbeat=NOW - 5,
-            since=NOW - age + 200,
+            FLEET, f"i-{n}", spot=n >= on_demand, launched=NOW - age, heartbeat=NOW - 5, since=NOW - age + 200
         )
     for n, target in enumerate((7, 5, 3)):
         aws.parameters[f"{ROOT}/inference/target"] = str(target)
@@ -219,8 +214,7 @@ NEW = ("spotFleetRequestConfigurationInvalid", "a text that AWS has not document
 
 @pytest.mark.parametrize("unknown_is_newest", [False, True])
 @pytest.mark.parametrize(
-    ("classified", "alarm"),
-    [(LIMIT, [Alarm("primary-limit", ": ".join(LIMIT))]), (NO_CAPACITY, [])],
+    ("classified", "alarm"), [(LIMIT, [Alarm("primary-limit", ": ".join(LIMIT))]), (NO_CAPACITY, [])]
 )
 def test_an_unknown_error_next_to_a_classified_error_starts_on_demand_and_is_an_alarm(
     aws: FakeAws, classified: tuple[str, str], alarm: list[Alarm], unknown_is_newest: bool

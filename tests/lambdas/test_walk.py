@@ -73,9 +73,7 @@ def test_the_walk_detects_a_scale_in_that_may_take_another(monkeypatch: pytest.M
 
 
 @pytest.mark.soak
-def test_the_walk_detects_a_replacement_without_a_ready_successor(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_walk_detects_a_replacement_without_a_ready_successor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(situation.GroupState, "expendable", lambda self, candidates: list(candidates))
     _, violations = walk.run(1_000, seed=2)
     assert any("had no successor" in line for line in violations)

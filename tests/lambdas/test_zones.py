@@ -52,9 +52,7 @@ def test_a_lost_job_goes_on_demand_in_the_zone_of_its_volume(job: FakeAws) -> No
     assert (job.calls["launch_instances"], fallback(job)[0]) == (1, 1)
 
 
-def test_without_capacity_in_the_zone_the_group_launches_in_any_and_once(
-    job: FakeAws,
-) -> None:
+def test_without_capacity_in_the_zone_the_group_launches_in_any_and_once(job: FakeAws) -> None:
     job.full_zones = {HOME}
     outcome = only(controller(job).run())
     assert fallback(job) == (1, [])

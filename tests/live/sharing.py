@@ -34,10 +34,7 @@ def looked(world: World, *words: str) -> Any:
 def played() -> dict[str, Any]:
     """Let all of them come to their end."""
     profile = TrainingProfile(steps=STEPS, checkpoint_steps=1)
-    with (
-        living(load("research-efs", SHARED)) as world,
-        playing(world.clients, world.clock, profile) as nodes,
-    ):
+    with living(load("research-efs", SHARED)) as world, playing(world.clients, world.clock, profile) as nodes:
         replay = market(world, nodes, Rules(warm_up_ticks=0, notice=0.0), CLOSED)
         twice, phases, alive = Counter[str](), list[Counter[str]](), list[int]()
 

@@ -65,10 +65,6 @@ def test_a_termination_by_a_client_is_announced(running: Running) -> None:
         waits["detail"]["LifecycleTransition"],
         waits["detail"]["Origin"],
         waits["detail"]["Destination"],
-    ) == (
-        "autoscaling:EC2_INSTANCE_TERMINATING",
-        "AutoScalingGroup",
-        "EC2",
-    )
+    ) == ("autoscaling:EC2_INSTANCE_TERMINATING", "AutoScalingGroup", "EC2")
     assert event["detail"]["EC2InstanceId"] == instance
     assert event["detail"]["AutoScalingGroupName"] == running.cloud.group("inference").primary

@@ -152,11 +152,7 @@ def test_a_modifying_fleet_shows_the_old_target_and_rejects_another_modification
         "active",
         6,
     )
-    assert [subtype for _, subtype in history(fleet)] == [
-        "active",
-        "modify_in_progress",
-        "modify_succeeded",
-    ]
+    assert [subtype for _, subtype in history(fleet)] == ["active", "modify_in_progress", "modify_succeeded"]
     ec2.modify_spot_fleet_request(SpotFleetRequestId=fleet_id, TargetCapacity=5)
 
 
@@ -275,10 +271,7 @@ def test_events_have_the_shape_that_aws_gives_them(fleet: Running) -> None:
     assert launched["detail"].keys() == {"instance-id", "description", "sub-type"}
     assert json.loads(launched["detail"]["description"])["availabilityZone"] == "us-west-2a"
     assert (launched["detail"]["sub-type"], terminated["detail"]["sub-type"]) == ("launched", "terminated")
-    assert error["detail"] == {
-        "description": "UnauthorizedOperation: no",
-        "sub-type": "iamFleetRoleInvalid",
-    }
+    assert error["detail"] == {"description": "UnauthorizedOperation: no", "sub-type": "iamFleetRoleInvalid"}
 
 
 def test_cancelling_ends_the_members(fleet: Running) -> None:

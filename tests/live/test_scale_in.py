@@ -71,9 +71,7 @@ def protecting(running: Running, side: GroupRole = GroupRole.FALLBACK) -> Iterat
         autoscaling.update_auto_scaling_group(**{**protect, "NewInstancesProtectedFromScaleIn": False})
 
 
-def test_a_scale_in_terminates_members_of_the_fullest_zone_near_their_billing_hour(
-    running: Running,
-) -> None:
+def test_a_scale_in_terminates_members_of_the_fullest_zone_near_their_billing_hour(running: Running) -> None:
     want(running, 3)
     early = launch(running, A, PurchaseOption.ON_DEMAND, GroupRole.FALLBACK)
     running.cloud.set_time(START + 1200)

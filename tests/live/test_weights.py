@@ -105,10 +105,7 @@ def test_weights_that_aws_rejects_are_rejected(
 
 def test_a_fleet_is_fulfilled_by_weight() -> None:
     overrides = [{"InstanceType": kind, "WeightedCapacity": weight} for kind, weight in WEIGHTS.items()]
-    config = {
-        "TargetCapacity": 6,
-        "LaunchTemplateConfigs": [{"Overrides": overrides}],
-    }
+    config = {"TargetCapacity": 6, "LaunchTemplateConfigs": [{"Overrides": overrides}]}
     fleet = FleetRequest("sfr-1", config, datetime.now(UTC))
     kinds = [("g5.xlarge", "normal"), ("g6.xlarge", "spot"), ("g6.xlarge", "spot")]
     fleet.members = {

@@ -96,12 +96,7 @@ def test_skipping_ticks_changes_nothing(contender: Any) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize(
     "faults",
-    [
-        {"on_demand_refusal": 0.3},
-        {"api_failure": 0.3},
-        {"retry_seconds": 600.0},
-        {"look_seconds": 300.0},
-    ],
+    [{"on_demand_refusal": 0.3}, {"api_failure": 0.3}, {"retry_seconds": 600.0}, {"look_seconds": 300.0}],
     ids=lambda t: next(iter(t)),
 )
 def test_faults_cost_availability_and_are_skipped_exactly(faults: dict[str, float]) -> None:

@@ -237,10 +237,7 @@ SPARE: Final[Mapping[str, tuple[str, frozenset[str]]]] = {
     "service-role/AmazonEC2SpotFleetTaggingRole": (
         "load balancers, which no fleet of the stack has",
         frozenset(
-            {
-                "elasticloadbalancing:RegisterInstancesWithLoadBalancer",
-                "elasticloadbalancing:RegisterTargets",
-            }
+            {"elasticloadbalancing:RegisterInstancesWithLoadBalancer", "elasticloadbalancing:RegisterTargets"}
         ),
     ),
 }

@@ -29,10 +29,7 @@ def _template(inputs: Inputs) -> Properties:
         for one in inputs.pop("tagSpecifications")
     ]
     made = {"VersionDescription": inputs.pop("description")}
-    data = {
-        "TagSpecifications": specifications,
-        **pascal_case(inputs),
-    }
+    data = {"TagSpecifications": specifications, **pascal_case(inputs)}
     if groups := data.pop("VpcSecurityGroupIds", None):
         data["SecurityGroupIds"] = groups
     for interface in data.get("NetworkInterfaces", []):
@@ -346,9 +343,7 @@ TYPES: Final[dict[str, As | Part]] = {
     "aws:efs/mountTarget:MountTarget": As("AWS::EFS::MountTarget"),
     "aws:eks/accessEntry:AccessEntry": As("AWS::EKS::AccessEntry"),
     "aws:eks/accessPolicyAssociation:AccessPolicyAssociation": Part(
-        "aws:eks/accessEntry:AccessEntry",
-        "clusterName:principalArn",
-        _access,
+        "aws:eks/accessEntry:AccessEntry", "clusterName:principalArn", _access
     ),
     "aws:eks/addon:Addon": As("AWS::EKS::Addon", shape=_addon),
     "aws:eks/cluster:Cluster": As(

@@ -107,8 +107,7 @@ def test_names_are_quoted_in_the_path() -> None:
 
 
 @pytest.mark.parametrize(
-    "url",
-    ["", "nonsense", "https://u:secret@b", "amqps://b", "amqps://u@b", "amqps://u:secret@b:port", "{}"],
+    "url", ["", "nonsense", "https://u:secret@b", "amqps://b", "amqps://u@b", "amqps://u:secret@b:port", "{}"]
 )
 def test_a_malformed_url_is_rejected_without_its_password(url: str) -> None:
     with pytest.raises(ValueError, match="the broker's URL") as caught:

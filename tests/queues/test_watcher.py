@@ -349,9 +349,7 @@ def certificate(directory: Path) -> ssl.SSLContext:
     (directory / "certificate").write_bytes(signed.public_bytes(serialization.Encoding.PEM))
     (directory / "key").write_bytes(
         key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
     )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

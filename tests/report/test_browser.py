@@ -21,10 +21,7 @@ WIDTH, HEIGHT = 1400, 2500
 CSS: Final = (files("rehearsal.report") / "page.css").read_text(encoding="utf-8")
 
 # What must be seen of each picture, by the names of its colours.
-SEEN: Final = {
-    "capacity": ("spot", "on-demand", "lost", "announced"),
-    "ready": ("ready-fill", "lost"),
-}
+SEEN: Final = {"capacity": ("spot", "on-demand", "lost", "announced"), "ready": ("ready-fill", "lost")}
 
 # Put before all else on a copy of the page: notes what goes wrong and, once all is drawn, what is there.
 PROBE: Final = """

@@ -11,11 +11,7 @@ from typing import Final
 import pytest
 
 CSS: Final = (files("rehearsal.report") / "page.css").read_text("utf-8")
-TOGETHER: Final = (
-    ("spot", "on-demand"),
-    ("announced", "lost"),
-    ("ready-fill", "lost"),
-)
+TOGETHER: Final = (("spot", "on-demand"), ("announced", "lost"), ("ready-fill", "lost"))
 """Colours that mean different things in one picture."""
 
 # Linear sRGB as seen without long, middle, or short cones: Machado, Oliveira, Fernandes 2009, severity 1.0.

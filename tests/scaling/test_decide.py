@@ -164,10 +164,7 @@ def test_no_scale_in_within_the_cooldown_of_a_scale_out() -> None:
 
 @pytest.mark.parametrize(
     ("changes", "reason"),
-    [
-        ({"queue": None}, Reason.QUEUE_UNKNOWN),
-        ({"queue": queue(MONDAY)}, Reason.QUEUE_UNKNOWN),
-    ],
+    [({"queue": None}, Reason.QUEUE_UNKNOWN), ({"queue": queue(MONDAY)}, Reason.QUEUE_UNKNOWN)],
     ids=["broker down", "an old item"],
 )
 def test_an_unknown_queue_holds_the_target_and_raises_an_alarm(

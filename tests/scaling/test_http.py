@@ -94,9 +94,7 @@ def test_what_is_known_of_a_rising_load_scales_out_although_a_proxy_is_unknown()
         max_size=25,
     )
 )
-def test_unknown_requests_never_lower_the_target(
-    minutes: list[tuple[float, int, int, bool]],
-) -> None:
+def test_unknown_requests_never_lower_the_target(minutes: list[tuple[float, int, int, bool]]) -> None:
     memory, target = ScalingMemory(), 20
     for minute, (rate, waiting, unreadable, is_written) in enumerate(minutes):
         now = MONDAY + minute * 60

@@ -111,8 +111,7 @@ def test_an_unmeasured_type_is_measured_in_the_first_minute_with_waiting_request
 
 
 @pytest.mark.parametrize(
-    ("use", "expected"),
-    [(None, {}), (2.0, {}), (50.0, {"g6.xlarge": WorkDone(24.0, 30.0)})],
+    ("use", "expected"), [(None, {}), (2.0, {}), (50.0, {"g6.xlarge": WorkDone(24.0, 30.0)})]
 )
 def test_the_first_estimate_is_the_gpu_utilization(use: float | None, expected: dict[str, WorkDone]) -> None:
     report = WorkerReport("1", reported_at=NOW - 5, rate=0.4, gpu_use=use)

@@ -279,9 +279,7 @@ def test_malformed_state_counts_as_empty_and_nothing_scales_in() -> None:
 
 
 def test_each_decision_is_a_log_line_and_metrics(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     aws = learned()
     monkeypatch.setenv(names.ENV_STACK, "dev")

@@ -40,9 +40,7 @@ functions = {
         runtime="python3.13",
         handler=f"{name}.handler",
         code=pulumi.FileArchive("functions"),
-        environment={
-            "variables": {"ORDERS": orders.name, "QUEUE": queue.url, "RECEIPTS": receipts.bucket},
-        },
+        environment={"variables": {"ORDERS": orders.name, "QUEUE": queue.url, "RECEIPTS": receipts.bucket}},
     )
     for name in ("keep", "receipt")
 }

@@ -14,13 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from spot_training import (
-    Checkpointer,
-    InUseError,
-    MismatchError,
-    RestoreError,
-    SaveError,
-)
+from spot_training import Checkpointer, InUseError, MismatchError, RestoreError, SaveError
 from support.disk import STALE, Clock, Disk, Gone, content, dying_at, let_go, read, refusing
 from support.ranks import Thread, together
 

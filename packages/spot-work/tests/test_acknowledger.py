@@ -40,10 +40,7 @@ def reply(acknowledger: Acknowledger, in_flight: InFlightMessage) -> None:
     ("settle", "calls"),
     [
         (lambda ack, message_: ack.delete([message_]), ["delete_message_batch queue"]),
-        (
-            lambda ack, message_: ack.requeue([message_]),
-            ["change_message_visibility_batch queue"],
-        ),
+        (lambda ack, message_: ack.requeue([message_]), ["change_message_visibility_batch queue"]),
         (
             lambda acknowledger, in_flight: acknowledger.dead_letter(in_flight, "no image"),
             ["send_message_batch dead", "delete_message_batch queue"],

@@ -14,16 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pika import BasicProperties
 
-from spot_work import (
-    Batch,
-    Client,
-    ExpiredError,
-    Overflow,
-    OverloadedError,
-    Request,
-    Worker,
-    WorkError,
-)
+from spot_work import Batch, Client, ExpiredError, Overflow, OverloadedError, Request, Worker, WorkError
 from spot_work.agent import Agent
 from spot_work.queue.publisher import resolve_reply
 from spot_work.rabbitmq import versions

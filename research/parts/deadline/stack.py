@@ -93,10 +93,7 @@ def scenarios(traces: Sequence[PoolTrace], hours: float = HOURS) -> list[Scenari
 
 def play(scenario: Scenario) -> StackJob:
     """Simulate one job; a process can hold one deployment."""
-    profile = TrainingProfile(
-        step_seconds=STEP_SECONDS,
-        steps=round(scenario.hours * 3600 / STEP_SECONDS),
-    )
+    profile = TrainingProfile(step_seconds=STEP_SECONDS, steps=round(scenario.hours * 3600 / STEP_SECONDS))
     end = START + scenario.deadline_hours * 3600
     config = load(
         ROOT,

@@ -42,22 +42,13 @@ class Contender:
 
     def shape(self, pools: Iterable[Pool]) -> GroupShape:
         """Return the shape of the group for this contender."""
-        return GroupShape(
-            tuple(pools),
-            spot_percentage=self.spot_percentage,
-            allocation=self.allocation,
-        )
+        return GroupShape(tuple(pools), spot_percentage=self.spot_percentage, allocation=self.allocation)
 
 
 BASELINES: Final = (
     Contender(OnDemand.name, OnDemand(), warm=False),
     Contender(SpotOnly.name, SpotOnly(), warm=False),
-    Contender(
-        StaticMix.name,
-        StaticMix(),
-        spot_percentage=100 - StaticMix.on_demand_percentage,
-        warm=False,
-    ),
+    Contender(StaticMix.name, StaticMix(), spot_percentage=100 - StaticMix.on_demand_percentage, warm=False),
     Contender(Checker2018.name, Checker2018()),
     Contender(SpotHedge.name, SpotHedge(), allocation=DynamicPlacer),
     Contender(SpotHedgeIdeal.name, SpotHedgeIdeal()),

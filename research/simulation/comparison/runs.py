@@ -51,12 +51,7 @@ class PolicyOutcome:
 
 
 def play(
-    market: SpotMarket,
-    rules: Rules,
-    contender: Contender,
-    target: int,
-    *,
-    keep_spans: bool = False,
+    market: SpotMarket, rules: Rules, contender: Contender, target: int, *, keep_spans: bool = False
 ) -> Ledger:
     """Return the ledger of one contender on a market; ``keep_spans`` also records its spans."""
     pools = placement.named(market.names)

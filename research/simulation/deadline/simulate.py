@@ -13,13 +13,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from lambdas.core.deadline.experience import Experience, JobEstimates
-from lambdas.core.deadline.model import (
-    EPSILON,
-    DeadlinePolicy,
-    DeadlineState,
-    Job,
-    JobMode,
-)
+from lambdas.core.deadline.model import EPSILON, DeadlinePolicy, DeadlineState, Job, JobMode
 from lambdas.core.deadline.safety import DeadlineConstraints, decide
 from market.rules import TICK_SECONDS, ticks
 from research.simulation.deadline.pool import PoolRuns

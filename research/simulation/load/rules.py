@@ -75,11 +75,9 @@ class TargetTracking:
         ready = sum(view.ready.values())
         if not ready:
             return max(1, view.target)
-        metric = {
-            "backlog": view.waiting / ready,
-            "gpu": view.busy,
-            "requests": 60 * view.arriving / ready,
-        }[self.metric]
+        metric = {"backlog": view.waiting / ready, "gpu": view.busy, "requests": 60 * view.arriving / ready}[
+            self.metric
+        ]
         self._above = self._above + 1 if metric > self.value else 0
         self._below = self._below + 1 if metric < 0.9 * self.value else 0
         desired = math.ceil(ready * metric / self.value - 1e-9)

@@ -161,11 +161,7 @@ def test_what_is_said_over_the_wire_is_the_same_letter_by_letter() -> None:
 
 def test_what_moto_works_out_for_each_answer_is_worked_out_once() -> None:
     answers()
-    counted = [
-        (xmltodict, "_emit"),
-        (inspect, "getmembers"),
-        (AttributePicker, "get_possible_keys"),
-    ]
+    counted = [(xmltodict, "_emit"), (inspect, "getmembers"), (AttributePicker, "get_possible_keys")]
     with contextlib.ExitStack() as stack:
         for target, name in counted:
             again = AssertionError(f"{name} again")
@@ -330,10 +326,7 @@ def test_rows_are_read_again_after_each_way_to_write_them_and_no_sooner() -> Non
         table(dynamodb, "b")
 
         def read() -> list[str]:
-            where = {
-                "KeyConditionExpression": "k = :k",
-                "ExpressionAttributeValues": {":k": {"S": "a"}},
-            }
+            where = {"KeyConditionExpression": "k = :k", "ExpressionAttributeValues": {":k": {"S": "a"}}}
             ways = (
                 [dynamodb.get_item(TableName="a", Key=key).get("Item")],
                 dynamodb.query(TableName="a", **where)["Items"],

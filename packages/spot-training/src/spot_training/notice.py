@@ -43,9 +43,7 @@ def is_ec2() -> bool:
 def get_metadata(path: str, host: str = _HOST) -> str | None:
     """See ``MetadataClient``; times out after two seconds: the service responds in milliseconds or not."""
     request = urllib.request.Request(  # noqa: S310
-        f"{host}/latest/api/token",
-        method="PUT",
-        headers={"X-aws-ec2-metadata-token-ttl-seconds": "60"},
+        f"{host}/latest/api/token", method="PUT", headers={"X-aws-ec2-metadata-token-ttl-seconds": "60"}
     )
     with _OPENER.open(request, timeout=2) as response:
         token = response.read().decode()

@@ -34,10 +34,7 @@ class Progress:
     """
 
     def __init__(
-        self,
-        *,
-        environment: Mapping[str, str] | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        self, *, environment: Mapping[str, str] | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
         environment = os.environ if environment is None else environment
         self._progress_file = environment.get(PROGRESS_FILE_VARIABLE)

@@ -25,10 +25,7 @@ from support.waiting import wait_until
 ROOT = Path(__file__).resolve().parents[4]
 EXAMPLE = ROOT / "examples" / "ocr-service"
 REQUESTS = 250
-SERVICES = {
-    "pages": ("preprocess:read", "8", True),
-    "ocr": ("recognise:read", "16", False),
-}
+SERVICES = {"pages": ("preprocess:read", "8", True), "ocr": ("recognise:read", "16", False)}
 
 
 class Chain:

@@ -94,9 +94,5 @@ PATCHES: Final[Patches] = (
     (FakeBucket, "get_permission", _regarding_tls(FakeBucket.get_permission)),
     (FakeSecret, "reset_default_version", _keeping(FakeSecret.reset_default_version)),
     (SimpleSystemManagerBackend, "put_parameter", _put(SimpleSystemManagerBackend.put_parameter)),
-    (
-        AutoScalingBackend,
-        "set_instance_protection",
-        _protect(AutoScalingBackend.set_instance_protection),
-    ),
+    (AutoScalingBackend, "set_instance_protection", _protect(AutoScalingBackend.set_instance_protection)),
 )

@@ -64,11 +64,7 @@ def _rule(draft: ResourceRequest) -> None:
         draft.put(State="ENABLED" if enabled else "DISABLED")
 
 
-_TARGET_RENAMES: Final = {
-    "targetId": "id",
-    "sqsTarget": "sqsParameters",
-    "inputPaths": "inputPathsMap",
-}
+_TARGET_RENAMES: Final = {"targetId": "id", "sqsTarget": "sqsParameters", "inputPaths": "inputPathsMap"}
 
 
 def _target(draft: ResourceRequest) -> None:

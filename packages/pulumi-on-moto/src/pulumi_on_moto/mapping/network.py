@@ -47,10 +47,7 @@ def _attach_gateway(resource: CreatedResource) -> None:
         )
 
 
-_ROUTE_RENAMES = {
-    "cidrBlock": "DestinationCidrBlock",
-    "ipv6CidrBlock": "DestinationIpv6CidrBlock",
-}
+_ROUTE_RENAMES = {"cidrBlock": "DestinationCidrBlock", "ipv6CidrBlock": "DestinationIpv6CidrBlock"}
 
 
 def _inline_routes(resource: CreatedResource) -> None:

@@ -169,8 +169,7 @@ SPECS: dict[str, Spec] = {
         ),
     ),
     "aws:lambda/functionEventInvokeConfig:FunctionEventInvokeConfig": Spec(
-        "lambda.put_function_event_invoke_config",
-        "=FunctionName",
+        "lambda.put_function_event_invoke_config", "=FunctionName"
     ),
     "aws:lambda/permission:Permission": Spec("lambda.add_permission", "=StatementId", shape=_permission),
     "aws:cloudwatch/logGroup:LogGroup": Spec(

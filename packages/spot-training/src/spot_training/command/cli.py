@@ -70,11 +70,7 @@ def _run(options: argparse.Namespace) -> int:
     notice = Notice()
     signal.signal(signal.SIGINT, _as_sigterm)
     supervisor = Supervisor(
-        command,
-        options.location,
-        notice,
-        restarts=options.restarts,
-        grace_seconds=options.grace,
+        command, options.location, notice, restarts=options.restarts, grace_seconds=options.grace
     )
     try:
         return supervisor.run()

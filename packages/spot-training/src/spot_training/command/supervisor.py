@@ -119,10 +119,7 @@ class Supervisor:
         if report.get("finished"):
             return True, ""
         step, steps = report.get("step", 0), report.get("steps", 0)
-        return (
-            step >= steps and not self._notice.received,
-            f"exit code 0 at step {step} of {steps}",
-        )
+        return (step >= steps and not self._notice.received, f"exit code 0 at step {step} of {steps}")
 
     def _checkpoints(self) -> set[str]:
         """Return the checkpoints; in a directory also those of trainings with a name."""

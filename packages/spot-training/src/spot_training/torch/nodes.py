@@ -266,12 +266,7 @@ class _OwnMembership:
     """This process in its world: watches it, and goes on in the next."""
 
     def __init__(
-        self,
-        registry: NodeRegistry,
-        limits: NodeLimits,
-        world: NodeWorld,
-        name: str,
-        token: str,
+        self, registry: NodeRegistry, limits: NodeLimits, world: NodeWorld, name: str, token: str
     ) -> None:
         """``token``: of the node; empty for its other ranks, which do not change the membership."""
         self._registry, self._limits, self._world, self._name = registry, limits, world, name

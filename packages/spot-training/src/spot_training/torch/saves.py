@@ -79,12 +79,7 @@ class StepSaves:
         self._step_ended_at = time.monotonic()
 
     def between_steps(
-        self,
-        step: int,
-        copy_state: Callable[[], StateCopy],
-        *,
-        is_long: bool,
-        remaining: Sequence[bool] = (),
+        self, step: int, copy_state: Callable[[], StateCopy], *, is_long: bool, remaining: Sequence[bool] = ()
     ) -> None:
         """Save if due, and let a node join then; save and raise ``SystemExit(0)`` after a notice.
 

@@ -42,10 +42,7 @@ class StateCopy:
 
 
 def copy_state(
-    step: int,
-    meta: Mapping[str, Any],
-    copy_files: Callable[[], Mapping[str, Any]],
-    keep: Keep | None = None,
+    step: int, meta: Mapping[str, Any], copy_files: Callable[[], Mapping[str, Any]], keep: Keep | None = None
 ) -> StateCopy:
     """Return a copy of the state; a state that cannot be copied fails the save, not the training.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -49,7 +49,7 @@ class QueueInspector(Protocol):
 
     def dead_letters(self) -> list[DeadLetter]:
         """Return the dead letters that no other client holds at the moment; all stay in their queue."""
-        ...
+        return [letter for letter, _ in self._visit(lambda _: False)]
 
     def resend(self, ids: Collection[str] | None) -> Iterator[str]:
         """Send dead letters again, those with these ids or all, and yield the id of each.
@@ -61,8 +61,13 @@ class QueueInspector(Protocol):
         Raises:
             QueueFullError: the queue is full; the dead letter stays.
         """
-        ...
+        for letter, is_sent in self._visit(lambda id_: ids is None or id_ in ids):
+            if is_sent:
+                yield letter.id
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close what outlives a call: nothing."""
+
+    def _visit(self, is_selected: Callable[[str], bool]) -> Iterator[tuple[DeadLetter, bool]]:
+        """Send the selected dead letters again; yield all of this moment, and whether each was sent."""
         ...

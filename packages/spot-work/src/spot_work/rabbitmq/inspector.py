@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -73,19 +73,6 @@ class RabbitMQInspector(QueueInspector):
             except ChannelClosedByBroker:
                 dead_letters = None
         return QueueStatus(name, requests.message_count, None, requests.consumer_count, None, dead_letters)
-
-    def dead_letters(self) -> list[DeadLetter]:
-        """See `QueueInspector`."""
-        return [letter for letter, _ in self._visit(lambda _: False)]
-
-    def resend(self, ids: Collection[str] | None) -> Iterator[str]:
-        """See `QueueInspector`."""
-        for letter, is_sent in self._visit(lambda id_: ids is None or id_ in ids):
-            if is_sent:
-                yield letter.id
-
-    def close(self) -> None:
-        """See `QueueInspector`."""
 
     def _visit(self, is_selected: Callable[[str], bool]) -> Iterator[tuple[DeadLetter, bool]]:
         """Send the selected dead letters again; yield all of this moment, and whether each was sent.

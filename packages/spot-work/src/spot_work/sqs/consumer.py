@@ -18,14 +18,7 @@ from spot_work.queue.settings import Queue
 from spot_work.request import message
 from spot_work.sqs import wire
 from spot_work.sqs.acknowledger import Acknowledger
-from spot_work.sqs.address import (
-    CALL_ERRORS,
-    NO_DEAD_LETTERS,
-    Address,
-    describe,
-    is_not_found,
-    is_permanent,
-)
+from spot_work.sqs.address import CALL_ERRORS, NO_DEAD_LETTERS, Address, describe, is_not_found, is_permanent
 from spot_work.sqs.in_flight import InFlightMessage, VisibilityExtender
 
 log: Final = logging.getLogger("spot_work")

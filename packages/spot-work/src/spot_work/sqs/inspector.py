@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -59,19 +59,6 @@ class SqsInspector(QueueInspector):
                     raise
         waiting = int(attributes[_WAITING]) + int(attributes[_DELAYED])
         return QueueStatus(self._queue.name, waiting, int(attributes[_IN_WORK]), None, None, dead_letters)
-
-    def dead_letters(self) -> list[DeadLetter]:
-        """See `QueueInspector`."""
-        return [letter for letter, _ in self._visit(lambda _: False)]
-
-    def resend(self, ids: Collection[str] | None) -> Iterator[str]:
-        """See `QueueInspector`."""
-        for letter, is_sent in self._visit(lambda id_: ids is None or id_ in ids):
-            if is_sent:
-                yield letter.id
-
-    def close(self) -> None:
-        """See `QueueInspector`."""
 
     def _visit(self, is_selected: Callable[[str], bool]) -> Iterator[tuple[DeadLetter, bool]]:
         """Send the selected dead letters again; yield all, and whether each was sent."""

@@ -79,10 +79,6 @@ def _image(ec2: Any, specification: Mapping[str, Any]) -> str:
 
 
 PATCHES: Final[Patches] = (
-    (
-        AutoScalingBackend,
-        "create_auto_scaling_group",
-        _created(AutoScalingBackend.create_auto_scaling_group),
-    ),
+    (AutoScalingBackend, "create_auto_scaling_group", _created(AutoScalingBackend.create_auto_scaling_group)),
     (AutoScalingBackend, "put_warm_pool", _pooled(AutoScalingBackend.put_warm_pool)),
 )

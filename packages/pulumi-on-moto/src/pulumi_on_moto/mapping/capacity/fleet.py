@@ -8,10 +8,7 @@ from pulumi_on_moto.mapping.base import CreatedResource, ResourceRequest, Spec
 from pulumi_on_moto.mapping.capacity.requirements import check_of_fleet, expand
 
 _WAITS: Final = "nothing to wait for or to delete here"
-_RENAMED: Final = {
-    "fleetType": "type",
-    "instanceInterruptionBehaviour": "instanceInterruptionBehavior",
-}
+_RENAMED: Final = {"fleetType": "type", "instanceInterruptionBehaviour": "instanceInterruptionBehavior"}
 _SPECIFICATION: Final = {"id": "launchTemplateId", "name": "launchTemplateName", "version": "version"}
 
 
@@ -55,5 +52,5 @@ SPECS: dict[str, Spec] = {
             "excessCapacityTerminationPolicy": "the local market terminates only on request",
             "replaceUnhealthyInstances": "instances come and go by join and leave alone",
         },
-    ),
+    )
 }

@@ -27,6 +27,7 @@ from gpu_spot.declared import stackfile
 from lambdas.core.model import GroupRole, PurchaseOption
 from pulumi_on_moto.fixes.ec2.spot_requests import request_of
 from pulumi_on_moto.fixes.groups import members
+from pulumi_on_moto.fixes.speedups.cached_responses import changed
 from pulumi_on_moto.running.clock import SimulatedTime
 from pulumi_on_moto.sandbox import ACCOUNT, AwsClients, sandbox
 from rehearsal.cloud.holders import ScalingGroupHolder
@@ -131,6 +132,24 @@ class Cloud:
         view = self.local.group(group)
         market = PurchaseOption.SPOT if side is GroupRole.PRIMARY else PurchaseOption.ON_DEMAND
         return self.local.launch(group, side, view.instance_types[0], view.zones[0], market)
+
+    def launch_proxy(self, service: str) -> str:
+        """Launch a proxy of a service as its group does; return the instance's id."""
+        instances = self.local._instances
+        [name] = [one for one in instances.autoscaling.autoscaling_groups if f"{service}-proxies" in one]
+        holder, zone = instances.holder(name), self.local.group(service).zones[0]
+        return str(instances.launch(holder, "c7g.large", zone, PurchaseOption.ON_DEMAND).id)
+
+    def show(self, instance: str, machine: Machine) -> None:
+        """Let an instance be a machine, whose address it has from now on."""
+        self.machines[instance] = machine
+        self.local._instances.instance(instance).nics[0].private_ip_address = machine.address
+        changed()
+
+    def end(self, instance: str) -> None:
+        """Terminate an instance whose machine has ended."""
+        self.local.kill([instance])
+        del self.machines[instance]
 
     def notice(self, instance: str, seconds: float) -> None:
         """Interrupt a Spot Instance: the metadata service shows it, and the group reacts."""

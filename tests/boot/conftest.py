@@ -49,7 +49,8 @@ def own(place: Path, hosts: Hosts) -> Path:
 @pytest.fixture(scope="session")
 def cloud(place: Path, hosts: Hosts) -> Iterator[Cloud]:
     (place / "disks").mkdir()
-    given = {"services[1].image": hosts.image, "training[0].revision": hosts.revision}
+    revisions = {f"training[{number}].revision": hosts.revision for number in range(2)}
+    given = {"services[1].image": hosts.image, **revisions}
     with clouds.running(place / "disks", given) as cloud, running(hosts, cloud.network):
         yield cloud
 

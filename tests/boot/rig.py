@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -69,22 +69,32 @@ class Rig:
     """Seconds of what a test has measured."""
     machines: list[Machine] = field(default_factory=list)
 
-    def machine(self, group: str, side: GroupRole = GroupRole.PRIMARY) -> Machine:
-        """Launch an instance and boot it with its user data."""
-        instance = self.cloud.launch(group, side)
-        name = f"gpu-spot-boot-{os.getpid()}-{len(self.machines)}-{group}"
+    def machine(
+        self, group: str, side: GroupRole = GroupRole.PRIMARY, programs: Mapping[str, str] | None = None
+    ) -> Machine:
+        """Launch an instance and boot it with its user data; ``programs`` take the place of the image's."""
+        return self._boot(self.cloud.launch(group, side), group, programs or {})
+
+    def proxy(self, service: str) -> Machine:
+        """Launch a proxy of a service and boot it with its user data."""
+        # The packages of Amazon Linux are in the image.
+        installed = {"usr/local/sbin/apt-get": "#!/bin/sh\n"}
+        return self._boot(self.cloud.launch_proxy(service), f"{service}-proxy", installed)
+
+    def _boot(self, instance: str, host: str, programs: Mapping[str, str]) -> Machine:
+        name = f"gpu-spot-boot-{os.getpid()}-{len(self.machines)}-{host}"
         made = Machine(
             name, self.cloud.network.address(), root_fs(), self.own, self.folder / f"{name}.console"
         )
         self.machines.append(made)
-        self.cloud.network.join(made)
         made.instance = instance
-        made.write("var/lib/cloud/seed/nocloud/user-data", self.cloud.user_data(instance))
-        made.write(
-            "var/lib/cloud/seed/nocloud/meta-data",
-            json.dumps({"instance-id": instance, "local-hostname": group}),
-        )
-        self.cloud.machines[instance] = made
+        self.cloud.network.join(made)
+        self.cloud.show(instance, made)
+        seed = "var/lib/cloud/seed/nocloud"
+        made.write(f"{seed}/user-data", self.cloud.user_data(instance))
+        made.write(f"{seed}/meta-data", json.dumps({"instance-id": instance, "local-hostname": host}))
+        for path, text in programs.items():
+            made.write(path, text, 0o755)
         made.boot()
         return made
 
@@ -122,7 +132,8 @@ class Rig:
         """End the machines."""
         for machine in self.machines:
             machine.close()
-            self.cloud.machines.pop(machine.instance, None)
+            if machine.instance in self.cloud.machines:
+                self.cloud.end(machine.instance)
         self.machines.clear()
 
 

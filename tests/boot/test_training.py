@@ -15,18 +15,19 @@ def steps(machine: Machine, word: str) -> list[int]:
     return [int(one[1]) for one in found if one]
 
 
-def volumes(rig: Rig) -> list[Any]:
-    """Return the data volumes that there are."""
-    filters = [{"Name": "tag-key", "Values": ["gpu-spot:job"]}]
+def volumes(rig: Rig, job: str) -> list[Any]:
+    """Return the data volumes of a job."""
+    kinds = [("tag:gpu-spot:job", [job]), ("tag:Name", ["DL-datasets-checkpoints"])]
+    filters = [{"Name": name, "Values": values} for name, values in kinds]
     found: list[Any] = rig.cloud.clients("ec2").describe_volumes(Filters=filters)["Volumes"]
-    return [one for one in found if one["Size"] == 10]
+    return found
 
 
 def test_a_reboot_and_a_notice_lose_no_step(rig: Rig) -> None:
     machine = rig.machine("disk")
     rig.booted(machine)
     rig.phase("first step", machine, lambda: steps(machine, "^step"))
-    [volume] = volumes(rig)
+    [volume] = volumes(rig, "disk")
     assert machine.volumes == {volume["VolumeId"]}
     assert errors(machine) == []
     assert set(machine.restarts().values()) == {0}
@@ -38,13 +39,29 @@ def test_a_reboot_and_a_notice_lose_no_step(rig: Rig) -> None:
     rig.phase("again in training", machine, lambda: steps(machine, "from step"))
     [resumed] = steps(machine, "from step")
     assert resumed >= reached
-    assert [one["VolumeId"] for one in volumes(rig)] == [volume["VolumeId"]]
+    assert [one["VolumeId"] for one in volumes(rig, "disk")] == [volume["VolumeId"]]
 
     rig.wait_for(lambda: steps(machine, "^step"))
     rig.cloud.notice(machine.instance, 120)
     rig.phases["released after a notice"] = round(rig.wait_for(lambda: not machine.volumes, 30), 1)
-    assert [one["State"] for one in volumes(rig)] == ["available"]
+    assert [one["State"] for one in volumes(rig, "disk")] == ["available"]
     rig.cloud.terminate(machine.instance)
     rig.phases["hook completed"] = round(rig.wait_for(lambda: not rig.cloud.state(machine.instance), 20), 1)
     assert errors(machine) == []
     assert set(machine.restarts().values()) == {0}
+
+
+def test_a_volume_that_cannot_be_formatted_ends_the_run_with_a_reason(rig: Rig) -> None:
+    failing = {"usr/local/sbin/mkfs.xfs": "#!/bin/sh\necho 'no such thing' >&2\nexit 1\n"}
+    machine = rig.machine("unformatted", programs=failing)
+    rig.booted(machine)
+
+    def ended() -> list[str]:
+        written = (line.body for line in machine.lines() if line.body.get("event") == "job state written")
+        return [one["reason"] for one in written if one["state"] == "failed"]
+
+    rig.phase("ended with a reason", machine, ended)
+    assert "mkfs.xfs: exit 1: no such thing" in ended()[0]
+    # No start of a unit makes a volume more than the three that are tried.
+    rig.wait_for(lambda: machine.show("gpu-spot-run.service", "ActiveState") == "inactive", 40)
+    assert 1 <= len(volumes(rig, "unformatted")) <= 3

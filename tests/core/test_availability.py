@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from contracts.group.control import Control, Mode
@@ -162,6 +164,13 @@ def test_a_cold_start_leaves_room_for_the_base_below_the_maximum() -> None:
     empty = run(observe(group=group(target=4, base=3, maximum=5), primary_desired=0))
     assert desired(empty.actions, GroupRole.PRIMARY) == 3
     assert desired(empty.actions, GroupRole.FALLBACK) == 2
+
+
+def test_the_base_is_held_though_a_large_instance_leaves_it_no_room_below_the_maximum() -> None:
+    state = observe(
+        replace(on_demand("large"), slots=4), group=group(target=2, base=2, maximum=5), primary_desired=0
+    )
+    assert desired(run(state).actions, GroupRole.PRIMARY) == 2
 
 
 def test_an_interrupted_instance_stops_serving_at_its_drain_time_and_the_decision_runs_then() -> None:

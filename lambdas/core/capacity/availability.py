@@ -197,7 +197,8 @@ def _limit_to_maximum(
 
     It counts by AWS's own lists, whatever signals the plan follows, so that the maximum bounds the bill when
     heartbeats, marks or on-premises workers lie. Instances that AWS is terminating are still billed, and
-    ``unsettled`` is the capacity that a group without settled requests may reach.
+    ``unsettled`` is the capacity that a group without settled requests may reach. The base is held whatever
+    else runs.
     """
     ending = slots(i for i in observation.instances if i.is_terminating)
     counted = {role: max(observation.counted_slots(role), unsettled.get(role, 0)) for role in GroupRole}
@@ -214,7 +215,8 @@ def _limit_to_maximum(
             role = action.group_role
             in_other = sum(max(counted[r], lowered.get(r, desired[r])) for r in GroupRole if r is not role)
             current = max(observation.desired_capacity(role), counted[role])
-            room = max(current, observation.group.maximum - ending - in_other)
+            base = observation.group.config.base if role is GroupRole.PRIMARY else 0
+            room = max(current, base, observation.group.maximum - ending - in_other)
             capacity = min(action.capacity, room)
             is_unchanged = capacity == observation.desired_capacity(role) and role not in terminating
             if capacity < action.capacity and is_unchanged:

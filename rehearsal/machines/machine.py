@@ -210,7 +210,14 @@ class SimulatedHost:
 
     # Units and processes.
 
-    def run(self, argv: Sequence[str], stdin: str = "", environment: Mapping[str, str] | None = None) -> str:
+    def run(
+        self,
+        argv: Sequence[str],
+        stdin: str = "",
+        environment: Mapping[str, str] | None = None,
+        *,
+        timeout: float = 60,
+    ) -> str:
         """See ``Host``: creates folders on the volume; simulated git returns the fetched revision."""
         match list(argv):
             case _ if self.work is not None and self.work.runs(argv):

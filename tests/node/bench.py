@@ -17,6 +17,7 @@ from tests.node.workbench import RecordingRegistry
 from userdata.agent.aws.imds import Metadata
 from userdata.agent.aws.jobs import JobState
 from userdata.agent.lease.renewal import LeaseRenewer
+from userdata.agent.machine.background import at_once
 from userdata.agent.machine.host import SystemHost
 from userdata.agent.work.failures.faults import HostDiagnosis
 from userdata.agent.work.failures.inspection import GpuStatus
@@ -77,7 +78,9 @@ class Bench:
 
     def __init__(self, tmp: Path, clock: FakeClock, server: MetadataServer) -> None:
         self.tmp, self.clock, self.job, self.registry = tmp, clock, JobList(), RecordingRegistry()
-        self.heartbeats = HeartbeatSender(self.registry, Metadata(clock, server.url), clock, tmp, 10.0)
+        self.heartbeats = HeartbeatSender(
+            self.registry, Metadata(clock, server.url), clock, tmp, 10.0, at_once
+        )
         self.checkpoints = tmp / "data" / "checkpoints" / "resnet"
         self.checkpoints.mkdir(parents=True)
         self.looks, self.rung = FakeInspector(), list[str]()

@@ -51,14 +51,23 @@ class AsMe(SystemHost):
         super().__init__()
         self.ran: list[tuple[list[str], dict[str, str]]] = []
 
-    def run(self, argv: Sequence[str], stdin: str = "", environment: Mapping[str, str] | None = None) -> str:
+    def run(
+        self,
+        argv: Sequence[str],
+        stdin: str = "",
+        environment: Mapping[str, str] | None = None,
+        *,
+        timeout: float = 60,
+    ) -> str:
         argv = list(argv)
         self.ran.append((argv, dict(environment or {})))
         if argv[0] in ("id", "useradd", "chown"):
             return ""
         if argv[0] == "runuser":
             argv = argv[argv.index("--") + 1 :]
-        return super().run([a for a in argv if not a.startswith("--owner=")], stdin, environment)
+        return super().run(
+            [a for a in argv if not a.startswith("--owner=")], stdin, environment, timeout=timeout
+        )
 
 
 Serve = Callable[..., CodeHost]

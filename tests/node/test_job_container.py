@@ -102,7 +102,12 @@ def test_preparation_pulls_shuts_the_metadata_and_tries_the_gpus(made: Made) -> 
 def test_the_rule_for_the_metadata_is_made_once() -> None:
     class Tables(CommandHost):
         def run(
-            self, argv: Sequence[str], stdin: str = "", environment: Mapping[str, str] | None = None
+            self,
+            argv: Sequence[str],
+            stdin: str = "",
+            environment: Mapping[str, str] | None = None,
+            *,
+            timeout: float = 60,
         ) -> str:
             rule = ["-".join(argv[3:])]
             if "--check" in argv and rule not in self.ran:
@@ -170,7 +175,9 @@ def test_a_container_that_is_being_removed_is_waited_for() -> None:
     ran: list[str] = []
 
     class Removing:
-        def run(self, argv: list[str], stdin: str = "", environment: object = None) -> str:
+        def run(
+            self, argv: list[str], stdin: str = "", environment: object = None, *, timeout: float = 60
+        ) -> str:
             ran.append(argv[1] if argv[0] == "docker" else argv[0])
             if (said := next(answers)) == "busy":
                 raise AgentError("docker: exit 1: removal of container gpu-spot-job-a is already in progress")
@@ -242,10 +249,10 @@ from userdata.agent.machine.host import SystemHost
 from userdata.agent.storage import efs
 
 class Host(SystemHost):
-    def run(self, argv, stdin="", environment=None):
+    def run(self, argv, stdin="", environment=None, *, timeout: float = 60):
         if argv[:3] == ["mount", "-t", "efs"]:  # without a network
             argv = ["mount", "-t", "tmpfs", argv[-2], argv[-1]]
-        return super().run(argv, stdin, environment)
+        return super().run(argv, stdin, environment, timeout=timeout)
 
 def mount(source, path):
     Path(path).mkdir(parents=True, exist_ok=True)
@@ -289,11 +296,11 @@ def test_mounted_is_what_is_seen_at_a_path_and_not_what_a_table_lists(tmp_path: 
 
 def test_a_command_that_fails_says_why_in_one_line() -> None:
     with pytest.raises(AgentError, match=r"^ls: exit 2: ") as error:
-        SystemHost().run(["ls", "/no/such/place"])
+        SystemHost().run(["ls", "/no/such/place"], timeout=60)
     assert "\n" not in str(error.value)
     with pytest.raises(AgentError, match="no-such-command: No such file"):
-        SystemHost().run(["no-such-command"])
-    assert SystemHost().run(["cat"], stdin="x") == "x"
+        SystemHost().run(["no-such-command"], timeout=60)
+    assert SystemHost().run(["cat"], stdin="x", timeout=60) == "x"
 
 
 def test_a_signal_to_a_process_that_is_gone_is_no_error() -> None:

@@ -35,12 +35,21 @@ class AsMe(SystemHost):
         super().__init__()
         self.ran: list[tuple[list[str], dict[str, str], str]] = []
 
-    def run(self, argv: Sequence[str], stdin: str = "", environment: Mapping[str, str] | None = None) -> str:
+    def run(
+        self,
+        argv: Sequence[str],
+        stdin: str = "",
+        environment: Mapping[str, str] | None = None,
+        *,
+        timeout: float = 60,
+    ) -> str:
         argv = list(argv)
         self.ran.append((argv, dict(environment or {}), stdin))
         if argv[0] == "runuser":
             argv = argv[argv.index("--") + 1 :]
-        return super().run([a for a in argv if not a.startswith("--owner=")], stdin, environment)
+        return super().run(
+            [a for a in argv if not a.startswith("--owner=")], stdin, environment, timeout=timeout
+        )
 
 
 class Bench:
@@ -173,7 +182,12 @@ def test_the_jobs_own_index_is_asked_by_whatever_name_it_goes(bench: Bench) -> N
 def test_uv_comes_by_its_hashes_from_the_jobs_index(bench: Bench) -> None:
     class Host(AsMe):
         def run(
-            self, argv: Sequence[str], stdin: str = "", environment: Mapping[str, str] | None = None
+            self,
+            argv: Sequence[str],
+            stdin: str = "",
+            environment: Mapping[str, str] | None = None,
+            *,
+            timeout: float = 60,
         ) -> str:
             self.ran.append((list(argv), dict(environment or {}), stdin))
             if argv[0] == "python3":

@@ -57,7 +57,9 @@ class FolderHost(DiskHost):
     def unmount(self, path: Path) -> None:
         path.unlink()
 
-    def run(self, argv: Sequence[str], stdin: str = "", environment: Any = None) -> str:
+    def run(
+        self, argv: Sequence[str], stdin: str = "", environment: Any = None, *, timeout: float = 60
+    ) -> str:
         self.ran.append(list(argv))
         if argv[0] == "install":
             Path(argv[-1]).mkdir(parents=True, exist_ok=True)
@@ -366,7 +368,7 @@ def test_a_snapshot_that_cannot_be_made_ends_it_too(region: Region, monkeypatch:
     monkeypatch.setattr(AwsEbs, "create_dataset_snapshot", refused)
     node = region.node()
     node.host.run = (
-        lambda argv, stdin="", environment=None: (  # type: ignore[method-assign]
+        lambda argv, stdin="", environment=None, timeout=60: (  # type: ignore[method-assign]
             str(tasks.volume(node, "up")) if list(argv[:2]) == ["systemctl", "restart"] else made(argv)
         )
     )

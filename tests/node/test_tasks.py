@@ -36,9 +36,9 @@ def test_a_container_that_outlived_its_agent_ends_before_the_volume_is_given_bac
     answers: bool, aws: Any, make_node: MakeNode
 ) -> None:
     class Docker(DiskHost):
-        def run(self, argv: Any, stdin: str = "", environment: Any = None) -> str:
+        def run(self, argv: Any, stdin: str = "", environment: Any = None, *, timeout: float = 60) -> str:
             if argv[0] != "docker":
-                return super().run(argv, stdin, environment)
+                return super().run(argv, stdin, environment, timeout=timeout)
             if not answers:
                 raise AgentError("docker ps: exit 1: Cannot connect to the Docker daemon")
             asked.append((argv[1], self.mounted(one.data) is not None))
@@ -203,7 +203,7 @@ def test_a_launch_waits_for_a_pull_that_takes_longer_than_its_hook(
     monkeypatch.setattr(tasks.node, "HOOK_EXTENSION_SECONDS", 0.001)
     long_enough: list[bool] = []
 
-    def pull(argv: Any, stdin: str = "") -> str:
+    def pull(argv: Any, stdin: str = "", *, timeout: float = 60) -> str:
         if argv[1] == "run":
             return "GPU 0: a double"
         long_enough.append(group.extended_often.wait(TIMEOUT_SECONDS))
@@ -267,7 +267,7 @@ def without_its_dataset(make_node: MakeNode) -> tuple[tasks.Node, list[Any]]:
     """A node whose dataset's volume never comes, and the commands that it ran."""
     made = make_node()
     ran: list[Any] = []
-    made.host.run = lambda argv, stdin="": ran.append(argv) or ""  # type: ignore[method-assign, func-returns-value]
+    made.host.run = lambda argv, stdin="", timeout=60: ran.append(argv) or ""  # type: ignore[method-assign, func-returns-value]
     return made, ran
 
 
@@ -309,7 +309,7 @@ def test_no_job_starts_as_a_user_that_could_take_the_instances_role(make_node: M
     made.config = configs.load(configs.training(volume=None, efs=MOUNTS))
     made.spawn = lambda *_: pytest.fail("nothing may start")
 
-    def run(argv: Any, stdin: str = "") -> str:
+    def run(argv: Any, stdin: str = "", *, timeout: float = 60) -> str:
         if argv[0] in ("nft", "iptables"):
             raise AgentError(f"{argv[0]}: No such file or directory")
         return "990\n"
@@ -327,7 +327,7 @@ def test_nothing_is_mounted_or_written_where_the_data_volume_is_missing(make_nod
     mounts = [{"fileSystem": "fs-1", "accessPoint": "fsap-1", "path": path} for path in (below, "/models")]
     made.config = configs.load(configs.training(volume={"sizeGib": 1}, efs=mounts))
     ran: list[Any] = []
-    made.host.run = lambda argv, stdin="": ran.append(argv) or ""  # type: ignore[method-assign, func-returns-value]
+    made.host.run = lambda argv, stdin="", timeout=60: ran.append(argv) or ""  # type: ignore[method-assign, func-returns-value]
     assert tasks.efs(made) == 0
     assert [argv[-1] for argv in ran if argv[0] == "mount"] == ["/models"]
     with pytest.raises(AgentError, match=r"^/dltraining: the data volume is not mounted$"):

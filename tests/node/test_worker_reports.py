@@ -42,7 +42,7 @@ class Bench:
         worker_report_file.create_worker_directory(tmp, 2)
 
     def make(self, run_in_background: BackgroundRunner) -> WorkerReports:
-        looks = BackgroundPoller(Gpus(self.nvml, 2).sample, run_in_background)
+        looks = BackgroundPoller("GPUs", Gpus(self.nvml, 2).sample, run_in_background, self.clock, 60)
         return WorkerReports({0: 0, 1: 0, 2: 1}, looks, self.clock, self.tmp)
 
     def write_report(self, content: Any, slot: int = 0, at: float | None = None) -> None:
@@ -300,7 +300,9 @@ def test_a_hanging_driver_delays_nothing(bench: Bench) -> None:
         threads.append(threading.Thread(target=work))
         threads[-1].start()
 
-    hung = WorkerReports({0: 0}, BackgroundPoller(look, run_in_background), bench.clock, bench.tmp)
+    hung = WorkerReports(
+        {0: 0}, BackgroundPoller("GPUs", look, run_in_background, bench.clock, 60), bench.clock, bench.tmp
+    )
     for _ in range(100):
         bench.clock.advance(1)
         hung.poll()
@@ -312,11 +314,11 @@ def test_a_hanging_driver_delays_nothing(bench: Bench) -> None:
     assert hung.build(0).gpu_use == 70.0
 
 
-def test_a_background_query_raises_where_it_is_polled() -> None:
+def test_a_background_query_raises_where_it_is_polled(clock: FakeClock) -> None:
     def ask() -> int:
         raise AgentError("away")
 
-    question = BackgroundPoller(ask, inline)
+    question = BackgroundPoller("it", ask, inline, clock, 60)
     for _ in range(2):
         with pytest.raises(AgentError, match="away"):
             question.poll()

@@ -32,7 +32,14 @@ class CommandHost(UnitHost):
         self.ran: list[list[str]] = []
         self.answers = answers
 
-    def run(self, argv: Sequence[str], stdin: str = "", environment: Mapping[str, str] | None = None) -> str:
+    def run(
+        self,
+        argv: Sequence[str],
+        stdin: str = "",
+        environment: Mapping[str, str] | None = None,
+        *,
+        timeout: float = 60,
+    ) -> str:
         self.ran.append(list(argv))
         answer = self.answers.get(argv[1] if argv[0] == "docker" else argv[0], "")
         if isinstance(answer, Exception):

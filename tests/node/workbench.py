@@ -16,7 +16,7 @@ from tests.node.configs import FakeClock
 from tests.node.metadata import MetadataServer
 from userdata.agent.aws.imds import Metadata
 from userdata.agent.aws.registry import WorkerRegistry
-from userdata.agent.machine.background import BackgroundRunner
+from userdata.agent.machine.background import BackgroundRunner, at_once
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import SystemHost
 from userdata.agent.work.heartbeat import HeartbeatSender
@@ -34,7 +34,9 @@ class Bench:
         self.release: Callable[[], Service] | None = None
         self.http: HttpChecks | None = None
         self.host: SystemHost = SystemHost()
-        self.heartbeats = HeartbeatSender(self.registry, Metadata(clock, server.url), clock, tmp, 10.0)
+        self.heartbeats = HeartbeatSender(
+            self.registry, Metadata(clock, server.url), clock, tmp, 10.0, at_once
+        )
 
     def workers(self, command: str, count: int = 2, **service: Any) -> Workers:
         def spawn(argv: list[str], more: Mapping[str, str]) -> subprocess.Popen[bytes]:

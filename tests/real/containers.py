@@ -120,13 +120,20 @@ class DockerHost(SystemHost):
         super().__init__()
         self.inside = ["nsenter", f"--net=/proc/{daemon}/ns/net", "--"]
 
-    def run(self, argv: Sequence[str], stdin: str = "", environment: Mapping[str, str] | None = None) -> str:
+    def run(
+        self,
+        argv: Sequence[str],
+        stdin: str = "",
+        environment: Mapping[str, str] | None = None,
+        *,
+        timeout: float = 60,
+    ) -> str:
         inside = self.inside if argv[0] in ("iptables", "nft") else []
         granted = list(argv)
         for limit in {"memlock=-1:-1", "nofile=1048576:1048576"}.intersection(granted):
             at = granted.index(limit)
             del granted[at - 1 : at + 1]
-        return super().run([*inside, *granted], stdin, environment)
+        return super().run([*inside, *granted], stdin, environment, timeout=timeout)
 
 
 def _metadata(place: Path, daemon: int) -> subprocess.Popen[bytes]:

@@ -47,7 +47,9 @@ class _Clock:
 
 
 class _Host(SystemHost):
-    def run(self, argv: Sequence[str], stdin: str = "", environment: Any = None) -> str:
+    def run(
+        self, argv: Sequence[str], stdin: str = "", environment: Any = None, *, timeout: float = 60
+    ) -> str:
         return configs.REVISION if "rev-parse" in argv else "990\n"
 
     def mounted(self, path: Path) -> str | None:

@@ -69,7 +69,14 @@ def test_the_agents_checkout_brings_the_shipped_code_onto_the_instances_own_disk
     disk = tmp_path / "disk"
 
     class Host:
-        def run(self, argv: list[str], stdin: str = "", environment: dict[str, str] | None = None) -> str:
+        def run(
+            self,
+            argv: list[str],
+            stdin: str = "",
+            environment: dict[str, str] | None = None,
+            *,
+            timeout: float = 60,
+        ) -> str:
             return work.run(argv, environment or {}, disk) if work.runs(argv) else ""
 
     training = job("python3", "train.py")

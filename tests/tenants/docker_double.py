@@ -17,6 +17,13 @@ class DockerDouble(Containers, SystemHost):
         super().__init__()
         self.ran: list[list[str]] = []
 
-    def run(self, argv: Sequence[str], stdin: str = "", environment: Mapping[str, str] | None = None) -> str:
+    def run(
+        self,
+        argv: Sequence[str],
+        stdin: str = "",
+        environment: Mapping[str, str] | None = None,
+        *,
+        timeout: float = 60,
+    ) -> str:
         self.ran.append(list(argv))
-        return super().run(argv, stdin, environment)
+        return super().run(argv, stdin, environment, timeout=timeout)

@@ -79,7 +79,9 @@ class Registry(SystemHost):
         self.pulled = False
         self.ran: list[list[str]] = []
 
-    def run(self, argv: Sequence[str], stdin: str = "", environment: Any = None) -> str:
+    def run(
+        self, argv: Sequence[str], stdin: str = "", environment: Any = None, *, timeout: float = 60
+    ) -> str:
         self.ran.append(list(argv))
         self.stdin += [stdin] if stdin else []
         match [word for word in argv if word != "--config" and not word.startswith(str(self.run_directory))]:
@@ -185,7 +187,9 @@ class Programs(SystemHost):
         super().__init__()
         self.outputs = outputs
 
-    def run(self, argv: Sequence[str], stdin: str = "", environment: Any = None) -> str:
+    def run(
+        self, argv: Sequence[str], stdin: str = "", environment: Any = None, *, timeout: float = 60
+    ) -> str:
         if argv[0] not in self.outputs:
             raise AgentError(f"{argv[0]}: No such file or directory")
         return self.outputs[argv[0]]
@@ -252,8 +256,10 @@ def test_an_image_that_grows_while_it_is_unpacked_is_cancelled() -> None:
             self.on_poll = on_poll
             yield
 
-        def run(self, argv: Sequence[str], stdin: str = "", environment: Any = None) -> str:
-            output = super().run(argv, stdin, environment)
+        def run(
+            self, argv: Sequence[str], stdin: str = "", environment: Any = None, *, timeout: float = 60
+        ) -> str:
+            output = super().run(argv, stdin, environment, timeout=timeout)
             if list(argv)[1] == "pull":
                 self.on_poll()
             return output

@@ -35,7 +35,14 @@ class Containers:
         self.is_down = False
         self._pid = 1000
 
-    def run(self, argv: Sequence[str], stdin: str = "", environment: Mapping[str, str] | None = None) -> str:
+    def run(
+        self,
+        argv: Sequence[str],
+        stdin: str = "",
+        environment: Mapping[str, str] | None = None,
+        *,
+        timeout: float = 60,
+    ) -> str:
         """Run a command; raise ``AssertionError`` for an unknown one."""
         match list(argv):
             case ["nft", *_]:

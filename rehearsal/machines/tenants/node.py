@@ -33,7 +33,14 @@ class TenantHost(SimulatedHost):
         self._containers = Containers(self._changed)
         self._busy_at = self._scheduler.now
 
-    def run(self, argv: Sequence[str], stdin: str = "", environment: Mapping[str, str] | None = None) -> str:
+    def run(
+        self,
+        argv: Sequence[str],
+        stdin: str = "",
+        environment: Mapping[str, str] | None = None,
+        *,
+        timeout: float = 60,
+    ) -> str:
         """See ``Host``: Docker and nftables are simulated."""
         match list(argv):
             case ["chown", *_]:
@@ -47,7 +54,7 @@ class TenantHost(SimulatedHost):
                     self._busy_at = self._scheduler.now
                 return self._containers.run(argv, stdin, environment)
             case _:
-                return super().run(argv, stdin, environment)
+                return super().run(argv, stdin, environment, timeout=timeout)
 
     @property
     def quiet_until(self) -> float:

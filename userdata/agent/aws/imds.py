@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import calendar
 import json
+import threading
 import time
 import urllib.parse
 from dataclasses import dataclass
@@ -57,7 +58,7 @@ class IdentityDocument:
 
 
 class Metadata:
-    """A client for one instance; not thread-safe: one per thread."""
+    """A client for one instance; its requests run one at a time."""
 
     def __init__(self, clock: Clock, url: str = DEFAULT_URL, timeout: float = 1.0) -> None:
         parts = urllib.parse.urlsplit(url)
@@ -66,6 +67,7 @@ class Metadata:
         self._timeout = timeout
         self._token = ""
         self._token_ends = 0.0
+        self._lock = threading.Lock()
 
     def get(self, path: str) -> MetadataDocument | None:
         """Return the document at ``path``, or None if there is none (404).
@@ -73,12 +75,13 @@ class Metadata:
         Raises:
             MetadataUnavailableError: the service did not respond, or rejected a new token.
         """
-        fresh = self._ensure_token()
-        status, document = self._request("GET", path, {"X-aws-ec2-metadata-token": self._token})
-        if status == 401 and not fresh:  # the token is unknown after a restore, or a stop and start
-            self._token = ""
-            self._ensure_token()
+        with self._lock:
+            fresh = self._ensure_token()
             status, document = self._request("GET", path, {"X-aws-ec2-metadata-token": self._token})
+            if status == 401 and not fresh:  # the token is unknown after a restore, or a stop and start
+                self._token = ""
+                self._ensure_token()
+                status, document = self._request("GET", path, {"X-aws-ec2-metadata-token": self._token})
         if status == 404:
             return None
         if status != 200:

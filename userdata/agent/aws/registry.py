@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from contracts.registry import item as registry_item
 from contracts.registry.item import Progress, WorkerState
 from contracts.registry.tenant_wait import TenantWait
 from contracts.registry.worker_report import WorkerReport
-from userdata.agent.aws.clients import aws_errors
+from userdata.agent.aws.clients import AwsError, aws_errors
+from userdata.agent.machine import log
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -26,7 +27,7 @@ class WorkerRegistry:
 
     def record_heartbeat(
         self,
-        slots: Iterable[int],
+        slots: Collection[int],
         now: float,
         state: WorkerState,
         deadline: float | None,
@@ -42,10 +43,10 @@ class WorkerRegistry:
         restarted on request.
 
         Raises:
-            AgentError: DynamoDB returned an error or is unreachable; the next heartbeat repeats everything.
+            AgentError: DynamoDB is unreachable or rejected all; the next heartbeat repeats everything.
         """
         expires_at = None if deadline is None else int(deadline)
-        restart_slots = set()
+        restart_slots, failed = set(), dict[int, AwsError]()
         for slot in slots:
             update = registry_item.heartbeat(
                 self._instance,
@@ -57,10 +58,20 @@ class WorkerRegistry:
                 tenant_waits,
                 is_first=slot in started,
             )
-            # ALL_NEW returns a requested restart without another request.
-            response = self._call("update_item", slot, ReturnValues="ALL_NEW", **update)
+            try:
+                # ALL_NEW returns a requested restart without another request.
+                response = self._call("update_item", slot, ReturnValues="ALL_NEW", **update)
+            except AwsError as error:
+                if not error.code:
+                    raise  # unreachable, for all slots
+                failed[slot] = error
+                continue
             if registry_item.is_restart_requested(response.get("Attributes", {})):
                 restart_slots.add(slot)
+        for slot, failure in failed.items():
+            if len(failed) == len(slots):
+                raise failure
+            log.warning("heartbeat of a worker not written", slot=slot, error=str(failure))
         return frozenset(restart_slots)
 
     def deregister(self, slot: int) -> None:

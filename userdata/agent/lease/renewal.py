@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from userdata.agent.machine import log
+from userdata.agent.machine.background import BackgroundPoller, BackgroundRunner, at_once
 from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.errors import AgentError, LeaseLostError
 
@@ -23,12 +24,14 @@ STOP_AFTER_SECONDS: Final = 60.0
 """Seconds without a renewal after which the work is stopped if only the lease guards its data."""
 KILL_MARGIN_SECONDS: Final = 10.0
 """Seconds before the lease expires at which the work is killed; the fence acts half of it later."""
+_CALL_SECONDS: Final = 60.0
+"""Time limit of a renewal with all its retries."""
 _GRACE_SECONDS: Final = 60.0
 """Seconds to save after the lease was lost if an attached volume excludes other writers."""
 
 
 class LeaseRenewer:
-    """Renews a lease when due; cheap to call in every loop.
+    """Renews a lease when due, in the background; cheap to call in every loop.
 
     Args:
         renew: renews the lease; None without a lease.
@@ -38,39 +41,49 @@ class LeaseRenewer:
     """
 
     def __init__(
-        self, renew: Callable[[], None] | None, clock: Clock, lease_seconds: float | None = None
+        self,
+        renew: Callable[[], None] | None,
+        clock: Clock,
+        lease_seconds: float | None = None,
+        run_in_background: BackgroundRunner = at_once,
     ) -> None:
-        self._renew = renew
+        def renewed() -> bool:
+            if renew is not None:
+                renew()
+            return True
+
+        self._has_lease = renew is not None
+        self._renewal = BackgroundPoller("lease", renewed, run_in_background, clock, _CALL_SECONDS)
         self._clock = clock
         self._lease_seconds = lease_seconds
-        self._next_renewal_at = self._renewed_at = clock.monotonic()
+        self._next_renewal_at = self._renewed_at = self._began_at = clock.monotonic()
         self._lost_at: float | None = None
 
     def renew_if_due(self) -> None:
-        """Renew the lease if due.
+        """Start a renewal if due, and take the result of a running one.
 
         Raises:
             LeaseLostError: another instance holds the lease or can soon acquire it.
         """
         now = self._clock.monotonic()
-        if self._renew is None or now < self._next_renewal_at:
+        if not self._has_lease or (now < self._next_renewal_at and not self._renewal.is_running):
             return
-        self._next_renewal_at = now + RENEW_INTERVAL_SECONDS
+        if not self._renewal.is_running:
+            self._began_at, self._next_renewal_at = now, now + RENEW_INTERVAL_SECONDS
         try:
-            self._renew()
+            if self._renewal.poll():
+                self._renewed_at = self._began_at
         except LeaseLostError:
             self._lost_at = now
             raise
         except AgentError as error:
             log.warning("lease not renewed", error=str(error))
             self._next_renewal_at = now + _RETRY_INTERVAL_SECONDS
-            unrenewed_seconds = self._clock.monotonic() - self._renewed_at
-            if self._lease_seconds is not None and unrenewed_seconds >= STOP_AFTER_SECONDS:
-                raise LeaseLostError(
-                    f"lease not renewed for {unrenewed_seconds:.0f} s: another instance may acquire it"
-                ) from None
-        else:
-            self._renewed_at = now
+        unrenewed_seconds = self._clock.monotonic() - self._renewed_at
+        if self._lease_seconds is not None and unrenewed_seconds >= STOP_AFTER_SECONDS:
+            raise LeaseLostError(
+                f"lease not renewed for {unrenewed_seconds:.0f} s: another instance may acquire it"
+            )
 
     @property
     def grace_seconds(self) -> float:

@@ -8,9 +8,11 @@ import re
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -23,6 +25,13 @@ _INSTANCE_STORE = "Amazon EC2 NVMe Instance Storage"
 _FIRST_BYTES: Final = 128 * 2**10
 """Start of a device, with the superblocks of xfs (0), ext4 (1 KiB) and btrfs (64 KiB)."""
 _POLL_INTERVAL_SECONDS: Final = 0.5
+QUICK: Final = 30.0
+"""Time limit of a command that asks or changes little; for one on a path of the notice see `main_pid`."""
+SLOW: Final = 900.0
+"""Time limit of a command that reads or writes whole directories or a device."""
+LOAD: Final = 7200.0
+"""Time limit of a command that loads an image, a repository or an environment."""
+_UNIT_SECONDS: Final = 5.0
 _TERMINATION_GRACE_SECONDS: Final = 5.0
 """Seconds between SIGTERM and SIGKILL for a cancelled command."""
 _PROC = Path("/proc")
@@ -94,10 +103,20 @@ class Host(Protocol):
         """Freeze the file system mounted at ``path`` while a block runs; raises `AgentError`."""
         ...
 
-    def run(self, argv: Sequence[str], stdin: str = "", environment: Mapping[str, str] | None = None) -> str:
-        """Run a command and return its standard output; raises `AgentError` if it fails.
+    def run(
+        self,
+        argv: Sequence[str],
+        stdin: str = "",
+        environment: Mapping[str, str] | None = None,
+        *,
+        timeout: float,
+    ) -> str:
+        """Run a command and return its standard output.
 
         ``environment`` is added to the agent's, for secrets that must not appear on a command line.
+
+        Raises:
+            AgentError: it failed, or has not ended after ``timeout`` seconds and is killed.
         """
         ...
 
@@ -175,7 +194,7 @@ class SystemHost:
         It exits with 2 if it finds nothing, and also if it cannot open or read the device (blkid(8), "EXIT
         STATUS"; seen with util-linux 2.38): blank is only what was read in full. A damaged xfs: to mount.
         """
-        done = self._run(["blkid", "--probe", "--match-tag", "TYPE", "--output", "value", device])
+        done = self._run(["blkid", "--probe", "--match-tag", "TYPE", "--output", "value", device], QUICK)
         if done.returncode not in (0, 2):
             raise AgentError(f"blkid {device}: exit {done.returncode}: {done.stderr.strip()}")
         if done.returncode == 0 and (kind := done.stdout.strip()):
@@ -184,7 +203,7 @@ class SystemHost:
 
     def make_filesystem(self, device: str) -> None:
         """Run mkfs.xfs without ``-f``: it rejects a device with a known file system."""
-        self.run(["mkfs.xfs", "-q", device])
+        self.run(["mkfs.xfs", "-q", device], timeout=SLOW)
 
     def mounted(self, path: Path) -> str | None:
         """Read the mount of the open path (proc(5), ``mnt_id`` and ``mountinfo``).
@@ -215,33 +234,40 @@ class SystemHost:
     def mount(self, device: str, path: Path) -> None:
         """Mount with ``noatime``, ``nodev`` and ``nosuid``."""
         path.mkdir(parents=True, exist_ok=True)
-        self.run(["mount", "-o", "noatime,nodev,nosuid", device, str(path)])
+        self.run(["mount", "-o", "noatime,nodev,nosuid", device, str(path)], timeout=SLOW)
 
     def unmount(self, path: Path) -> None:
         """Flush first to keep the unmount short; mounts below are unmounted too."""
-        self.run(["sync", "--file-system", str(path)])
-        self.run(["umount", "--recursive", str(path)])
+        self.run(["sync", "--file-system", str(path)], timeout=SLOW)
+        self.run(["umount", "--recursive", str(path)], timeout=SLOW)
 
     def capacity(self, device: str) -> int:
         """Read the size from the kernel; NVMe notifies it when an EBS volume has grown."""
-        return int(self.run(["blockdev", "--getsize64", device]))
+        return int(self.run(["blockdev", "--getsize64", device], timeout=QUICK))
 
     def grow(self, device: str, path: Path) -> None:
         """Grow xfs by its mount point, ext4 by its device; both online."""
         if self.filesystem(device) == "xfs":
-            self.run(["xfs_growfs", "-d", str(path)])
+            self.run(["xfs_growfs", "-d", str(path)], timeout=SLOW)
         else:
-            self.run(["resize2fs", device])
+            self.run(["resize2fs", device], timeout=SLOW)
 
     def frozen(self, path: Path) -> AbstractContextManager[None]:
         """Freeze with a guard; never the root file system, to which an unused mount point belongs."""
         if self.mounted(path) is None:
             raise AgentError(f"{path} is not a mount point, so it is not frozen")
-        return freeze.frozen(self.run, path)
+        return freeze.frozen(partial(self.run, timeout=QUICK), path)
 
-    def run(self, argv: Sequence[str], stdin: str = "", environment: Mapping[str, str] | None = None) -> str:
+    def run(
+        self,
+        argv: Sequence[str],
+        stdin: str = "",
+        environment: Mapping[str, str] | None = None,
+        *,
+        timeout: float,
+    ) -> str:
         """Run without a shell; the error has the command and the last line of its output."""
-        done = self._run(argv, stdin, environment)
+        done = self._run(argv, timeout, stdin, environment)
         if done.returncode:
             lines = [
                 line for line in (done.stderr.strip() or done.stdout).splitlines() if _is_error_line(line)
@@ -262,7 +288,9 @@ class SystemHost:
 
     def main_pid(self, unit: str) -> int | None:
         """Read MainPID from systemd; it is 0 if there is none."""
-        value = self.run(["systemctl", "show", "--property=MainPID", "--value", unit]).strip()
+        value = self.run(
+            ["systemctl", "show", "--property=MainPID", "--value", unit], timeout=_UNIT_SECONDS
+        ).strip()
         return int(value) if value.isdigit() and int(value) > 0 else None
 
     def signal_group(self, pid: int, number: signal.Signals) -> None:
@@ -304,7 +332,11 @@ class SystemHost:
         return result
 
     def _run(
-        self, argv: Sequence[str], stdin: str = "", environment: Mapping[str, str] | None = None
+        self,
+        argv: Sequence[str],
+        timeout: float,
+        stdin: str = "",
+        environment: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:
         if self._polling.on_poll is not None:
             self._polling.on_poll()
@@ -314,27 +346,36 @@ class SystemHost:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                text=True,
+                encoding="utf-8",
+                errors="replace",  # what a job, a server or a path contains
                 env={**os.environ, **environment} if environment else None,
                 start_new_session=True,
             )
-        except OSError as error:
-            raise AgentError(f"{argv[0]}: {error.strerror}") from None
-        with process:
-            try:
-                out, err = self._wait(process, stdin)
-            except BaseException:
-                _end_group(process)
-                raise
+        except (OSError, ValueError) as error:  # ValueError: a null byte in an argument
+            raise AgentError(f"{argv[0]}: {getattr(error, 'strerror', None) or error}") from None
+        try:
+            out, err = self._wait(argv[0], process, stdin, timeout)
+        except BaseException:
+            _end_group(process)
+            raise
+        finally:  # without waiting for a process in uninterruptible sleep
+            for pipe in (process.stdin, process.stdout, process.stderr):
+                with contextlib.suppress(OSError, ValueError):
+                    if pipe is not None:
+                        pipe.close()
         return subprocess.CompletedProcess(list(argv), process.returncode, out, err)
 
-    def _wait(self, process: subprocess.Popen[str], stdin: str) -> tuple[str, str]:
+    def _wait(self, name: str, process: subprocess.Popen[str], stdin: str, timeout: float) -> tuple[str, str]:
         pending_input: str | None = stdin
-        on_poll = self._polling.on_poll
+        on_poll, end = self._polling.on_poll, time.monotonic() + timeout
         while True:
+            remaining = end - time.monotonic()
+            if remaining <= 0:
+                raise AgentError(f"{name}: not ended after {timeout:.0f} s; killed")
             try:
-                timeout = None if on_poll is None else _POLL_INTERVAL_SECONDS
-                return process.communicate(pending_input, timeout)
+                return process.communicate(
+                    pending_input, remaining if on_poll is None else min(remaining, _POLL_INTERVAL_SECONDS)
+                )
             except subprocess.TimeoutExpired:
                 pending_input = None  # already passed on; communicate() keeps the output so far
                 if on_poll is not None:

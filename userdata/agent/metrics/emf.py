@@ -83,5 +83,6 @@ class Sink:
         if self._away:
             log.info("CloudWatch agent reachable again", sent=len(waiting), dropped=self.dropped)
         self._away = False
-        self._lines.clear()
+        for _ in range(min(len(waiting), len(self._lines))):  # others may have been added meanwhile
+            self._lines.popleft()
         return True

@@ -21,6 +21,8 @@ from userdata.agent.proxy.runtime import RuntimeSocket, ServerState, Statistics
 
 SAMPLE_SECONDS: Final = 1.0
 DISCOVER_SECONDS: Final = 10.0
+_CALL_SECONDS: Final = 120.0
+"""Time limit of a query or write in AWS with all its retries."""
 _BOOTS: Final = 5
 """Boots whose median is the expected one."""
 _MAX_RETRY_AFTER_SECONDS: Final = 3600
@@ -55,8 +57,10 @@ class ProxySupervisor:
         self._paths = paths
         self._socket = runtime or RuntimeSocket(paths.socket)
         self._clock = clock
-        self._discover = BackgroundPoller(discover, run_in_background)
-        self._write = BackgroundPoller(lambda: self._store(write), run_in_background)
+        self._discover = BackgroundPoller("discovery", discover, run_in_background, clock, _CALL_SECONDS)
+        self._write = BackgroundPoller(
+            "state", lambda: self._store(write), run_in_background, clock, _CALL_SECONDS
+        )
         self._discover_seconds = discover_seconds
         self._hosts: tuple[HttpHost, ...] | None = None
         self._counts = Counts(clock.wall())

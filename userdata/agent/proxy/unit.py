@@ -9,7 +9,7 @@ from contracts.agent.config import HttpProxy
 from contracts.agent.names import UNIT_HAPROXY
 from userdata.agent.machine import files, log
 from userdata.agent.machine.errors import AgentError
-from userdata.agent.machine.host import Host
+from userdata.agent.machine.host import QUICK, Host
 from userdata.agent.proxy import haproxy_config
 from userdata.agent.proxy.haproxy_config import Paths
 
@@ -39,10 +39,10 @@ def start(proxy: HttpProxy, paths: Paths, host: Host, root: Path) -> None:
     if not drop_in.exists():
         drop_in.parent.mkdir(parents=True, exist_ok=True)
         files.write_atomic(drop_in, _RESTART)
-        host.run(["systemctl", "daemon-reload"])
-    host.run(["systemctl", "enable", UNIT_HAPROXY])
+        host.run(["systemctl", "daemon-reload"], timeout=QUICK)
+    host.run(["systemctl", "enable", UNIT_HAPROXY], timeout=QUICK)
     try:
-        host.run(["systemctl", "restart" if is_changed else "start", UNIT_HAPROXY])
+        host.run(["systemctl", "restart" if is_changed else "start", UNIT_HAPROXY], timeout=QUICK)
     except AgentError:
         path.unlink(missing_ok=True)  # the next start restarts it
         raise

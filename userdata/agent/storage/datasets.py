@@ -15,7 +15,7 @@ from contracts.agent.config import Dataset
 from userdata.agent.aws.clients import aws_errors
 from userdata.agent.machine import log
 from userdata.agent.machine.errors import AgentError, RefusedError
-from userdata.agent.machine.host import Host
+from userdata.agent.machine.host import QUICK, SLOW, Host
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
@@ -72,8 +72,10 @@ def mount_datasets(
                 f"dataset {dataset.path}: {dataset.snapshot} has file system {kind}; "
                 f"allowed: {' or '.join(_OPTIONS)} on the whole volume, without partitions"
             )
-        host.run(["mkdir", "--parents", dataset.path])
-        host.run(["mount", "-t", kind, "-o", f"{options},noatime,nodev,nosuid", device, dataset.path])
+        host.run(["mkdir", "--parents", dataset.path], timeout=QUICK)
+        host.run(
+            ["mount", "-t", kind, "-o", f"{options},noatime,nodev,nosuid", device, dataset.path], timeout=SLOW
+        )
         log.info("mounted", path=dataset.path, snapshot=dataset.snapshot, device=device, filesystem=kind)
 
 

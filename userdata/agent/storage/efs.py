@@ -7,7 +7,7 @@ from pathlib import Path
 
 from contracts.agent.config import EfsMount
 from userdata.agent.machine import log
-from userdata.agent.machine.host import Host
+from userdata.agent.machine.host import QUICK, SLOW, Host
 
 
 def mount_command(mount: EfsMount) -> list[str]:
@@ -26,8 +26,8 @@ def mount_all(host: Host, mounts: Sequence[EfsMount]) -> None:
         if host.mounted(Path(mount.path)):
             log.info("already mounted", path=mount.path)
             continue
-        host.run(["mkdir", "--parents", mount.path])
-        host.run(mount_command(mount))
+        host.run(["mkdir", "--parents", mount.path], timeout=QUICK)
+        host.run(mount_command(mount), timeout=SLOW)
         log.info("mounted", path=mount.path, file_system=mount.file_system, access_point=mount.access_point)
 
 

@@ -13,7 +13,7 @@ from typing import Final
 from contracts.agent.names import SCRATCH_DIR
 from userdata.agent.machine import log
 from userdata.agent.machine.errors import AgentError
-from userdata.agent.machine.host import Host
+from userdata.agent.machine.host import QUICK, SLOW, Host
 
 # Striped. Not documented by AWS; if the path is not mounted, devices in use are left alone.
 _MOUNTED_BY_IMAGE: Final = Path("/opt/dlami/nvme")
@@ -30,14 +30,14 @@ def prepare_scratch(
     if host.mounted(directory) is None:
         if host.mounted(mounted_by_image) is not None:
             source = mounted_by_image / "gpu-spot"
-            host.run([*owner, str(source)])
-            host.run([*owner, str(directory)])
-            host.run(["mount", "--bind", str(source), str(directory)])
+            host.run([*owner, str(source)], timeout=QUICK)
+            host.run([*owner, str(directory)], timeout=QUICK)
+            host.run(["mount", "--bind", str(source), str(directory)], timeout=SLOW)
         else:
             for device in host.instance_stores():
                 if _is_mounted(host, device, directory):
                     break
-    host.run([*owner, str(directory)])
+    host.run([*owner, str(directory)], timeout=QUICK)
 
 
 def _is_mounted(host: Host, device: str, directory: Path) -> bool:

@@ -15,7 +15,7 @@ from contracts.agent.config import Config, Dataset
 from contracts.agent.names import DATA_DIR, UNIT_METRICS, UNIT_WATCH
 from userdata.agent.aws.imds import Metadata, is_warmed
 from userdata.agent.machine.errors import AgentError
-from userdata.agent.machine.host import Host
+from userdata.agent.machine.host import QUICK, Host
 from userdata.agent.metrics.gpus import Gpus
 from userdata.agent.work import containers
 
@@ -69,7 +69,9 @@ def _metadata(metadata: Metadata) -> CheckOutcome:
 
 
 def _clock(host: Host) -> CheckOutcome:
-    synchronised = host.run(["timedatectl", "show", "--property=NTPSynchronized", "--value"]).strip()
+    synchronised = host.run(
+        ["timedatectl", "show", "--property=NTPSynchronized", "--value"], timeout=QUICK
+    ).strip()
     if synchronised == "yes":
         return "ok", "synchronised"
     return "failure", "not synchronised, which leases and heartbeats need; see `chronyc sources`"

@@ -56,8 +56,10 @@ def acquire(node: Node, stop: Stop) -> None:
         log.info("job not acquired", reason=str(reason))
         if not node.is_terminating():  # a notice stays in the registry: it may be the only record of it
             heartbeats.deregister(0)
+            heartbeats.flush()
     except RefusedError as error:
         heartbeats.deregister(0)  # waiting would not help, and a GPU that waits costs money
+        heartbeats.flush()
         job.fail(node, jobs, str(error))
         raise
 

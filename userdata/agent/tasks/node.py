@@ -20,6 +20,7 @@ from userdata.agent.aws import clients, hooks
 from userdata.agent.aws.imds import IdentityDocument, Metadata, is_warmed
 from userdata.agent.aws.own_host import OnPremisesHost
 from userdata.agent.machine import log
+from userdata.agent.machine.background import BackgroundRunner, in_thread
 from userdata.agent.machine.clock import Clock, SystemClock
 from userdata.agent.machine.errors import AgentError, LeaseLostError
 from userdata.agent.machine.host import Host, SystemHost
@@ -78,7 +79,7 @@ class Node:
         """Receives metrics in place of the CloudWatch agent."""
         self.on_sigterm: Callable[[Callable[[], None]], None] = _on_sigterm
         self.spawn: Spawn | None = None  # None: `process.spawn`, as the job's user
-        self.run_in_background: Callable[[Callable[[], None]], None] = _run_in_background
+        self.run_in_background: BackgroundRunner = in_thread
         """Runs a function without blocking the caller."""
         self.fenced: Callable[[Callable[[], float]], AbstractContextManager[None]] = self._fenced
         """Context manager that kills the job if a deadline (monotonic seconds) passes within it."""
@@ -242,7 +243,12 @@ class Node:
         partition = self._registry_partition(client.meta.partition)
         registry = WorkerRegistry(client, self.config.registry_table, partition, self.identity.instance)
         return HeartbeatSender(
-            registry, self.metadata, self.clock, self.directory, self.config.heartbeat_seconds
+            registry,
+            self.metadata,
+            self.clock,
+            self.directory,
+            self.config.heartbeat_seconds,
+            self.run_in_background,
         )
 
     def _registry_partition(self, aws_partition: str) -> str:
@@ -252,10 +258,6 @@ class Node:
             return registry_item.partition(names.on_premises_partition(group), identity.instance)
         arns = registry_item.instance_arns(aws_partition, identity.region, identity.account)
         return registry_item.partition(group, arns + identity.instance)
-
-
-def _run_in_background(work: Callable[[], None]) -> None:
-    threading.Thread(target=work, daemon=True).start()
 
 
 def _on_sigterm(act: Callable[[], None]) -> None:

@@ -11,6 +11,7 @@ from userdata.agent.aws.prepared import BuilderJobs, find_snapshot, read_snapsho
 from userdata.agent.lease.renewal import LeaseRenewer
 from userdata.agent.machine import files, log
 from userdata.agent.machine.errors import AgentError, LeaseLostError, TransientError
+from userdata.agent.machine.host import QUICK, SLOW
 from userdata.agent.storage.volume import prepared
 from userdata.agent.storage.volume.ebs import ResourceNotFoundError
 from userdata.agent.tasks import job
@@ -87,8 +88,8 @@ def _make_writable(node: Node) -> None:
     """Let the job's command write to the datasets' directory, which is read-only for other jobs."""
     training, directory = node.config.training, node.data / "datasets"
     assert training is not None
-    node.host.run(["install", "--directory", f"--owner={training.user}", str(directory)])
-    node.host.run(["chown", "--recursive", training.user, str(directory)])
+    node.host.run(["install", "--directory", f"--owner={training.user}", str(directory)], timeout=QUICK)
+    node.host.run(["chown", "--recursive", training.user, str(directory)], timeout=SLOW)
 
 
 class _DatasetPublisher:
@@ -188,6 +189,7 @@ class _DatasetPublisher:
                 ):  # retried by the next version's run
                     self._ebs.delete_snapshot(snapshot.id)
         heartbeats.deregister(0)
+        heartbeats.flush()
 
     def _is_completed(self, snapshot: str) -> bool:
         match = next(
@@ -200,7 +202,9 @@ class _DatasetPublisher:
     def _wait(self, token: int, is_finished: Callable[[], bool]) -> bool:
         """Poll with heartbeats and lease renewal; return False if the instance terminates first."""
         node, clock, heartbeats = self._node, self._node.clock, self._node.heartbeat_sender()
-        lease_renewer = LeaseRenewer(partial(self._leases.renew, token), clock)
+        lease_renewer = LeaseRenewer(
+            partial(self._leases.renew, token), clock, run_in_background=node.run_in_background
+        )
         while True:
             lease_renewer.renew_if_due()
             heartbeats.send([0])

@@ -56,7 +56,7 @@ def work(node: Node) -> int:
     """Run the workers."""
     from userdata.agent.machine import accounts
     from userdata.agent.machine.background import BackgroundPoller
-    from userdata.agent.work.service.worker_reports import WorkerReports
+    from userdata.agent.work.service.worker_reports import GPU_SECONDS, WorkerReports
     from userdata.agent.work.service.workers import Workers, slots
 
     service = node.config.service
@@ -74,7 +74,9 @@ def work(node: Node) -> int:
     http = _http_checks(node, service, [slot.number for slot in worker_slots])
     worker_reports = WorkerReports(
         {slot.number: slot.gpu for slot in worker_slots},
-        BackgroundPoller(node.gpus.sample, node.run_in_background) if node.gpus else None,
+        BackgroundPoller("GPUs", node.gpus.sample, node.run_in_background, node.clock, GPU_SECONDS)
+        if node.gpus
+        else None,
         node.clock,
         node.directory,
     )

@@ -106,6 +106,7 @@ def _bandwidth(node: Node) -> Bandwidth:
 
 
 def _meter(node: Node) -> UsageMeter:
+    from userdata.agent.machine.background import BackgroundPoller
     from userdata.agent.metrics import emf
     from userdata.agent.tenants.host import meter
 
@@ -120,7 +121,8 @@ def _meter(node: Node) -> UsageMeter:
         more = {"instance": instance}
         put(emf.line(node.clock.wall(), config.metrics.log_group, instance, dimensions, metrics, more))
 
-    return meter.UsageMeter(send, sink.flush, read)
+    flush = BackgroundPoller("metrics", sink.flush, node.run_in_background, node.clock, 60.0)
+    return meter.UsageMeter(send, flush.poll, read)
 
 
 def _volumes(node: Node, host: SharedHost, paths: TenantPaths) -> TenantVolumes:

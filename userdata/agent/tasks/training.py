@@ -14,6 +14,7 @@ from userdata.agent.machine.errors import (
     DependencyUnavailableError,
     LeaseLostError,
 )
+from userdata.agent.machine.host import QUICK, SLOW
 from userdata.agent.tasks import costs, holding, job, preparing, recording, snapshots
 from userdata.agent.tasks.groups import experiments, nodes
 from userdata.agent.tasks.node import Node, Stop
@@ -186,14 +187,14 @@ def _lease_renewer(node: Node) -> LeaseRenewer:
     has_volume = node.config.volume is not None
     if has_volume and job.lease_and_volume(node) is None:
         # It was released when its lease was lost; systemd still counts the oneshot unit as active.
-        node.host.run(["systemctl", "restart", UNIT_VOLUME])
+        node.host.run(["systemctl", "restart", UNIT_VOLUME], timeout=SLOW)
     lease_and_volume = job.lease_and_volume(node)
     if lease_and_volume is None:
         raise AgentError(
             "the data volume is not attached" if has_volume else "the job's lease is not acquired"
         )
     renew = partial(job.leases(node).renew, lease_and_volume[0])
-    return LeaseRenewer(renew, node.clock, None if has_volume else LEASE_SECONDS)
+    return LeaseRenewer(renew, node.clock, None if has_volume else LEASE_SECONDS, node.run_in_background)
 
 
 def _artifacts(node: Node, paths: TrainingPaths) -> Artifacts | None:
@@ -237,10 +238,12 @@ def _prepare(node: Node, paths: TrainingPaths, environment: JobEnvironment) -> N
         command = (
             ["mkdir", "--parents"] if is_on_efs else ["install", "--directory", f"--owner={training.user}"]
         )
-        node.host.run([*command, str(directory)])
+        node.host.run([*command, str(directory)], timeout=QUICK)
     if paths.progress != job.checkpoints(node):
         # A script may write to the parent directory, where an adopted volume has another user's files.
-        node.host.run(["chown", "--recursive", "--no-dereference", training.user, str(paths.progress)])
+        node.host.run(
+            ["chown", "--recursive", "--no-dereference", training.user, str(paths.progress)], timeout=SLOW
+        )
     scratch.prepare_scratch(node.host, training.user)
     environment.clear()
     checkout(node.host, training, paths.code, _login(node, training))
@@ -289,4 +292,4 @@ def _switch_off(node: Node, minutes: str = _POWER_OFF_FINISHED) -> None:
     If its run has ended, the stack may want another revision, which only a newer launch template contains.
     The group or fleet replaces an instance that does not run.
     """
-    node.host.run(["shutdown", "--poweroff", minutes])
+    node.host.run(["shutdown", "--poweroff", minutes], timeout=QUICK)

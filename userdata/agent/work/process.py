@@ -90,7 +90,7 @@ def spawn(
             start_new_session=True,
             **identity,
         )
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: a null byte in a variable, say
         raise AgentError(f"{argv[0]}: cannot be started: {error}") from None
 
 

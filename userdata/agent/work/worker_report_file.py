@@ -17,8 +17,7 @@ Other keys are ignored. The file is not trusted: the reader does not block and r
 from __future__ import annotations
 
 import json
-import os
-import stat
+import subprocess
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -27,13 +26,14 @@ from contracts.agent.names import READY_DIR
 from contracts.registry.batches import MAX_ROWS, BatchRow
 from contracts.registry.item import MAX_STEPS
 from contracts.registry.worker_report import MAX_STOPPED_LENGTH
-from userdata.agent.machine import log
+from userdata.agent.machine import files, log
 
 FRESH_SECONDS: Final = 120.0
 """Maximum age of a queue depth: twice the period of the metrics."""
 
 _FILE: Final = "tell.json"
 _MAX_BYTES: Final = 4096
+_REMOVAL_SECONDS: Final = 60.0
 _MAX_ERROR_CHARACTERS: Final = 300
 
 
@@ -48,11 +48,17 @@ def report_path(directory: Path, slot: int) -> Path:
 
 
 def create_worker_directory(directory: Path, slot: int) -> None:
-    """Create the directory for a starting worker and remove an earlier report."""
+    """Create the directory for a starting worker, empty: whatever an earlier one left there is removed."""
     path = worker_directory(directory, slot)
-    path.mkdir(parents=True, exist_ok=True)
-    path.chmod(0o777)  # the worker may run as any user; the directory holds nothing else
-    report_path(directory, slot).unlink(missing_ok=True)
+    old = path.with_name(f".{slot}")
+    for _ in range(2):  # `old` may be left of an agent that died here
+        if old.exists():  # not `shutil.rmtree`, which recurses into whatever depth a worker has created
+            argv = ["rm", "--recursive", "--force", "--one-file-system", str(old)]
+            subprocess.run(argv, timeout=_REMOVAL_SECONDS, check=False, stderr=subprocess.DEVNULL)  # noqa: S603
+        if path.exists():
+            path.rename(old)
+    path.mkdir(parents=True)
+    path.chmod(0o777)  # the worker may run as any user
 
 
 class WorkerReportReader:
@@ -134,11 +140,16 @@ def read_job(directory: Path) -> StepsReport | None:
         step if type(step) is int else 0,
         steps if type(steps) is int else 0,
         report.get("finished") is True,
-        " ".join(str(error).split())[:_MAX_ERROR_CHARACTERS] if error else "",
+        _one_line(error, _MAX_ERROR_CHARACTERS),
         type(step) is int and 0 <= step <= MAX_STEPS,
         _read_saving(report),
         rank if type(rank := report.get("rank")) is int else 0,
     )
+
+
+def _one_line(value: object, length: int) -> str:
+    """Return a text that can be stored: JSON may contain half of a surrogate pair."""
+    return " ".join(str(value or "").split())[:length].encode(errors="replace").decode()
 
 
 def _read_saving(report: dict[str, Any]) -> float | None:
@@ -189,7 +200,7 @@ def read_requests(path: Path) -> RequestCounts | None:
     refused = report.get("refused")
     if refused is not None and (type(refused) is not int or not 0 <= refused <= MAX_STEPS):
         raise ValueError(f"refused is {str(refused)[:40]}, allowed: a whole number, 0 or more")
-    stopped = " ".join(str(report.get("stopped") or "").split())[:MAX_STOPPED_LENGTH]
+    stopped = _one_line(report.get("stopped"), MAX_STOPPED_LENGTH)
     return RequestCounts(done, failed, busy, max(written_at, 0.0), *_read_batches(report), refused, stopped)
 
 
@@ -221,21 +232,11 @@ def _read_queue_depth(path: Path, wall: float) -> float | None:
 
 def _read(path: Path) -> tuple[dict[str, Any], float]:
     """Return the report and when it was written (epoch seconds); raise ``ValueError`` if malformed."""
-    # Opening a named pipe would block; a symbolic link could lead to any file.
-    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        status = os.fstat(file)
-        if not stat.S_ISREG(status.st_mode):
-            raise ValueError("not a regular file")
-        text = os.read(file, _MAX_BYTES + 1)
-    finally:
-        os.close(file)
-    if len(text) > _MAX_BYTES:
-        raise ValueError(f"longer than {_MAX_BYTES} bytes")
+    text, written_at = files.read_regular(path, _MAX_BYTES)
     try:
         report = json.loads(text)
     except RecursionError:
         raise ValueError("nested too deeply") from None
     if not isinstance(report, dict):
         raise ValueError(f"{type(report).__name__}, allowed: a JSON object")
-    return report, status.st_mtime
+    return report, written_at

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import hashlib
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -28,6 +30,22 @@ _FORBIDDEN: Final = "403"
 # Not every 403 or 404: a wrong clock, new credentials and an object deleted meanwhile pass.
 # Source: S3 API reference, "Error responses".
 _REFUSALS: Final = ("AccessDenied", "AllAccessDisabled", "InvalidBucketName", "NoSuchBucket")
+_REFUSED: Final = frozenset(
+    {
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EFBIG,
+        errno.ENAMETOOLONG,
+        errno.EISDIR,
+        errno.ENOTDIR,
+        errno.EEXIST,
+        errno.EILSEQ,
+        errno.EINVAL,
+        errno.ELOOP,
+    }
+)
+"""Errors by which a file system says that it can never hold these objects."""
+_ALLOWED: Final = "allowed: objects that are files side by side, and fit on the volume"
 
 
 @dataclass(frozen=True)
@@ -63,9 +81,31 @@ class S3Filler:
 
         Raises:
             AgentError: S3 returned an error or is unreachable; copied files stay for the next attempt.
-            RefusedError: no objects, a key outside the directory, no such bucket, or access is denied.
+            RefusedError: no objects, objects that the volume cannot hold, no such bucket, or no access.
         """
+        try:
+            self._check_size(keep_alive)
+            self._fill(keep_alive)
+        except OSError as error:
+            reason = f"dataset {self._dataset}: {error.filename or self._directory}: {error.strerror}"
+            if error.errno in _REFUSED:
+                raise RefusedError(f"{reason}; {_ALLOWED}") from None
+            raise AgentError(reason) from None
+        except ValueError as error:
+            raise RefusedError(f"dataset {self._dataset}: {error}; {_ALLOWED}") from None
+
+    def _check_size(self, keep_alive: Callable[[], None]) -> None:
+        """Compare the dataset and the volume before the first byte."""
         self._directory.mkdir(parents=True, exist_ok=True)
+        volume = os.statvfs(self._directory)
+        capacity, size = volume.f_blocks * volume.f_frsize, sum(o.size for o in self._objects(keep_alive))
+        if size > capacity:
+            raise RefusedError(
+                f"dataset {self._dataset} has {size:,} bytes, its volume {capacity:,}; "
+                "allowed: a volume.sizeGib of more than the dataset"
+            )
+
+    def _fill(self, keep_alive: Callable[[], None]) -> None:
         count = size = copied = 0
         self._cancelled.clear()
         running: set[Future[None]] = set()
@@ -124,13 +164,18 @@ class S3Filler:
         return self._directory / relative
 
     def _copy(self, item: _Object, path: Path) -> None:
+        from boto3.exceptions import Boto3Error
+
         assert self._client is not None
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.part")
+        # Short: a name may have all 255 bytes that a file system allows.
+        temporary = path.with_name(f".{hashlib.sha256(path.name.encode()).hexdigest()[:16]}.part")
         bucket = urlsplit(self._dataset).netloc
         try:
             with _refusals(f"object {item.key} of dataset {self._dataset}"):
                 self._client.download_file(bucket, item.key, str(temporary), Callback=self._check_cancelled)
+        except Boto3Error as error:  # too many retries
+            raise AgentError(f"object {item.key}: {error}") from None
         except AwsError as error:
             if error.code != _FORBIDDEN:
                 raise

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from userdata.agent.machine.errors import AgentError
-from userdata.agent.machine.host import Host
+from userdata.agent.machine.host import QUICK, Host
 from userdata.agent.tenants.host.container import BRIDGES, bridge_of
 
 TABLE: Final = "gpu_spot_tenants"
@@ -85,7 +85,7 @@ def apply_rules(host: Host, rates: Mapping[int, int]) -> None:
         AgentError: nftables is missing or fails. No tenant may run then.
     """
     try:
-        host.run(["nft", "--file", "-"], stdin=rules(rates))
+        host.run(["nft", "--file", "-"], stdin=rules(rates), timeout=QUICK)
     except AgentError as error:
         raise AgentError(
             f"cannot isolate tenants, so none is started: {error}; allowed: a machine with nftables"

@@ -13,7 +13,7 @@ from typing import Any
 
 from userdata.agent.machine import log
 from userdata.agent.machine.errors import AgentError
-from userdata.agent.machine.host import Host
+from userdata.agent.machine.host import SLOW, Host
 from userdata.agent.tenants import gpus
 from userdata.agent.tenants.model import HostShape, MigInstance, Slice
 from userdata.agent.work.containers import generate_specification
@@ -91,14 +91,14 @@ class GpuParts:
             return
         for existing in self._instances(gpu):
             self._destroy(gpu, existing)
-        self.host.run([*_of(gpu), "-mig", "0"])
+        self.host.run([*_of(gpu), "-mig", "0"], timeout=SLOW)
         generate_specification(self.host)
         log.info("MIG mode disabled", gpu=gpu)
 
     def _destroy(self, gpu: int, existing: _Existing) -> None:
         chosen = ["-i", str(gpu), "-gi", str(existing.id)]
-        self.host.run(["nvidia-smi", "mig", "-dci", *chosen])
-        self.host.run(["nvidia-smi", "mig", "-dgi", *chosen])
+        self.host.run(["nvidia-smi", "mig", "-dci", *chosen], timeout=SLOW)
+        self.host.run(["nvidia-smi", "mig", "-dgi", *chosen], timeout=SLOW)
         log.info("MIG instance destroyed", gpu=gpu, start=existing.start, end=existing.end)
 
     def _uuid(self, gpu: int) -> str:
@@ -127,14 +127,16 @@ def create_mig_instance(host: Host, requested: MigInstance) -> None:
     """Create a MIG instance with its compute instance, and update the CDI specification."""
     gpu = str(requested.gpu)
     if not _is_partitioned(host, requested.gpu):
-        host.run([*_of(requested.gpu), "-mig", "1"])
-    host.run(["nvidia-smi", "mig", "-i", gpu, "-cgi", f"{requested.profile}:{requested.start}", "-C"])
+        host.run([*_of(requested.gpu), "-mig", "1"], timeout=SLOW)
+    host.run(
+        ["nvidia-smi", "mig", "-i", gpu, "-cgi", f"{requested.profile}:{requested.start}", "-C"], timeout=SLOW
+    )
     generate_specification(host)
     log.info("MIG instance created", gpu=requested.gpu, profile=requested.profile, start=requested.start)
 
 
 def _is_partitioned(host: Host, gpu: int) -> bool:
-    mode = host.run([*_of(gpu), "--query-gpu=mig.mode.current", "--format=csv,noheader"])
+    mode = host.run([*_of(gpu), "--query-gpu=mig.mode.current", "--format=csv,noheader"], timeout=SLOW)
     return mode.strip() == "Enabled"
 
 

@@ -7,14 +7,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from contracts.registry.tenant_wait import MAX_REASON_LENGTH, TenantWait
 from userdata.agent.machine import log
-from userdata.agent.machine.background import BackgroundPoller, BackgroundRunner
+from userdata.agent.machine.background import (
+    MAX_BACKOFF_SECONDS,
+    BackgroundPoller,
+    BackgroundRunner,
+    Guard,
+    Lane,
+    SilentError,
+    backoff,
+)
 from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.errors import AgentError
-from userdata.agent.machine.host import Host
+from userdata.agent.machine.host import QUICK, Host
 from userdata.agent.tenants.host import container, docker, firewall
 from userdata.agent.tenants.host.container import TenantPaths
 from userdata.agent.tenants.host.limiter import CpuLimiter, LendingTenant
@@ -40,10 +48,14 @@ from userdata.agent.work import notice, process
 from userdata.agent.work.heartbeat import HeartbeatSender
 from userdata.agent.work.notice import Notice
 
+_T = TypeVar("_T")
+
 TICK_SECONDS: Final = 1.0
 POLL_INTERVAL_SECONDS: Final = 2.0
-_MIN_BACKOFF_SECONDS: Final = 2.0
-_MAX_BACKOFF_SECONDS: Final = 300.0
+_ASK_SECONDS: Final = 60.0
+"""Time limit of a query of Docker, the driver or AWS."""
+_WORK_SECONDS: Final = 3600.0
+"""Time after which work for a tenant, such as pulling its image, is reported as silent."""
 _VERSIONS_INTERVAL_SECONDS: Final = 300.0
 _FAILURES_BEFORE_READY: Final = 3
 """Failed starts after which a tenant keeps neither the host from being ready nor another tenant waiting."""
@@ -82,6 +94,15 @@ class SupervisorDependencies:
     """Seconds between two looks at the containers."""
 
 
+@dataclass(frozen=True)
+class _Plan:
+    """The plan of a list on this machine."""
+
+    tenants: tuple[Tenant, ...]
+    shape: HostShape
+    desired: dict[str, DesiredTenant]
+
+
 @dataclass
 class _TenantState:
     """The supervisor's state of a tenant."""
@@ -117,20 +138,24 @@ class TenantSupervisor:
         self._dependencies = dependencies
         self._paths = paths
         self._tenants: tuple[Tenant, ...] | None = dependencies.cached_tenants()
-        self._list_poller = BackgroundPoller(
-            lambda: (dependencies.fetch_tenants(),), dependencies.run_in_background
-        )
-        self._lease_poller = BackgroundPoller(
-            lambda: (dependencies.volumes.renew_leases(),), dependencies.run_in_background
-        )
+        self._guard = Guard(dependencies.clock)
+        self._list_poller = self._poller("tenant list", lambda: (dependencies.fetch_tenants(),))
+        self._lease_poller = self._poller("leases", dependencies.volumes.renew_leases)
+        self._container_poller = self._poller("containers", lambda: docker.list_containers(dependencies.host))
+        self._version_poller = self._poller("versions", dependencies.outdated)
+        self._plan_poller: BackgroundPoller[_Plan] | None = None
+        self._updates = Lane("updates", dependencies.run_in_background, dependencies.clock, _ASK_SECONDS)
+        self._works_done = self._listed_after = 0
+        """Works done so far, and before the list of containers that is being read."""
         self._states = {name: _TenantState() for name in dependencies.volumes.tenants()}
         self._desired: dict[str, DesiredTenant] = {}
         self._shape = HostShape((), 0)
-        self._is_planned = self._has_plan = False
+        self._is_planned = self._has_plan = self._is_recalibrated = False
         self._plan_error = ""
         self._waits: tuple[TenantWait, ...] | None = None
         self._next_list_at = self._next_poll_at = self._next_versions_at = 0.0
-        self._outdated: Sequence[str] = ()
+        self._outdated: Sequence[str] | None = None
+        """None: not known yet."""
         self._stopping = self._ready = False
         self._termination: Notice | None = None
         self._last_errors: dict[str, str] = {}
@@ -146,6 +171,10 @@ class TenantSupervisor:
             lambda: self._termination is not None,
         )
 
+    def _poller(self, name: str, query: Callable[[], _T]) -> BackgroundPoller[_T]:
+        run_in_background, clock = self._dependencies.run_in_background, self._dependencies.clock
+        return BackgroundPoller(name, query, run_in_background, clock, _ASK_SECONDS)
+
     def stop(self) -> None:
         """Stop at the next tick; safe in a signal handler."""
         self._stopping = True
@@ -154,25 +183,28 @@ class TenantSupervisor:
         """Run until stopped, or until all tenants have been removed after a notice."""
         while self.tick():
             self._dependencies.clock.sleep(min(TICK_SECONDS, self._dependencies.poll_interval_seconds))
+        self._dependencies.heartbeats.flush()
 
     def tick(self) -> bool:
-        """Run one pass; return whether to continue. Failures are logged and retried."""
-        self._read_notice()
+        """Run one pass, which waits for nothing; return whether to continue. Failures are retried."""
+        self._guard.run("notice", self._read_notice, postpones=False)
         for name in list(self._states):
-            self._finish_work(name)
+            self._guard.run(f"tenant {name}", partial(self._finish_work, name), postpones=False)
         if self._termination and (
             self._stopping or self._dependencies.clock.wall() >= self._termination.drain_at
         ):
             return self._drain(self._termination)
         if self._stopping:
             return False
-        self._read_list()
+        self._guard.run("tenant list", self._read_list)
         now = self._dependencies.clock.monotonic()
         if now >= self._next_poll_at:
-            self._next_poll_at = now + self._dependencies.poll_interval_seconds
-            self._reconcile()
-        self._dependencies.heartbeats.send([0], waiting=not self._ready, tenant_waits=self._waits)
+            self._guard.run("reconciliation", self._reconcile)
+        self._send(waiting=not self._ready, tenant_waits=self._waits)
         return True
+
+    def _send(self, **state: Any) -> None:
+        self._guard.run("heartbeats", partial(self._dependencies.heartbeats.send, [0], **state))
 
     def _read_notice(self) -> None:
         received = notice.read(self._paths.run)
@@ -203,24 +235,37 @@ class TenantSupervisor:
             log.info("tenant list changed", tenants=[tenant.name for tenant in result[0]])
 
     def _reconcile(self) -> None:
+        if not self._container_poller.is_running:
+            self._listed_after = self._works_done
         try:
-            containers = docker.list_containers(self._dependencies.host)
+            containers = self._container_poller.poll()
         except AgentError as error:
+            self._next_poll_at = (
+                self._dependencies.clock.monotonic() + self._dependencies.poll_interval_seconds
+            )
             if self._last_errors.get("listing containers") == str(error):
                 # Twice the same: more than a container that was removed meanwhile.
                 self._record_waits(dict.fromkeys(self._desired, str(error)))
             self._log_once("listing containers", error)
             return
+        if containers is None or self._listed_after != self._works_done:
+            return  # not listed yet, or before what a work has changed since
+        self._next_poll_at = self._dependencies.clock.monotonic() + self._dependencies.poll_interval_seconds
         self._last_errors.pop("listing containers", None)
         self._try_plan(containers)
         self._track_containers(containers)
         self._check_versions()
         if self._termination is None and self._has_plan:
             result = reconcile(self._desired, containers, self._states, self._work(), self._shape.mig)
+            is_updating = not self._updates.is_idle
             for step in result.steps:
-                if step.kind not in ("start", "clear") or not self._outdated:
-                    self._start_step(step, containers)
-            self._maintain_volumes(containers)
+                if step.kind in ("start", "clear") and self._outdated != ():
+                    continue
+                if step.kind != "update" or not is_updating:
+                    take = partial(self._start_step, step, containers)
+                    self._guard.run(f"tenant {step.tenant}", take)
+            self._updates.poll()
+            self._guard.run("volumes", partial(self._maintain_volumes, containers))
         else:
             result = Reconciliation((), {})
         self._watch_lending(containers)
@@ -228,7 +273,8 @@ class TenantSupervisor:
         restarts = {name: state.restarts for name, state in self._states.items()}
         waiting = {wait.tenant for wait in self._waits or ()}
         now = self._dependencies.clock.monotonic()
-        if self._dependencies.meter.tick(now, self._desired, containers, restarts, waiting, self._shape):
+        read = partial(self._dependencies.meter.tick, now, self._desired, containers, restarts, waiting)
+        if self._guard.run("metrics", partial(read, self._shape)):
             for state in self._states.values():
                 state.restarts = 0
 
@@ -247,7 +293,13 @@ class TenantSupervisor:
         now = self._dependencies.clock.monotonic()
         if now < self._next_versions_at:
             return
-        self._outdated = self._dependencies.outdated()
+        try:
+            if (outdated := self._version_poller.poll()) is None:
+                return
+        except AgentError as error:
+            self._log_once("reading the versions", error)
+            return
+        self._outdated = tuple(outdated)
         self._next_versions_at = now + _VERSIONS_INTERVAL_SECONDS if self._outdated else math.inf
         if self._outdated:
             log.error("no tenant is started on this host", outdated=list(self._outdated))
@@ -256,21 +308,24 @@ class TenantSupervisor:
         """Plan a changed list; if that fails, the plan before it stays in effect."""
         if self._is_planned or self._tenants is None:
             return
+        if self._plan_poller is None:
+            running = {name: entry.part for name, entry in containers.items() if entry.part}
+            self._plan_poller = self._poller("plan", partial(self._compute_plan, self._tenants, running))
+        poller = self._plan_poller
         try:
-            self._plan(self._tenants, containers)
+            planned = poller.poll()
         except AgentError as error:
             self._plan_error = str(error)
             self._log_once("planning", error)
         else:
-            self._plan_error = ""
-            self._last_errors.pop("planning", None)
+            if planned is not None:
+                self._apply(planned)
+        if not poller.is_running:
+            self._plan_poller = None
 
-    def _plan(self, tenants: tuple[Tenant, ...], containers: dict[str, TenantContainer]) -> None:
-        """Compute the plan; raises `PlanRefusedError` without a change if the list does not fit."""
-        shape, running = (
-            self._dependencies.read_shape(),
-            {name: entry.part for name, entry in containers.items() if entry.part},
-        )
+    def _compute_plan(self, tenants: tuple[Tenant, ...], running: Mapping[str, Slice]) -> _Plan:
+        """Compute the plan, in the background; raises `PlanRefusedError` if the list does not fit."""
+        shape = self._dependencies.read_shape()
         slices = plan(shape, tenants, running).slices
         desired = {}
         for tenant in tenants:
@@ -281,46 +336,52 @@ class TenantSupervisor:
             quota = container.cpu_quota(part)
             bounds = bounds_of(tenant.cpus, shape.cpus, self._dependencies.bandwidth)
             desired[tenant.name] = DesiredTenant(tenant, part, spec, shares, quota, gpus, bounds)
-        for name, planned in desired.items():
+        self._confine_daemons(shape)
+        return _Plan(tenants, shape, desired)
+
+    def _apply(self, planned: _Plan) -> None:
+        desired = planned.desired
+        for name, tenant in desired.items():
             state = self._states.setdefault(name, _TenantState())
-            if name in self._desired and self._desired[name].spec != planned.spec:
+            if name in self._desired and self._desired[name].spec != tenant.spec:
                 # What failed was another container: the changed one is tried at once.
                 state.failures, state.retry_at, state.error = 0, 0.0, ""
-        self._confine_daemons(shape)
-        self._desired, self._shape = desired, shape
-        self._is_planned = self._has_plan = True
+        self._desired, self._shape, self._has_plan = desired, planned.shape, True
+        self._is_planned = planned.tenants == self._tenants and not self._is_recalibrated
+        self._is_recalibrated = False
+        self._plan_error = ""
+        self._last_errors.pop("planning", None)
 
     def _track_containers(self, containers: dict[str, TenantContainer]) -> None:
-        now = self._dependencies.clock.monotonic()
         for name, desired in self._desired.items():
-            state, container = self._states[name], containers.get(name)
-            if container is not None and container.is_running:
-                if container.id != state.container_id:
-                    state.container_id, state.started_at = container.id, now
-                    if self._dependencies.weight_curve.calibrate(container.pid, container.shares):
-                        self._is_planned = False
-                if is_current(container, desired):
-                    state.has_served, state.error = True, ""
-            elif state.container_id and state.work is None:
-                if now - state.started_at >= _MAX_BACKOFF_SECONDS:
-                    state.failures = 0
-                state.container_id, state.restarts = "", state.restarts + 1
-                state.error = "the container ended"
-                log.error("tenant container ended", tenant=name, retry_in_seconds=self._back_off(state))
+            track = partial(self._track_container, name, desired, containers.get(name))
+            self._guard.run(f"tenant {name}", track, postpones=False)
         states = [self._states[name] for name in self._desired]
         self._ready |= bool(states) and all(
             state.has_served or state.failures >= _FAILURES_BEFORE_READY for state in states
         )
 
+    def _track_container(self, name: str, desired: DesiredTenant, container: TenantContainer | None) -> None:
+        now = self._dependencies.clock.monotonic()
+        state = self._states[name]
+        if container is not None and container.is_running:
+            if container.id != state.container_id:
+                state.container_id, state.started_at = container.id, now
+                if self._dependencies.weight_curve.calibrate(container.pid, container.shares):
+                    self._is_planned, self._is_recalibrated = False, self._plan_poller is not None
+            if is_current(container, desired):
+                state.has_served, state.error = True, ""
+        elif state.container_id and state.work is None:
+            if now - state.started_at >= MAX_BACKOFF_SECONDS:
+                state.failures = 0
+            state.container_id, state.restarts = "", state.restarts + 1
+            state.error = "the container ended"
+            log.error("tenant container ended", tenant=name, retry_in_seconds=self._back_off(state))
+
     def _start_step(self, step: TenantStep, containers: dict[str, TenantContainer]) -> None:
         name = step.tenant
         if step.kind == "update":
-            desired = self._desired[name]
-            try:
-                self._dependencies.host.run(container.update_command(name, desired.part, desired.shares))
-                firewall.apply_rules(self._dependencies.host, self._network_rates())
-            except AgentError as error:
-                self._log_once(f"updating the CPUs of {name}", error)
+            self._updates.submit(partial(self._update, self._desired[name]))
             return
         state = self._states.setdefault(name, _TenantState())
         if step.kind == "end":
@@ -335,6 +396,15 @@ class TenantSupervisor:
         state.claim = resources_of(desired, self._shape.mig)
         self._start_work(name, partial(self._lifecycle.start, desired, containers.get(name)))
 
+    def _update(self, desired: DesiredTenant) -> None:
+        name = desired.tenant.name
+        command = container.update_command(name, desired.part, desired.shares)
+        try:
+            self._dependencies.host.run(command, timeout=QUICK)
+            firewall.apply_rules(self._dependencies.host, self._network_rates())
+        except AgentError as error:
+            self._log_once(f"updating the CPUs of {name}", error)
+
     def _maintain_volumes(self, containers: dict[str, TenantContainer]) -> None:
         """Grow volumes and renew their leases; remove a tenant whose lease is lost."""
         for name, desired in self._desired.items():
@@ -342,8 +412,7 @@ class TenantSupervisor:
             if name in containers and name not in self._paused() and state.data_gib != size:
                 state.data_gib = size
                 self._start_work(name, partial(self._lifecycle.grow, desired))
-        lost = self._lease_poller.poll()
-        for name in lost[0] if lost else ():
+        for name in self._lease_poller.poll() or ():
             if name in self._states and self._states[name].work is None:
                 self._start_work(name, partial(self._lifecycle.remove, name))
 
@@ -355,7 +424,9 @@ class TenantSupervisor:
                 raise AgentError(f"{error.filename}: {error.strerror}") from None
             return True
 
-        self._states[name].work = BackgroundPoller(work, self._dependencies.run_in_background)
+        run_in_background, clock = self._dependencies.run_in_background, self._dependencies.clock
+        poller = BackgroundPoller(f"tenant {name}", work, run_in_background, clock, _WORK_SECONDS)
+        self._states[name].work = poller
         self._finish_work(name)
 
     def _finish_work(self, name: str) -> None:
@@ -364,13 +435,18 @@ class TenantSupervisor:
         try:
             if state.work is None or state.work.poll() is None:
                 return
+        except SilentError as error:
+            state.error = str(error)  # it still runs, and another beside it would do harm
+            return
         except AgentError as error:
+            self._works_done += 1
             state.work, state.data_gib, state.is_starting = None, 0, False
             state.claim, state.error, state.is_clearing = frozenset(), str(error), False
             log.error(
                 "tenant work failed", tenant=name, error=str(error), retry_in_seconds=self._back_off(state)
             )
             return
+        self._works_done += 1
         state.work, state.claim = None, frozenset()
         if state.is_clearing:  # its end is no crash
             state.is_clearing, state.container_id = False, ""
@@ -394,7 +470,7 @@ class TenantSupervisor:
         if is_drained:
             self._dependencies.heartbeats.deregister(0)
             return False
-        self._dependencies.heartbeats.send([0], draining=True)
+        self._send(draining=True)
         return True
 
     def _work(self) -> TenantWork:
@@ -414,7 +490,7 @@ class TenantSupervisor:
             if container is not None and is_current(container, desired):
                 continue
             failure = f"failed {state.failures} times: {state.error}" if state.error else ""
-            versions = "; ".join(self._outdated)
+            versions = "; ".join(self._outdated or ())
             reasons[name] = versions or waits.get(name) or failure or "is being started"
         planned = [desired.tenant for desired in self._desired.values()]
         for tenant in self._tenants or () if self._plan_error else ():
@@ -439,7 +515,7 @@ class TenantSupervisor:
 
     def _back_off(self, state: _TenantState) -> float:
         state.failures += 1
-        pause: float = min(_MIN_BACKOFF_SECONDS * 2 ** (state.failures - 1), _MAX_BACKOFF_SECONDS)
+        pause = backoff(state.failures)
         state.retry_at = self._dependencies.clock.monotonic() + pause
         return pause
 

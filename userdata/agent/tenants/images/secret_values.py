@@ -17,7 +17,7 @@ from contracts import limits
 from contracts.codec import parse
 from contracts.stored import ContractError
 from userdata.agent.machine.errors import AgentError
-from userdata.agent.machine.host import Host
+from userdata.agent.machine.host import QUICK, Host
 from userdata.agent.tenants.model import Tenant
 from userdata.agent.work import containers
 
@@ -77,7 +77,7 @@ class TenantSecrets:
         with TemporaryDirectory(dir=self.directory, prefix="registry-") as directory:
             docker = ["docker", "--config", directory]
             login = [*docker, "login", "--username", values["username"], "--password-stdin"]
-            host.run([*login, *_registry(tenant.image)], stdin=values["password"])
+            host.run([*login, *_registry(tenant.image)], stdin=values["password"], timeout=QUICK)
             yield docker
 
     def _object(self, name: str) -> dict[str, str]:

@@ -18,7 +18,7 @@ from typing import Any, Final
 from contracts.agent.names import RUN_DIR
 from userdata.agent.machine import log
 from userdata.agent.machine.errors import AgentError
-from userdata.agent.machine.host import Host
+from userdata.agent.machine.host import LOAD, QUICK, Host
 from userdata.agent.tenants.images.secret_values import TenantSecrets
 from userdata.agent.tenants.model import Tenant
 from userdata.agent.work import containers
@@ -103,14 +103,16 @@ class ImageStore:
         return checked_volumes(config.get("Volumes") or (), str(config.get("WorkingDir") or ""))
 
     def _config(self, image: str) -> dict[str, Any]:
-        text = self.host.run(["docker", "image", "inspect", "--format", "{{json .Config}}", image])
+        text = self.host.run(
+            ["docker", "image", "inspect", "--format", "{{json .Config}}", image], timeout=QUICK
+        )
         try:
             return dict(json.loads(text) or {})
         except (ValueError, TypeError) as error:
             raise AgentError(f"docker image inspect: {type(error).__name__}: {error}") from None
 
     def _pull(self, docker: Sequence[str], image: str) -> None:
-        directory = self.host.run(["docker", "info", "--format", "{{.DockerRootDir}}"]).strip()
+        directory = self.host.run(["docker", "info", "--format", "{{.DockerRootDir}}"], timeout=QUICK).strip()
         compressed = self._compressed_bytes(docker, image)
         free = self.free_bytes(directory)
         if compressed is not None and _UNPACKED_RATIO * compressed > free - RESERVED_BYTES:
@@ -126,7 +128,7 @@ class ImageStore:
         try:
             # Cancelled while it is unpacked: a layer of zeros has a thousandth of its size.
             with self.host.polling(check_disk):
-                self.host.run([*docker, "pull", "--quiet", image])
+                self.host.run([*docker, "pull", "--quiet", image], timeout=LOAD)
             check_disk()
         except _FullDiskError:
             containers.remove_image(self.host, image)
@@ -144,7 +146,9 @@ class ImageStore:
             return None
 
     def _manifest(self, docker: Sequence[str], image: str) -> dict[str, Any]:
-        document: dict[str, Any] = json.loads(self.host.run([*docker, "manifest", "inspect", image]))
+        document: dict[str, Any] = json.loads(
+            self.host.run([*docker, "manifest", "inspect", image], timeout=QUICK)
+        )
         return document
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from userdata.agent.machine.errors import AgentError
-from userdata.agent.machine.host import Host
+from userdata.agent.machine.host import QUICK, Host
 
 ProgramVersion = tuple[int, ...]
 
@@ -106,7 +106,7 @@ def _outdated(host: Host, has_gpus: bool) -> Iterator[str]:
         if component.needs_gpus and not has_gpus:
             continue
         try:
-            version = parse_version(host.run(list(component.command)))
+            version = parse_version(host.run(list(component.command), timeout=QUICK))
         except AgentError:
             version = None
         if version is None or not component.is_fixed(version):

@@ -8,7 +8,9 @@ from typing import Final
 from contracts.agent.config import Service
 from userdata.agent.machine import log
 from userdata.agent.machine.background import BackgroundPoller, BackgroundRunner
+from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.errors import AgentError
+from userdata.agent.machine.host import LOAD
 
 MAX_TRIES: Final = 5
 """Failed fetches of a release, after which workers restart from the current one."""
@@ -17,9 +19,11 @@ MAX_TRIES: Final = 5
 class RestartCoordinator:
     """Collects restart requests until the release to start from is fetched."""
 
-    def __init__(self, release: Callable[[], Service], run_in_background: BackgroundRunner) -> None:
+    def __init__(
+        self, release: Callable[[], Service], run_in_background: BackgroundRunner, clock: Clock
+    ) -> None:
         """``release`` resolves and fetches it, which takes minutes; ``run_in_background`` runs it."""
-        self._release = BackgroundPoller(release, run_in_background)
+        self._release = BackgroundPoller("release", release, run_in_background, clock, LOAD)
         self._requested: set[int] = set()
         self._tries = 0
 

@@ -16,6 +16,7 @@ from contracts.registry.worker_report import WorkerReport
 from userdata.agent.machine import log
 from userdata.agent.machine.background import BackgroundPoller
 from userdata.agent.machine.clock import Clock
+from userdata.agent.machine.errors import AgentError
 from userdata.agent.metrics.gpus import GpuSample
 from userdata.agent.work import worker_report_file
 from userdata.agent.work.failures.faults import FATAL_XIDS
@@ -26,6 +27,8 @@ BUSY_SECONDS: Final = 60.0
 """Window of the mean GPU utilization."""
 RATE_SECONDS: Final = batch_table.WINDOW_SECONDS
 """Window of the request rate and the batches; the interval between two reports if that is longer."""
+GPU_SECONDS: Final = 60.0
+"""Time limit of a sample: a driver may hang."""
 _MIN_RATE_SECONDS: Final = 10.0
 """Minimum time span of a rate."""
 _NOTHING: Final = worker_report_file.RequestCounts(0, 0, None, 0.0)
@@ -126,7 +129,12 @@ class WorkerReports:
         """Sample the GPUs when due; cheap to call in every loop."""
         if self.gpu_poller is None or self.clock.monotonic() < self._next_gpu_poll_at:
             return
-        sample = self.gpu_poller.poll()
+        try:
+            sample = self.gpu_poller.poll()
+        except AgentError as error:
+            log.warning("GPUs not sampled", error=str(error))
+            self._next_gpu_poll_at = self.clock.monotonic() + GPU_POLL_INTERVAL_SECONDS
+            return
         if sample is None:
             return
         now = self.clock.monotonic()

@@ -12,8 +12,16 @@ from typing import Final
 
 from contracts.agent.config import Service
 from contracts.agent.names import RUN_DIR, WORKERS_DIR
+from contracts.registry.worker_report import WorkerReport
 from userdata.agent.machine import files, log
-from userdata.agent.machine.background import BackgroundPoller, BackgroundRunner
+from userdata.agent.machine.background import (
+    MAX_BACKOFF_SECONDS,
+    BackgroundPoller,
+    BackgroundRunner,
+    Guard,
+    at_once,
+    backoff,
+)
 from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import Host
@@ -25,8 +33,9 @@ from userdata.agent.work.service.restarts import RestartCoordinator
 from userdata.agent.work.service.worker_reports import WorkerReports, version
 
 _GPUS: Final = Path("/proc/driver/nvidia/gpus")
-_MIN_BACKOFF_SECONDS: Final = 2.0
-_MAX_BACKOFF_SECONDS: Final = 300.0
+_CLEAR_SECONDS: Final = 120.0
+"""Time limit for removing what an earlier worker of a slot left."""
+_SECRETS_SECONDS: Final = 120.0
 _POLL_INTERVAL_SECONDS: Final = 0.5
 _TERM_SECONDS: Final = 5.0
 """Time from SIGTERM to SIGKILL of an HTTP worker whose requests run until the deadline; at most a tenth of
@@ -121,6 +130,9 @@ class _Worker:
     failures: int = 0
     start_at: float = 0.0
     started_at: float = 0.0
+    clearing: BackgroundPoller[bool] | None = None
+    """Removes what the slot's worker before left, its container and its files."""
+    is_cleared: bool = False
     is_restarting: bool = False
     """Whether it was stopped for a requested restart."""
     service: Service | None = None
@@ -158,7 +170,7 @@ class Workers:
         spawn: SpawnWorker | None = None,
         secrets: Callable[[], Mapping[str, str]] = dict,
         worker_reports: WorkerReports | None = None,
-        run_in_background: BackgroundRunner = lambda work: work(),
+        run_in_background: BackgroundRunner = at_once,
         release: Callable[[], Service] | None = None,
         http: HttpChecks | None = None,
     ) -> None:
@@ -177,7 +189,7 @@ class Workers:
                 start, so a restarted worker gets changed values. If it raises ``AgentError``, the previous
                 values are used; without any, the start is postponed.
             worker_reports: builds the reports of the heartbeats.
-            run_in_background: runs ``secrets`` and ``release``, which may take minutes.
+            run_in_background: runs ``secrets``, ``release`` and Docker, which may take minutes.
             release: returns, once it is fetched, the service that restarted workers start from; they keep
                 running until then.
             http: readiness and drain of workers that are HTTP servers.
@@ -189,56 +201,69 @@ class Workers:
         self._directory = directory
         self._datasets = datasets
         self._spawn = spawn or partial(_start, "" if service.image else service.user)
-        self._secrets = BackgroundPoller(secrets, run_in_background)
+        self._secrets = BackgroundPoller("secrets", secrets, run_in_background, clock, _SECRETS_SECONDS)
+        self._guard = Guard(clock)
         self._worker_reports = worker_reports
         self._http = http
-        at_once: BackgroundRunner = lambda work: work()  # noqa: E731
         self._restarts = RestartCoordinator(
-            release or (lambda: self._service), run_in_background if release else at_once
+            release or (lambda: self._service), run_in_background if release else at_once, clock
         )
         self._secret_values: Mapping[str, str] | None = None
         self._workers = [_Worker(slot) for slot in worker_slots]
+        for worker in self._workers:
+            clear = partial(self._clear, worker.slot)
+            worker.clearing = BackgroundPoller(
+                f"worker {worker.slot.number}", clear, run_in_background, clock, _CLEAR_SECONDS
+            )
         self._stopping = False
 
     def stop(self) -> None:
-        """Stop every worker, once, so that it finishes its requests; safe in a signal handler."""
-        if self._stopping:
-            return
+        """Stop every worker at the next tick, so that it finishes its requests; safe in a signal handler."""
         self._stopping = True
-        seconds = process.seconds_to_save(notice.read(self._directory), self._clock.wall())
-        for worker in self._workers:
-            if worker.process:
-                self._stop_worker(worker, worker.process, seconds)
 
     def run(self) -> None:
         """Supervise until `stop` was called and all workers have ended."""
         while self.tick():
             self._clock.sleep(_POLL_INTERVAL_SECONDS)
+        self._heartbeats.flush()
 
     def tick(self) -> bool:
-        """Run one pass over all workers; return whether there is more to do."""
+        """Run one pass over all workers, which waits for nothing; return whether there is more to do."""
         for worker in self._workers:
-            self._reap(worker)
-            self._end_drained(worker)
+            self._guard.run(f"worker {worker.slot.number}", partial(self._attend, worker), postpones=False)
         absent = [w for w in self._workers if w.process is None and self._clock.monotonic() >= w.start_at]
         if absent and not self._stopping and not self._heartbeats.is_in_warm_pool():
-            self._start_all(absent)
+            self._guard.run("starts", partial(self._start_all, absent), postpones=False)
         if self._worker_reports:
-            self._worker_reports.poll()
+            self._guard.run("worker reports", self._worker_reports.poll)
         alive = [w for w in self._workers if w.process]
         ready = [w.slot.number for w in alive if not w.is_restarting and self._is_ready(w.slot)]
-        worker_report = self._worker_reports.build if self._worker_reports else None
-        requested_restarts = self._heartbeats.send(
-            ready, draining=self._stopping, worker_report=worker_report
-        )
+        report = self._report if self._worker_reports else None
+        send = partial(self._heartbeats.send, ready, draining=self._stopping, worker_report=report)
+        requested_restarts = self._guard.run("heartbeats", send) or frozenset()
         if not self._stopping and notice.read(self._directory) is None:
-            not_ready = self._find_not_ready(w for w in alive if w.slot.number not in ready)
-            self._service, restart_slots = self._restarts.poll(
-                {*requested_restarts, *not_ready}, self._service
-            )
-            to_restart = [w for w in alive if w.slot.number in restart_slots]
-            self._restart(w for w in to_restart if w.slot.number in ready or w.service != self._service)
+            poll = partial(self._poll_restarts, requested_restarts, alive, ready)
+            self._guard.run("restarts", poll, postpones=False)
         return not self._stopping or bool(alive)
+
+    def _report(self, slot: int) -> WorkerReport | None:
+        assert self._worker_reports is not None
+        build = partial(self._worker_reports.build, slot)
+        return self._guard.run(f"report of worker {slot}", build, postpones=False)
+
+    def _poll_restarts(self, requested: frozenset[int], alive: Sequence[_Worker], ready: list[int]) -> None:
+        not_ready = self._find_not_ready(w for w in alive if w.slot.number not in ready)
+        self._service, restart_slots = self._restarts.poll({*requested, *not_ready}, self._service)
+        to_restart = [w for w in alive if w.slot.number in restart_slots]
+        self._restart(w for w in to_restart if w.slot.number in ready or w.service != self._service)
+
+    def _attend(self, worker: _Worker) -> None:
+        """Reap a worker that has ended; stop it if this service stops, sooner if the notice says so now."""
+        self._reap(worker)
+        if self._stopping and worker.process:
+            seconds = process.seconds_to_save(notice.read(self._directory), self._clock.wall())
+            self._stop_worker(worker, worker.process, seconds)
+        self._end_drained(worker)
 
     def _stop_worker(self, worker: _Worker, running: JobProcess, seconds: float) -> None:
         """Send a worker SIGTERM, to end within ``seconds``.
@@ -293,7 +318,10 @@ class Workers:
             self._heartbeats.deregister(worker.slot.number)
             self._stop_worker(worker, worker.process, process.STOP_SECONDS)
 
-    def _start_all(self, workers: Sequence[_Worker]) -> None:
+    def _start_all(self, absent: Sequence[_Worker]) -> None:
+        workers = [worker for worker in absent if self._is_cleared(worker)]
+        if not workers:
+            return
         if failed := {w.slot.number for w in workers if w.failures}:
             # A worker that fails at start sends no heartbeat, and so gets no restart request.
             self._service, startable = self._restarts.poll(failed, self._service)
@@ -309,30 +337,47 @@ class Workers:
         for worker in workers:
             if self._secret_values is None:
                 self._postpone(worker)
-            else:
+                continue
+            try:
                 self._start(worker, self._secret_values)
+            except Exception as error:  # this worker's, whatever it is
+                self._fail(worker, error)
+
+    def _fail(self, worker: _Worker, error: Exception) -> None:
+        is_foreseen = isinstance(error, AgentError)
+        reason = str(error) if is_foreseen else f"{type(error).__name__}: {error}"
+        log.error("worker not started", slot=worker.slot.number, reason=reason, exc_info=not is_foreseen)
+        self._postpone(worker)
+
+    def _is_cleared(self, worker: _Worker) -> bool:
+        """Return whether nothing of the slot's worker before is left; its removal never delays the others."""
+        assert worker.clearing is not None
+        try:
+            worker.is_cleared = worker.is_cleared or bool(worker.clearing.poll())
+        except AgentError as error:
+            self._fail(worker, error)
+        return worker.is_cleared
 
     def _postpone(self, worker: _Worker) -> float:
         """Postpone the next start; return the delay in seconds, doubled each time."""
         worker.failures += 1
-        backoff: float = min(_MIN_BACKOFF_SECONDS * 2 ** (worker.failures - 1), _MAX_BACKOFF_SECONDS)
-        worker.start_at = self._clock.monotonic() + backoff
-        return backoff
+        pause = backoff(worker.failures)
+        worker.start_at = self._clock.monotonic() + pause
+        return pause
+
+    def _clear(self, slot: Slot) -> bool:
+        """Remove what the slot's worker before left; run in the background."""
+        if self._service.image:
+            # A container whose client was killed keeps running, with its name and its GPU.
+            containers.remove(self._host, container(slot))
+        (self._directory / WORKERS_DIR / f"{slot.number}.cid").unlink(missing_ok=True)
+        worker_report_file.create_worker_directory(self._directory, slot.number)
+        return True
 
     def _start(self, worker: _Worker, secrets: Mapping[str, str]) -> None:
         slot, workers_directory = worker.slot, self._directory / WORKERS_DIR
-        (workers_directory / f"{slot.number}.cid").unlink(missing_ok=True)
-        worker_report_file.create_worker_directory(self._directory, slot.number)
-        ready_file(slot, self._directory).unlink(missing_ok=True)
         port = self._http.environment(slot.number) if self._http else {}
         if self._service.image:
-            try:
-                # A container whose client was killed keeps running, with its name and its GPU.
-                containers.remove(self._host, container(slot))
-            except AgentError as error:
-                log.error("worker not started", slot=slot.number, reason=str(error))
-                self._postpone(worker)
-                return
             pairs = {**environment(slot, self._directory), **port, **self._service.environment, **secrets}
             variables = _lines(pairs)
             files.write_atomic(workers_directory / f"{slot.number}.env", "\n".join(variables) + "\n", 0o600)
@@ -342,6 +387,9 @@ class Workers:
             argv = process_command(self._service, slot, self._directory, port)
         # For a container they are in its file; the Docker client needs none.
         inherited = {} if self._service.image else secrets
+        if self._stopping:  # requested since this pass began
+            return
+        worker.is_cleared = False
         worker.process = JobProcess(self._spawn(argv, inherited), self._host, self._clock)
         worker.started_at, worker.is_restarting, worker.service = (
             self._clock.monotonic(),
@@ -362,15 +410,15 @@ class Workers:
         worker.process = worker.drain_until = None
         if self._http:
             self._http.record_end(worker.slot.number)
-        if self._clock.monotonic() - worker.started_at >= _MAX_BACKOFF_SECONDS:
+        if self._clock.monotonic() - worker.started_at >= MAX_BACKOFF_SECONDS:
             worker.failures = 0
-        backoff = 0.0 if worker.is_restarting else self._postpone(worker)
+        pause = 0.0 if worker.is_restarting else self._postpone(worker)
         (self._directory / WORKERS_DIR / f"{worker.slot.number}.json").unlink(missing_ok=True)
         if not worker.is_restarting:
             self._heartbeats.deregister(worker.slot.number)
         level = log.info if self._stopping or worker.is_restarting else log.error
         level(
-            "worker ended", slot=worker.slot.number, code=code, restart_in=None if self._stopping else backoff
+            "worker ended", slot=worker.slot.number, code=code, restart_in=None if self._stopping else pause
         )
 
     def _is_ready(self, slot: Slot) -> bool:
@@ -378,4 +426,4 @@ class Workers:
             return self._http.is_ready(slot.number)
         if not self._service.reports_readiness:
             return True
-        return ready_file(slot, self._directory).exists()
+        return os.path.lexists(ready_file(slot, self._directory))  # a link may lead to a hanging file system

@@ -17,7 +17,7 @@ from contracts.agent.config import Training
 from contracts.agent.names import GIT_USER
 from userdata.agent.machine import accounts
 from userdata.agent.machine.errors import AgentError
-from userdata.agent.machine.host import Host
+from userdata.agent.machine.host import LOAD, QUICK, SLOW, Host
 
 _DEFAULT_USER: Final = "x-access-token"
 """User name for a token alone. Source: GitHub's guide on tokens; GitLab accepts any name (GitLab's guide)."""
@@ -63,22 +63,24 @@ def checkout(host: Host, training: Training, directory: Path, login: Credentials
     plain = {**training.environment, **_settings(training.repository)}
     remote = {**training.environment, **_settings(training.repository, login)}
     accounts.add_system_user(host, GIT_USER, "--no-create-home")
-    host.run(["rm", "--recursive", "--force", str(new)])
-    host.run(["install", "--directory", f"--owner={GIT_USER}", str(new)])
-    host.run([*git, "init", "--quiet"], environment=plain)
+    host.run(["rm", "--recursive", "--force", str(new)], timeout=SLOW)
+    host.run(["install", "--directory", f"--owner={GIT_USER}", str(new)], timeout=QUICK)
+    host.run([*git, "init", "--quiet"], environment=plain, timeout=QUICK)
     # A named remote: a submodule's URL may be relative to it.
-    host.run([*git, "remote", "add", "origin", training.repository], environment=plain)
-    host.run([*git, "fetch", "--quiet", "--depth=1", "origin", training.revision], environment=remote)
-    host.run([*git, "checkout", "--quiet", "--detach", training.revision], environment=plain)
-    head = host.run([*git, "rev-parse", "HEAD"], environment=plain).strip()
+    host.run([*git, "remote", "add", "origin", training.repository], environment=plain, timeout=QUICK)
+    host.run(
+        [*git, "fetch", "--quiet", "--depth=1", "origin", training.revision], environment=remote, timeout=LOAD
+    )
+    host.run([*git, "checkout", "--quiet", "--detach", training.revision], environment=plain, timeout=SLOW)
+    head = host.run([*git, "rev-parse", "HEAD"], environment=plain, timeout=QUICK).strip()
     if head != training.revision:
         raise AgentError(f"{training.repository}: got {head}, expected {training.revision}")
     if training.submodules:
         update = ["submodule", "--quiet", "update", "--init", "--recursive", "--depth=1"]
-        host.run([*git, *update], environment=remote)
-    host.run(["chown", "--recursive", "--no-dereference", f"{training.user}:", str(new)])
-    host.run(["rm", "--recursive", "--force", str(directory)])
-    host.run(["mv", "--no-target-directory", str(new), str(directory)])
+        host.run([*git, *update], environment=remote, timeout=LOAD)
+    host.run(["chown", "--recursive", "--no-dereference", f"{training.user}:", str(new)], timeout=SLOW)
+    host.run(["rm", "--recursive", "--force", str(directory)], timeout=SLOW)
+    host.run(["mv", "--no-target-directory", str(new), str(directory)], timeout=SLOW)
 
 
 def _settings(repository: str, login: Credentials | None = None) -> Mapping[str, str]:

@@ -17,7 +17,7 @@ from typing import Final
 from contracts.agent.config import Training
 from userdata.agent.machine import log
 from userdata.agent.machine.errors import AgentError
-from userdata.agent.machine.host import Host
+from userdata.agent.machine.host import LOAD, QUICK, SLOW, Host
 from userdata.agent.work.training.environment import CommandLine
 
 UV: Final = "0.13.9"
@@ -128,7 +128,9 @@ class JobPython:
         requirements, version = self._python.requirements, self._python.version
         log.info("building environment", environment=path.name, requirements=requirements, python=version)
         self._fetch_uv()
-        self._host.run(["install", "--directory", f"--owner={self.user}", str(self._directory)])
+        self._host.run(
+            ["install", "--directory", f"--owner={self.user}", str(self._directory)], timeout=QUICK
+        )
         self._run("rm", "--recursive", "--force", str(path))
         uv = [str(self._uv), "--quiet", "--no-progress", "--directory", str(self._code)]
         try:
@@ -140,10 +142,10 @@ class JobPython:
             error.args = (f"{requirements}: {error}",)
             raise
         # Flush before the mark is written: the instance may terminate at any time.
-        self._host.run(["sync", "--file-system", str(path)])
+        self._host.run(["sync", "--file-system", str(path)], timeout=SLOW)
 
     def _run(self, *argv: str) -> str:
-        return self._host.run([*self._as_user, *argv], environment=self._settings())
+        return self._host.run([*self._as_user, *argv], environment=self._settings(), timeout=LOAD)
 
     def _settings(self) -> dict[str, str]:
         """Return uv's settings; the job's ``environment`` overrides them, with pip's index variables too."""
@@ -168,7 +170,7 @@ class JobPython:
         if self._uv.exists():
             return
         temporary = self._uv.parents[1].with_name(f".{UV}.new")
-        self._host.run(["rm", "--recursive", "--force", str(temporary)])
+        self._host.run(["rm", "--recursive", "--force", str(temporary)], timeout=SLOW)
         declared = self._training.environment
         index = (
             declared.get("PIP_INDEX_URL") or declared.get("UV_DEFAULT_INDEX") or declared.get("UV_INDEX_URL")
@@ -183,8 +185,12 @@ class JobPython:
             "--requirement",
             "/dev/stdin",
         ]
-        self._host.run(pip, requirement, {**declared, **({"PIP_INDEX_URL": index} if index else {})})
-        self._host.run(["mv", "--no-target-directory", str(temporary), str(self._uv.parents[1])])
+        self._host.run(
+            pip, requirement, {**declared, **({"PIP_INDEX_URL": index} if index else {})}, timeout=LOAD
+        )
+        self._host.run(
+            ["mv", "--no-target-directory", str(temporary), str(self._uv.parents[1])], timeout=SLOW
+        )
 
     def _remove_unused(self) -> None:
         """Remove the least recently used environments."""

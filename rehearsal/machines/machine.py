@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import json
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,7 +31,7 @@ from userdata.agent.aws.imds import (
     Metadata,
     MetadataDocument,
 )
-from userdata.agent.machine.host import ProcessInfo
+from userdata.agent.machine.host import Argv, ProcessInfo, Variables
 
 RUN_PID: Final = 1000
 """PID of the agent's ``run``; its training processes have higher ones."""
@@ -210,14 +210,7 @@ class SimulatedHost:
 
     # Units and processes.
 
-    def run(
-        self,
-        argv: Sequence[str],
-        stdin: str = "",
-        environment: Mapping[str, str] | None = None,
-        *,
-        timeout: float = 60,
-    ) -> str:
+    def run(self, argv: Argv, timeout: float = 60, stdin: str = "", environment: Variables = None) -> str:
         """See ``Host``: creates folders on the volume; simulated git returns the fetched revision."""
         match list(argv):
             case _ if self.work is not None and self.work.runs(argv):

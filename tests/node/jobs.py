@@ -14,6 +14,7 @@ from tests.node.configs import FakeClock
 from tests.node.metadata import MetadataServer
 from tests.node.units import UnitHost
 from userdata.agent import tasks
+from userdata.agent.machine.background import at_once
 from userdata.agent.work import notice
 
 REGION = "us-west-2"
@@ -54,6 +55,7 @@ def node(
     instance = run["Instances"][0]["InstanceId"]
     server.identify(instance, zone)
     made = tasks.Node(configs.load(configs.training(volume={"sizeGib": 1})), directory, server.url)
+    made.run_in_background = at_once
     made.clock, made.host, made.gpus, made.root = clock, host, None, directory
     made.fenced = lambda dead_at: contextlib.nullcontext()  # it would end the tests
     return made

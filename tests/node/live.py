@@ -71,7 +71,7 @@ class NodeHost(DiskHost):
         self.revision = revision
         self.ran: list[list[str]] = []
 
-    def run(self, argv: Any, stdin: str = "", environment: Any = None, *, timeout: float = 60) -> str:
+    def run(self, argv: Any, timeout: float = 60, stdin: str = "", environment: Any = None) -> str:
         self.ran.append(list(argv))
         if "nvidia-smi" in argv:
             return "GPU 0: a double\n"
@@ -90,7 +90,7 @@ class TenantHost(DiskHost):
         self.images: set[str] = set()
         self.places: dict[Path, str] = {}
 
-    def run(self, argv: Any, stdin: str = "", environment: Any = None, *, timeout: float = 60) -> str:
+    def run(self, argv: Any, timeout: float = 60, stdin: str = "", environment: Any = None) -> str:
         programs = ("docker", "nft", "install", "chown", "runc", "containerd", "nvidia-ctk", "nvidia-smi")
         is_tenants = argv[0] in programs
         if tuple(argv[:2]) == ("docker", "pull"):
@@ -99,7 +99,7 @@ class TenantHost(DiskHost):
             raise AgentError("docker image inspect: no such image")
         if tuple(argv[:2]) in (("docker", "info"), ("docker", "manifest")):
             return ""
-        return self.docker.run(argv, stdin, environment, timeout=timeout) if is_tenants else ""
+        return self.docker.run(argv, timeout, stdin, environment) if is_tenants else ""
 
     def mounted(self, path: Path) -> str | None:
         return self.places.get(path)

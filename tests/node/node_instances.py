@@ -14,6 +14,7 @@ from tests.node import configs
 from tests.node.job_table import Attributes, JobTable
 from userdata.agent import tasks
 from userdata.agent.aws.imds import IdentityDocument
+from userdata.agent.machine.background import at_once
 from userdata.agent.machine.clock import Clock
 
 MOUNTS: Final = [{"fileSystem": "fs-1", "accessPoint": "fsap-1", "path": "/dltraining/checkpoints"}]
@@ -86,6 +87,7 @@ def instance(
     config = configs.load(configs.training(volume=None, efs=MOUNTS, training=section))
     directory.mkdir(parents=True, exist_ok=True)
     node = tasks.Node(config, directory, "http://nowhere")
+    node.run_in_background = at_once
     identity = IdentityDocument(name, "us-west-2a", "us-west-2", "g5.xlarge")
     node.__dict__.update(identity=identity, gpus=None)
     node.clock, node.host, node.root = clock, host, directory

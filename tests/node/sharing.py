@@ -22,6 +22,7 @@ from userdata.agent import tasks
 from userdata.agent.aws.imds import IdentityDocument
 from userdata.agent.lease.renewal import LeaseRenewer
 from userdata.agent.lease.store import LEASE_SECONDS
+from userdata.agent.machine.background import at_once
 from userdata.agent.machine.errors import AgentError, LeaseLostError
 from userdata.agent.tasks import holding
 from userdata.agent.tasks import job as job_tasks
@@ -136,6 +137,7 @@ class Instance:
         efs = [{"fileSystem": "fs-1", "accessPoint": "fsap-1", "path": "/dltraining/checkpoints"}]
         config = configs.load(configs.training(volume=None, efs=efs, training=training_))
         self.node = tasks.Node(config, folder, "http://nowhere")
+        self.node.run_in_background = at_once
         self.node.__dict__["identity"] = IdentityDocument(me, "us-west-2a", "us-west-2", "g5.xlarge")
         self.node.clock = _Clock(self)
         self.node.host = _Host()  # type: ignore[assignment]

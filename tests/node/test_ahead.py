@@ -228,9 +228,9 @@ def test_a_real_file_system_stands_still_and_goes_on(tmp_path: Path) -> None:
     with image.open("wb") as file:
         file.truncate(320 * 2**20)
     host = SystemHost()
-    host.run(["mkfs.xfs", "-q", str(image)], timeout=60)
+    host.run(["mkfs.xfs", "-q", str(image)], 60)
     try:
-        host.run(["mount", "-o", "loop", str(image), str(place)], timeout=60)
+        host.run(["mount", "-o", "loop", str(image), str(place)], 60)
     except AgentError as error:
         pytest.skip(f"no loop devices here: {error}")
     try:

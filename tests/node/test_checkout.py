@@ -4,7 +4,7 @@ import contextlib
 import os
 import re
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -14,7 +14,7 @@ import pytest
 from contracts.agent.config import Training
 from tests.real.job.code_host import CodeHost, serving
 from userdata.agent.machine.errors import AgentError
-from userdata.agent.machine.host import SystemHost
+from userdata.agent.machine.host import Argv, SystemHost, Variables
 from userdata.agent.work.training.checkout import Credentials, checkout, credentials
 
 QUIET: Final = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
@@ -51,23 +51,14 @@ class AsMe(SystemHost):
         super().__init__()
         self.ran: list[tuple[list[str], dict[str, str]]] = []
 
-    def run(
-        self,
-        argv: Sequence[str],
-        stdin: str = "",
-        environment: Mapping[str, str] | None = None,
-        *,
-        timeout: float = 60,
-    ) -> str:
+    def run(self, argv: Argv, timeout: float = 60, stdin: str = "", environment: Variables = None) -> str:
         argv = list(argv)
         self.ran.append((argv, dict(environment or {})))
         if argv[0] in ("id", "useradd", "chown"):
             return ""
         if argv[0] == "runuser":
             argv = argv[argv.index("--") + 1 :]
-        return super().run(
-            [a for a in argv if not a.startswith("--owner=")], stdin, environment, timeout=timeout
-        )
+        return super().run([a for a in argv if not a.startswith("--owner=")], timeout, stdin, environment)
 
 
 Serve = Callable[..., CodeHost]

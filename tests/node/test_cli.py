@@ -161,7 +161,7 @@ def test_a_hook_is_completed_or_not_active_or_refused() -> None:
 
 
 class HealthyHost(UnitHost):
-    def run(self, argv: Any, stdin: str = "", environment: Any = None, *, timeout: float = 60) -> str:
+    def run(self, argv: Any, timeout: float = 60, stdin: str = "", environment: Any = None) -> str:
         return "yes\n"
 
     def mounted(self, path: Path) -> str | None:
@@ -194,7 +194,7 @@ def test_doctor_starts_a_container_of_the_work_with_its_gpus(
     tmp_path: Path, clock: FakeClock, metadata_server: MetadataServer, seen: str, level: str
 ) -> None:
     class Host(HealthyHost):
-        def run(self, argv: Any, stdin: str = "", environment: Any = None, *, timeout: float = 60) -> str:
+        def run(self, argv: Any, timeout: float = 60, stdin: str = "", environment: Any = None) -> str:
             return seen if argv[0] == "docker" else "yes\n"
 
     image = f"example.com/worker@sha256:{'0' * 64}"

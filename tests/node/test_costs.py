@@ -21,6 +21,7 @@ from tests.node import configs
 from tests.node.bench import Bench
 from tests.node.configs import FakeClock
 from userdata.agent.aws.imds import IdentityDocument
+from userdata.agent.machine.background import at_once
 from userdata.agent.tasks import costs, job, recording
 from userdata.agent.tasks.node import Node
 from userdata.agent.work import containers, process
@@ -74,6 +75,7 @@ def make_node(tmp_path: Path, clock: FakeClock, ec2: Ec2) -> MakeNode:
         training = {**configs.training()["training"], "prices": PRICES if prices is None else prices}
         more: dict[str, Any] = {"volume": None, "efs": EFS} if on_efs else {"volume": {"sizeGib": 1}}
         made = Node(configs.load(configs.training(training=training, **more)), tmp_path / "run", "http://x")
+        made.run_in_background = at_once
         made.__dict__["identity"] = IdentityDocument("i-1", "us-west-2a", "us-west-2", "g6.xlarge")
         made.clock = clock
         if not on_efs:

@@ -114,7 +114,7 @@ def git(*arguments: str) -> FailedRun:
     """Really run git; return the failure as the trainer sees it."""
     with pytest.raises(CommandError) as caught:
         SystemHost().run(
-            ["env", "GIT_TERMINAL_PROMPT=0", "GIT_ALLOW_PROTOCOL=http:file", "git", *arguments], timeout=60
+            ["env", "GIT_TERMINAL_PROMPT=0", "GIT_ALLOW_PROTOCOL=http:file", "git", *arguments], 60
         )
     return faults.of_error(caught.value)
 

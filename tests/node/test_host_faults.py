@@ -37,7 +37,7 @@ class Commands(DiskHost):
         self.fetch: Callable[[], object] = lambda: None
         self.revision = ""
 
-    def run(self, argv: Any, stdin: str = "", environment: Any = None, *, timeout: float = 60) -> str:
+    def run(self, argv: Any, timeout: float = 60, stdin: str = "", environment: Any = None) -> str:
         if "fetch" in argv:
             self.fetch()
         if argv[0] in ("shutdown", "systemctl"):

@@ -10,7 +10,7 @@ import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,7 @@ import pytest
 from tests.node.units import CommandHost
 from userdata.agent.machine import files
 from userdata.agent.machine.errors import AgentError, TransientError
-from userdata.agent.machine.host import SystemHost
+from userdata.agent.machine.host import Argv, SystemHost, Variables
 from userdata.agent.work import containers
 from userdata.agent.work.training.job_container import JobContainer, Mounts
 
@@ -101,14 +101,7 @@ def test_preparation_pulls_shuts_the_metadata_and_tries_the_gpus(made: Made) -> 
 
 def test_the_rule_for_the_metadata_is_made_once() -> None:
     class Tables(CommandHost):
-        def run(
-            self,
-            argv: Sequence[str],
-            stdin: str = "",
-            environment: Mapping[str, str] | None = None,
-            *,
-            timeout: float = 60,
-        ) -> str:
+        def run(self, argv: Argv, timeout: float = 60, stdin: str = "", environment: Variables = None) -> str:
             rule = ["-".join(argv[3:])]
             if "--check" in argv and rule not in self.ran:
                 raise AgentError("iptables: exit 1: Bad rule")
@@ -127,7 +120,7 @@ def test_a_missing_cdi_specification_is_generated_once() -> None:
         def __init__(self) -> None:
             self.ran: list[list[str]] = []
 
-        def run(self, argv: list[str]) -> str:
+        def run(self, argv: list[str], timeout: float = 60) -> str:
             self.ran.append(argv)
             if argv[0] == "docker" and len(self.ran) == 1:
                 raise AgentError("docker: exit 125: unresolvable CDI devices nvidia.com/gpu=all")
@@ -176,7 +169,7 @@ def test_a_container_that_is_being_removed_is_waited_for() -> None:
 
     class Removing:
         def run(
-            self, argv: list[str], stdin: str = "", environment: object = None, *, timeout: float = 60
+            self, argv: list[str], timeout: float = 60, stdin: str = "", environment: object = None
         ) -> str:
             ran.append(argv[1] if argv[0] == "docker" else argv[0])
             if (said := next(answers)) == "busy":
@@ -249,10 +242,10 @@ from userdata.agent.machine.host import SystemHost
 from userdata.agent.storage import efs
 
 class Host(SystemHost):
-    def run(self, argv, stdin="", environment=None, *, timeout: float = 60):
+    def run(self, argv, timeout: float = 60, stdin="", environment=None):
         if argv[:3] == ["mount", "-t", "efs"]:  # without a network
             argv = ["mount", "-t", "tmpfs", argv[-2], argv[-1]]
-        return super().run(argv, stdin, environment, timeout=timeout)
+        return super().run(argv, timeout, stdin, environment)
 
 def mount(source, path):
     Path(path).mkdir(parents=True, exist_ok=True)
@@ -296,11 +289,11 @@ def test_mounted_is_what_is_seen_at_a_path_and_not_what_a_table_lists(tmp_path: 
 
 def test_a_command_that_fails_says_why_in_one_line() -> None:
     with pytest.raises(AgentError, match=r"^ls: exit 2: ") as error:
-        SystemHost().run(["ls", "/no/such/place"], timeout=60)
+        SystemHost().run(["ls", "/no/such/place"], 60)
     assert "\n" not in str(error.value)
     with pytest.raises(AgentError, match="no-such-command: No such file"):
-        SystemHost().run(["no-such-command"], timeout=60)
-    assert SystemHost().run(["cat"], stdin="x", timeout=60) == "x"
+        SystemHost().run(["no-such-command"], 60)
+    assert SystemHost().run(["cat"], 60, stdin="x") == "x"
 
 
 def test_a_signal_to_a_process_that_is_gone_is_no_error() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import pytest
 
 from contracts.agent.config import Python, Training
 from userdata.agent.machine.errors import AgentError
-from userdata.agent.machine.host import SystemHost
+from userdata.agent.machine.host import Argv, SystemHost, Variables
 from userdata.agent.work.training.job_python import MARK, UV, JobPython
 
 ROOT = Path(__file__).parents[2]
@@ -35,21 +34,12 @@ class AsMe(SystemHost):
         super().__init__()
         self.ran: list[tuple[list[str], dict[str, str], str]] = []
 
-    def run(
-        self,
-        argv: Sequence[str],
-        stdin: str = "",
-        environment: Mapping[str, str] | None = None,
-        *,
-        timeout: float = 60,
-    ) -> str:
+    def run(self, argv: Argv, timeout: float = 60, stdin: str = "", environment: Variables = None) -> str:
         argv = list(argv)
         self.ran.append((argv, dict(environment or {}), stdin))
         if argv[0] == "runuser":
             argv = argv[argv.index("--") + 1 :]
-        return super().run(
-            [a for a in argv if not a.startswith("--owner=")], stdin, environment, timeout=timeout
-        )
+        return super().run([a for a in argv if not a.startswith("--owner=")], timeout, stdin, environment)
 
 
 class Bench:
@@ -181,14 +171,7 @@ def test_the_jobs_own_index_is_asked_by_whatever_name_it_goes(bench: Bench) -> N
 
 def test_uv_comes_by_its_hashes_from_the_jobs_index(bench: Bench) -> None:
     class Host(AsMe):
-        def run(
-            self,
-            argv: Sequence[str],
-            stdin: str = "",
-            environment: Mapping[str, str] | None = None,
-            *,
-            timeout: float = 60,
-        ) -> str:
+        def run(self, argv: Argv, timeout: float = 60, stdin: str = "", environment: Variables = None) -> str:
             self.ran.append((list(argv), dict(environment or {}), stdin))
             if argv[0] == "python3":
                 raise AgentError("pip: exit 1: no index")

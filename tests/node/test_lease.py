@@ -190,7 +190,7 @@ def slow(bench: Bench, seconds: float) -> None:
     command = f"echo $$ >{bench.tmp}/pid; until test -e {bench.tmp}/fetched; do sleep .01; done"
 
     def make_ready() -> None:
-        bench.host.run(["sh", "-c", command], timeout=60)
+        bench.host.run(["sh", "-c", command], 60)
 
     bench.make_ready = make_ready
 
@@ -280,13 +280,13 @@ def test_what_attends_a_command_sees_it_from_the_start_and_may_end_it(
 
     deaf = f"trap '' TERM; (sleep 60; touch {tmp_path}/late) & echo $! >{tmp_path}/pid; wait"
     with host.polling(attend):
-        assert host.run(["cat"], "said", timeout=60) == "said"
+        assert host.run(["cat"], 60, "said") == "said"
         assert looks
         enough[0] = len(looks) + 30
         with pytest.raises(WorkCancelledError):
-            host.run(["sh", "-c", deaf], timeout=60)
+            host.run(["sh", "-c", deaf], 60)
     assert len(looks) == enough[0]
-    assert host.run(["echo", "free"], timeout=60) == "free\n"
+    assert host.run(["echo", "free"], 60) == "free\n"
     assert len(looks) == enough[0]
     child = Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}/stat")
 
@@ -303,16 +303,16 @@ def test_what_attends_a_command_sees_it_from_the_start_and_may_end_it(
 def test_long_output_is_whole_whoever_attends(host: SystemHost) -> None:
     with host.polling(lambda: None):
         much = "for n in 1 2 3 4 5; do head -c 200000 /dev/zero | tr '\\0' x; sleep .03; done"
-        text = host.run(["sh", "-c", much], timeout=60)
+        text = host.run(["sh", "-c", much], 60)
     assert len(text) == 1_000_000
 
 
 def test_a_command_that_fails_says_all_that_it_said(host: SystemHost) -> None:
     with pytest.raises(CommandError, match="sh: exit 3: last") as caught:
-        host.run(["sh", "-c", "echo first >&2; echo last >&2; exit 3"], timeout=60)
+        host.run(["sh", "-c", "echo first >&2; echo last >&2; exit 3"], 60)
     assert caught.value.stderr == "first\nlast\n"
     with pytest.raises(AgentError, match="No such file"):
-        host.run(["/none"], timeout=60)
+        host.run(["/none"], 60)
 
 
 @pytest.fixture
@@ -462,7 +462,7 @@ def test_a_run_stopped_before_training_releases_the_volume(
     held.on_sigterm = handlers.append
     held.spawn = lambda *_: pytest.fail("nothing may start")
 
-    def ran(argv: Any, stdin: str = "", environment: Any = None, *, timeout: float = 60) -> str:
+    def ran(argv: Any, timeout: float = 60, stdin: str = "", environment: Any = None) -> str:
         handlers[-1]()  # in the middle of the checkout
         return configs.REVISION
 

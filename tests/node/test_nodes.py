@@ -24,6 +24,7 @@ from userdata.agent import tasks
 from userdata.agent.aws import clients
 from userdata.agent.aws.own_host import OnPremisesHost
 from userdata.agent.lease.experiment_selection import ExperimentLease
+from userdata.agent.machine.background import at_once
 from userdata.agent.machine.errors import AgentError, ConfigError
 from userdata.agent.tasks import holding
 from userdata.agent.tasks import job as job_tasks
@@ -287,6 +288,7 @@ def host(tmp_path: Path, clock: FakeClock, *command: str) -> Node:
     service = {"command": list(command), "gpus": 2}
     config = configs.service(group="ocr", service=service, hooks=None, onPremises=True, nvidia=False)
     made = Node(configs.load(config), tmp_path, NOWHERE)
+    made.run_in_background = at_once
     made.clock = clock
     return made
 

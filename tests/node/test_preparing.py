@@ -19,6 +19,7 @@ from tests.node.metadata import MetadataServer
 from tests.node.units import DiskHost
 from userdata.agent import tasks
 from userdata.agent.aws import clients
+from userdata.agent.machine.background import at_once
 from userdata.agent.machine.errors import AgentError, LeaseLostError, RefusedError
 from userdata.agent.storage.volume.ebs import AwsEbs
 from userdata.agent.work.training import checkout
@@ -57,9 +58,7 @@ class FolderHost(DiskHost):
     def unmount(self, path: Path) -> None:
         path.unlink()
 
-    def run(
-        self, argv: Sequence[str], stdin: str = "", environment: Any = None, *, timeout: float = 60
-    ) -> str:
+    def run(self, argv: Sequence[str], timeout: float = 60, stdin: str = "", environment: Any = None) -> str:
         self.ran.append(list(argv))
         if argv[0] == "install":
             Path(argv[-1]).mkdir(parents=True, exist_ok=True)
@@ -102,6 +101,7 @@ class Region:
         body["training"] |= {"job": GROUP, "finishedParameter": FINISHED, "maxRestarts": 1}
         home = self.folder / f"life-{self.lives}"
         made = tasks.Node(configs.load(body | changes), home / "run", self.server.url)
+        made.run_in_background = at_once
         made.data = home / "data"
         made.clock, made.host = self.clock, FolderHost(self.ec2, self.folder / "volumes", made.data)
         made.on_sigterm = lambda act: None
@@ -368,7 +368,7 @@ def test_a_snapshot_that_cannot_be_made_ends_it_too(region: Region, monkeypatch:
     monkeypatch.setattr(AwsEbs, "create_dataset_snapshot", refused)
     node = region.node()
     node.host.run = (
-        lambda argv, stdin="", environment=None, timeout=60: (  # type: ignore[method-assign]
+        lambda argv, timeout=60, stdin="", environment=None: (  # type: ignore[method-assign]
             str(tasks.volume(node, "up")) if list(argv[:2]) == ["systemctl", "restart"] else made(argv)
         )
     )

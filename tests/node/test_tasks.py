@@ -25,6 +25,7 @@ from tests.waiting import TIMEOUT_SECONDS
 from userdata.agent import tasks
 from userdata.agent.aws import clients
 from userdata.agent.aws.imds import GROUP_TAG, LIFECYCLE_STATE
+from userdata.agent.machine.background import at_once
 from userdata.agent.machine.errors import AgentError, ConfigError
 from userdata.agent.storage.volume.background_snapshots import BackgroundSnapshots
 from userdata.agent.tasks import job as job_tasks
@@ -36,9 +37,9 @@ def test_a_container_that_outlived_its_agent_ends_before_the_volume_is_given_bac
     answers: bool, aws: Any, make_node: MakeNode
 ) -> None:
     class Docker(DiskHost):
-        def run(self, argv: Any, stdin: str = "", environment: Any = None, *, timeout: float = 60) -> str:
+        def run(self, argv: Any, timeout: float = 60, stdin: str = "", environment: Any = None) -> str:
             if argv[0] != "docker":
-                return super().run(argv, stdin, environment, timeout=timeout)
+                return super().run(argv, timeout, stdin, environment)
             if not answers:
                 raise AgentError("docker ps: exit 1: Cannot connect to the Docker daemon")
             asked.append((argv[1], self.mounted(one.data) is not None))
@@ -158,6 +159,7 @@ def launching(
     work = {"image": image, "gpus": 1} if image else {"command": ["sleep", "infinity"], "gpus": 1}
     config = configs.load(configs.service(hooks=hooks, service=work))
     made, host = tasks.Node(config, directory, server.url), CommandHost(run="GPU 0: a double\n")
+    made.run_in_background = at_once
     made.clock, made.host, made.clients = clock, host, NothingReleased()
     return made, host
 
@@ -203,7 +205,7 @@ def test_a_launch_waits_for_a_pull_that_takes_longer_than_its_hook(
     monkeypatch.setattr(tasks.node, "HOOK_EXTENSION_SECONDS", 0.001)
     long_enough: list[bool] = []
 
-    def pull(argv: Any, stdin: str = "", *, timeout: float = 60) -> str:
+    def pull(argv: Any, timeout: float = 60, stdin: str = "") -> str:
         if argv[1] == "run":
             return "GPU 0: a double"
         long_enough.append(group.extended_often.wait(TIMEOUT_SECONDS))
@@ -267,7 +269,7 @@ def without_its_dataset(make_node: MakeNode) -> tuple[tasks.Node, list[Any]]:
     """A node whose dataset's volume never comes, and the commands that it ran."""
     made = make_node()
     ran: list[Any] = []
-    made.host.run = lambda argv, stdin="", timeout=60: ran.append(argv) or ""  # type: ignore[method-assign, func-returns-value]
+    made.host.run = lambda argv, timeout=60, stdin="": ran.append(argv) or ""  # type: ignore[method-assign, func-returns-value]
     return made, ran
 
 
@@ -309,7 +311,7 @@ def test_no_job_starts_as_a_user_that_could_take_the_instances_role(make_node: M
     made.config = configs.load(configs.training(volume=None, efs=MOUNTS))
     made.spawn = lambda *_: pytest.fail("nothing may start")
 
-    def run(argv: Any, stdin: str = "", *, timeout: float = 60) -> str:
+    def run(argv: Any, timeout: float = 60, stdin: str = "") -> str:
         if argv[0] in ("nft", "iptables"):
             raise AgentError(f"{argv[0]}: No such file or directory")
         return "990\n"
@@ -327,7 +329,7 @@ def test_nothing_is_mounted_or_written_where_the_data_volume_is_missing(make_nod
     mounts = [{"fileSystem": "fs-1", "accessPoint": "fsap-1", "path": path} for path in (below, "/models")]
     made.config = configs.load(configs.training(volume={"sizeGib": 1}, efs=mounts))
     ran: list[Any] = []
-    made.host.run = lambda argv, stdin="", timeout=60: ran.append(argv) or ""  # type: ignore[method-assign, func-returns-value]
+    made.host.run = lambda argv, timeout=60, stdin="": ran.append(argv) or ""  # type: ignore[method-assign, func-returns-value]
     assert tasks.efs(made) == 0
     assert [argv[-1] for argv in ran if argv[0] == "mount"] == ["/models"]
     with pytest.raises(AgentError, match=r"^/dltraining: the data volume is not mounted$"):

@@ -375,22 +375,22 @@ def test_a_real_file_system_fills_its_larger_device(tmp_path: Path) -> None:
     place.mkdir()
     with image.open("wb") as file:
         file.truncate(320 * 2**20)
-    host.run(["mkfs.xfs", "-q", str(image)], timeout=60)
+    host.run(["mkfs.xfs", "-q", str(image)], 60)
     try:
-        device = host.run(["losetup", "--find", "--show", str(image)], timeout=60).strip()
+        device = host.run(["losetup", "--find", "--show", str(image)], 60).strip()
     except AgentError as error:
         pytest.skip(f"no loop devices here: {error}")
     try:
-        host.run(["mount", device, str(place)], timeout=60)
+        host.run(["mount", device, str(place)], 60)
         before = os.statvfs(place).f_blocks
         host.grow(device, place)
         assert os.statvfs(place).f_blocks == before
         with image.open("r+b") as file:
             file.truncate(480 * 2**20)
-        host.run(["losetup", "--set-capacity", device], timeout=60)
+        host.run(["losetup", "--set-capacity", device], 60)
         assert host.capacity(device) == 480 * 2**20
         host.grow(device, place)
         assert os.statvfs(place).f_blocks > before * 1.4
     finally:
         host.unmount(place)
-        host.run(["losetup", "--detach", device], timeout=60)
+        host.run(["losetup", "--detach", device], 60)

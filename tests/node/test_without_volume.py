@@ -30,7 +30,7 @@ class MountHost(UnitHost):
         self.at: list[str] = []
         self.fails: dict[str, str] = {}
 
-    def run(self, argv: Any, stdin: str = "", environment: Any = None, *, timeout: float = 60) -> str:
+    def run(self, argv: Any, timeout: float = 60, stdin: str = "", environment: Any = None) -> str:
         self.ran.append(list(argv))
         if argv[0] in self.fails:
             raise AgentError(f"{argv[0]}: {self.fails[argv[0]]}")

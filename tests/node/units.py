@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from userdata.agent.machine.host import SystemHost
+from userdata.agent.machine.host import Argv, SystemHost, Variables
 
 
 class UnitHost(SystemHost):
@@ -32,14 +31,7 @@ class CommandHost(UnitHost):
         self.ran: list[list[str]] = []
         self.answers = answers
 
-    def run(
-        self,
-        argv: Sequence[str],
-        stdin: str = "",
-        environment: Mapping[str, str] | None = None,
-        *,
-        timeout: float = 60,
-    ) -> str:
+    def run(self, argv: Argv, timeout: float = 60, stdin: str = "", environment: Variables = None) -> str:
         self.ran.append(list(argv))
         answer = self.answers.get(argv[1] if argv[0] == "docker" else argv[0], "")
         if isinstance(answer, Exception):

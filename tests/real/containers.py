@@ -14,11 +14,11 @@ import sysconfig
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from userdata.agent.machine.host import SystemHost
+from userdata.agent.machine.host import Argv, SystemHost, Variables
 
 IMAGE: Final = "gpu-spot/shell:1"
 PYTHON: Final = "gpu-spot/python:1"
@@ -120,20 +120,13 @@ class DockerHost(SystemHost):
         super().__init__()
         self.inside = ["nsenter", f"--net=/proc/{daemon}/ns/net", "--"]
 
-    def run(
-        self,
-        argv: Sequence[str],
-        stdin: str = "",
-        environment: Mapping[str, str] | None = None,
-        *,
-        timeout: float = 60,
-    ) -> str:
+    def run(self, argv: Argv, timeout: float = 60, stdin: str = "", environment: Variables = None) -> str:
         inside = self.inside if argv[0] in ("iptables", "nft") else []
         granted = list(argv)
         for limit in {"memlock=-1:-1", "nofile=1048576:1048576"}.intersection(granted):
             at = granted.index(limit)
             del granted[at - 1 : at + 1]
-        return super().run([*inside, *granted], stdin, environment, timeout=timeout)
+        return super().run([*inside, *granted], timeout, stdin, environment)
 
 
 def _metadata(place: Path, daemon: int) -> subprocess.Popen[bytes]:

@@ -186,7 +186,7 @@ def test_the_metadata_service_is_out_of_reach(docker: Bench) -> None:
     containers.block_metadata(docker.host)
     containers.block_metadata(docker.host)
     assert docker.run(ask).endswith("refused\n")
-    rules = docker.host.run(["iptables", "--list-rules", "DOCKER-USER"], timeout=60)
+    rules = docker.host.run(["iptables", "--list-rules", "DOCKER-USER"], 60)
     assert rules.count(real.METADATA) == 1
 
 

@@ -47,9 +47,7 @@ class _Clock:
 
 
 class _Host(SystemHost):
-    def run(
-        self, argv: Sequence[str], stdin: str = "", environment: Any = None, *, timeout: float = 60
-    ) -> str:
+    def run(self, argv: Sequence[str], timeout: float = 60, stdin: str = "", environment: Any = None) -> str:
         return configs.REVISION if "rev-parse" in argv else "990\n"
 
     def mounted(self, path: Path) -> str | None:

@@ -21,6 +21,7 @@ from tests.real.job.commands import RealProcess, RealWork, is_at
 from tests.real.job.repository import CheckpointDates, stamp
 from tests.real.job.shipped import HOST, LOSSES, MINUTES, closing, played, undisturbed
 from userdata.agent.machine.errors import AgentError
+from userdata.agent.machine.host import Argv, Variables
 from userdata.agent.work.training.checkout import checkout
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples/training"
@@ -69,14 +70,7 @@ def test_the_agents_checkout_brings_the_shipped_code_onto_the_instances_own_disk
     disk = tmp_path / "disk"
 
     class Host:
-        def run(
-            self,
-            argv: list[str],
-            stdin: str = "",
-            environment: dict[str, str] | None = None,
-            *,
-            timeout: float = 60,
-        ) -> str:
+        def run(self, argv: Argv, timeout: float = 60, stdin: str = "", environment: Variables = None) -> str:
             return work.run(argv, environment or {}, disk) if work.runs(argv) else ""
 
     training = job("python3", "train.py")

@@ -171,7 +171,7 @@ def test_system_calls_are_possible_where_nothing_prevents_them(host: SharedHost)
 
 @pytest.mark.soak
 def test_ipv6_and_datagrams_lead_to_others_without_the_firewall(host: SharedHost) -> None:
-    host.host.run(["nft", "delete", "table", "inet", firewall.TABLE], timeout=60)
+    host.host.run(["nft", "delete", "table", "inet", firewall.TABLE], 60)
     try:
         found = tunnels.reached(host)
     finally:
@@ -237,7 +237,7 @@ def test_what_is_tried_is_possible_where_nothing_prevents_it(host: SharedHost) -
 
 
 def test_the_firewall_isolates_tenants(host: SharedHost) -> None:
-    host.host.run(["nft", "delete", "table", "inet", firewall.TABLE], timeout=60)
+    host.host.run(["nft", "delete", "table", "inet", firewall.TABLE], 60)
     try:
         found = network_breaches(host)
     finally:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 from rehearsal.machines.tenants.containers import Containers, options
-from userdata.agent.machine.host import SystemHost
+from userdata.agent.machine.host import Argv, SystemHost, Variables
 
 __all__ = ["DockerDouble", "options"]
 
@@ -17,13 +15,6 @@ class DockerDouble(Containers, SystemHost):
         super().__init__()
         self.ran: list[list[str]] = []
 
-    def run(
-        self,
-        argv: Sequence[str],
-        stdin: str = "",
-        environment: Mapping[str, str] | None = None,
-        *,
-        timeout: float = 60,
-    ) -> str:
+    def run(self, argv: Argv, timeout: float = 60, stdin: str = "", environment: Variables = None) -> str:
         self.ran.append(list(argv))
-        return super().run(argv, stdin, environment, timeout=timeout)
+        return super().run(argv, timeout, stdin, environment)

@@ -184,9 +184,7 @@ class Driver(DockerDouble):
         self.nvml, self.creates = nvml, creates
         self.partitioned: set[int] = set()
 
-    def run(
-        self, argv: Sequence[str], stdin: str = "", environment: Any = None, *, timeout: float = 60
-    ) -> str:
+    def run(self, argv: Sequence[str], timeout: float = 60, stdin: str = "", environment: Any = None) -> str:
         self.ran.append(list(argv))
         match list(argv):
             case ["nvidia-smi", "-i", gpu, "--query-gpu=mig.mode.current", _]:
@@ -313,11 +311,11 @@ def test_a_cpuset_is_read_as_the_kernel_writes_it() -> None:
 def test_no_tenant_starts_without_a_firewall() -> None:
     class Bare(DockerDouble):
         def run(
-            self, argv: Sequence[str], stdin: str = "", environment: Any = None, *, timeout: float = 60
+            self, argv: Sequence[str], timeout: float = 60, stdin: str = "", environment: Any = None
         ) -> str:
             if argv[0] == "nft":
                 raise AgentError("nft: No such file or directory")
-            return super().run(argv, stdin, environment, timeout=timeout)
+            return super().run(argv, timeout, stdin, environment)
 
     with pytest.raises(AgentError, match=r"none is started: nft.*; allowed: a machine with nftables"):
         firewall.apply_rules(Bare(), {2001: 10**9})

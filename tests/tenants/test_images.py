@@ -79,9 +79,7 @@ class Registry(SystemHost):
         self.pulled = False
         self.ran: list[list[str]] = []
 
-    def run(
-        self, argv: Sequence[str], stdin: str = "", environment: Any = None, *, timeout: float = 60
-    ) -> str:
+    def run(self, argv: Sequence[str], timeout: float = 60, stdin: str = "", environment: Any = None) -> str:
         self.ran.append(list(argv))
         self.stdin += [stdin] if stdin else []
         match [word for word in argv if word != "--config" and not word.startswith(str(self.run_directory))]:
@@ -187,9 +185,7 @@ class Programs(SystemHost):
         super().__init__()
         self.outputs = outputs
 
-    def run(
-        self, argv: Sequence[str], stdin: str = "", environment: Any = None, *, timeout: float = 60
-    ) -> str:
+    def run(self, argv: Sequence[str], timeout: float = 60, stdin: str = "", environment: Any = None) -> str:
         if argv[0] not in self.outputs:
             raise AgentError(f"{argv[0]}: No such file or directory")
         return self.outputs[argv[0]]
@@ -257,9 +253,9 @@ def test_an_image_that_grows_while_it_is_unpacked_is_cancelled() -> None:
             yield
 
         def run(
-            self, argv: Sequence[str], stdin: str = "", environment: Any = None, *, timeout: float = 60
+            self, argv: Sequence[str], timeout: float = 60, stdin: str = "", environment: Any = None
         ) -> str:
-            output = super().run(argv, stdin, environment, timeout=timeout)
+            output = super().run(argv, timeout, stdin, environment)
             if list(argv)[1] == "pull":
                 self.on_poll()
             return output

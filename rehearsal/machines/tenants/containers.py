@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from userdata.agent.machine.errors import AgentError
+from userdata.agent.machine.host import Argv, Variables
 from userdata.agent.tenants.host.container import LABEL_TENANT
 
 _VERSIONS: Final = {
@@ -35,14 +36,7 @@ class Containers:
         self.is_down = False
         self._pid = 1000
 
-    def run(
-        self,
-        argv: Sequence[str],
-        stdin: str = "",
-        environment: Mapping[str, str] | None = None,
-        *,
-        timeout: float = 60,
-    ) -> str:
+    def run(self, argv: Argv, timeout: float = 60, stdin: str = "", environment: Variables = None) -> str:
         """Run a command; raise ``AssertionError`` for an unknown one."""
         match list(argv):
             case ["nft", *_]:

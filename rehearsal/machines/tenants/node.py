@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
@@ -16,6 +16,7 @@ from rehearsal.machines.node import SimulatedNode
 from rehearsal.machines.scheduler import SimulatedTask
 from rehearsal.machines.tenants.containers import Containers, is_running, tenant_of
 from userdata.agent import tasks
+from userdata.agent.machine.host import Argv, Variables
 
 _LIST: Final = "tenants.json"
 _STILL_SECONDS: Final = 30.0
@@ -33,14 +34,7 @@ class TenantHost(SimulatedHost):
         self._containers = Containers(self._changed)
         self._busy_at = self._scheduler.now
 
-    def run(
-        self,
-        argv: Sequence[str],
-        stdin: str = "",
-        environment: Mapping[str, str] | None = None,
-        *,
-        timeout: float = 60,
-    ) -> str:
+    def run(self, argv: Argv, timeout: float = 60, stdin: str = "", environment: Variables = None) -> str:
         """See ``Host``: Docker and nftables are simulated."""
         match list(argv):
             case ["chown", *_]:
@@ -52,9 +46,9 @@ class TenantHost(SimulatedHost):
             ]:
                 if command not in ("ps", "container", "version", "--version"):
                     self._busy_at = self._scheduler.now
-                return self._containers.run(argv, stdin, environment)
+                return self._containers.run(argv, timeout, stdin, environment)
             case _:
-                return super().run(argv, stdin, environment, timeout=timeout)
+                return super().run(argv, timeout, stdin, environment)
 
     @property
     def quiet_until(self) -> float:

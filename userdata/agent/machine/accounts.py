@@ -32,12 +32,12 @@ def create_user(host: Host, user: str) -> str:
     """
     add_system_user(host, user, "--user-group", f"--home-dir={JOB_HOME}")
     if groups := ",".join(_existing_device_groups(host)):
-        host.run(["usermod", "--append", f"--groups={groups}", user], timeout=QUICK)
-    host.run(["rm", "--recursive", "--force", "--one-file-system", str(JOB_TMP)], timeout=SLOW)
+        host.run(["usermod", "--append", f"--groups={groups}", user], QUICK)
+    host.run(["rm", "--recursive", "--force", "--one-file-system", str(JOB_TMP)], SLOW)
     for directory in (JOB_HOME, JOB_TMP):
         owner = [f"--owner={user}", f"--group={user}"]
-        host.run(["install", "--directory", "--mode=0700", *owner, str(directory)], timeout=QUICK)
-    return host.run(["id", "--user", user], timeout=QUICK).strip()
+        host.run(["install", "--directory", "--mode=0700", *owner, str(directory)], QUICK)
+    return host.run(["id", "--user", user], QUICK).strip()
 
 
 def add_system_user(host: Host, user: str, *options: str) -> None:
@@ -47,9 +47,9 @@ def add_system_user(host: Host, user: str, *options: str) -> None:
         AgentError: it cannot be created.
     """
     try:
-        host.run(["id", "--user", user], timeout=QUICK)
+        host.run(["id", "--user", user], QUICK)
     except AgentError:
-        host.run(["useradd", "--system", *options, "--shell=/usr/sbin/nologin", user], timeout=QUICK)
+        host.run(["useradd", "--system", *options, "--shell=/usr/sbin/nologin", user], QUICK)
         log.info("user created", user=user)
 
 
@@ -62,7 +62,7 @@ def block_metadata_access(host: Host, user_id: str) -> None:
         AgentError: both are missing or fail. Nothing may run as that user then.
     """
     try:
-        host.run(["nft", "--file", "-"], stdin=nft_rules(user_id), timeout=QUICK)
+        host.run(["nft", "--file", "-"], QUICK, stdin=nft_rules(user_id))
     except AgentError as by_nft:
         try:
             for argv in iptables_rules(user_id):
@@ -98,15 +98,15 @@ def iptables_rules(user_id: str) -> Iterator[list[str]]:
 def _insert(host: Host, rule: list[str]) -> None:
     program, *rest = rule
     try:
-        host.run([program, "--wait", "--check", *rest], timeout=QUICK)
+        host.run([program, "--wait", "--check", *rest], QUICK)
     except AgentError:
-        host.run([program, "--wait", "--insert", *rest], timeout=QUICK)
+        host.run([program, "--wait", "--insert", *rest], QUICK)
 
 
 def _existing_device_groups(host: Host) -> Iterator[str]:
     for group in _DEVICE_GROUPS:
         try:
-            host.run(["getent", "group", group], timeout=QUICK)
+            host.run(["getent", "group", group], QUICK)
         except AgentError:
             continue
         yield group

@@ -12,12 +12,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
 from userdata.agent.machine import freeze
 from userdata.agent.machine.errors import AgentError, CommandError, TransientError
+
+Argv = Sequence[str]
+Variables = Mapping[str, str] | None
 
 _SYS_BLOCK = Path("/sys/block")
 _MOUNT = re.compile(r"^mnt_id:\s+(\d+)", re.M)
@@ -103,14 +105,7 @@ class Host(Protocol):
         """Freeze the file system mounted at ``path`` while a block runs; raises `AgentError`."""
         ...
 
-    def run(
-        self,
-        argv: Sequence[str],
-        stdin: str = "",
-        environment: Mapping[str, str] | None = None,
-        *,
-        timeout: float,
-    ) -> str:
+    def run(self, argv: Argv, timeout: float, stdin: str = "", environment: Variables = None) -> str:
         """Run a command and return its standard output.
 
         ``environment`` is added to the agent's, for secrets that must not appear on a command line.
@@ -203,7 +198,7 @@ class SystemHost:
 
     def make_filesystem(self, device: str) -> None:
         """Run mkfs.xfs without ``-f``: it rejects a device with a known file system."""
-        self.run(["mkfs.xfs", "-q", device], timeout=SLOW)
+        self.run(["mkfs.xfs", "-q", device], SLOW)
 
     def mounted(self, path: Path) -> str | None:
         """Read the mount of the open path (proc(5), ``mnt_id`` and ``mountinfo``).
@@ -234,38 +229,31 @@ class SystemHost:
     def mount(self, device: str, path: Path) -> None:
         """Mount with ``noatime``, ``nodev`` and ``nosuid``."""
         path.mkdir(parents=True, exist_ok=True)
-        self.run(["mount", "-o", "noatime,nodev,nosuid", device, str(path)], timeout=SLOW)
+        self.run(["mount", "-o", "noatime,nodev,nosuid", device, str(path)], SLOW)
 
     def unmount(self, path: Path) -> None:
         """Flush first to keep the unmount short; mounts below are unmounted too."""
-        self.run(["sync", "--file-system", str(path)], timeout=SLOW)
-        self.run(["umount", "--recursive", str(path)], timeout=SLOW)
+        self.run(["sync", "--file-system", str(path)], SLOW)
+        self.run(["umount", "--recursive", str(path)], SLOW)
 
     def capacity(self, device: str) -> int:
         """Read the size from the kernel; NVMe notifies it when an EBS volume has grown."""
-        return int(self.run(["blockdev", "--getsize64", device], timeout=QUICK))
+        return int(self.run(["blockdev", "--getsize64", device], QUICK))
 
     def grow(self, device: str, path: Path) -> None:
         """Grow xfs by its mount point, ext4 by its device; both online."""
         if self.filesystem(device) == "xfs":
-            self.run(["xfs_growfs", "-d", str(path)], timeout=SLOW)
+            self.run(["xfs_growfs", "-d", str(path)], SLOW)
         else:
-            self.run(["resize2fs", device], timeout=SLOW)
+            self.run(["resize2fs", device], SLOW)
 
     def frozen(self, path: Path) -> AbstractContextManager[None]:
         """Freeze with a guard; never the root file system, to which an unused mount point belongs."""
         if self.mounted(path) is None:
             raise AgentError(f"{path} is not a mount point, so it is not frozen")
-        return freeze.frozen(partial(self.run, timeout=QUICK), path)
+        return freeze.frozen(lambda argv: self.run(argv, QUICK), path)
 
-    def run(
-        self,
-        argv: Sequence[str],
-        stdin: str = "",
-        environment: Mapping[str, str] | None = None,
-        *,
-        timeout: float,
-    ) -> str:
+    def run(self, argv: Argv, timeout: float, stdin: str = "", environment: Variables = None) -> str:
         """Run without a shell; the error has the command and the last line of its output."""
         done = self._run(argv, timeout, stdin, environment)
         if done.returncode:
@@ -288,9 +276,7 @@ class SystemHost:
 
     def main_pid(self, unit: str) -> int | None:
         """Read MainPID from systemd; it is 0 if there is none."""
-        value = self.run(
-            ["systemctl", "show", "--property=MainPID", "--value", unit], timeout=_UNIT_SECONDS
-        ).strip()
+        value = self.run(["systemctl", "show", "--property=MainPID", "--value", unit], _UNIT_SECONDS).strip()
         return int(value) if value.isdigit() and int(value) > 0 else None
 
     def signal_group(self, pid: int, number: signal.Signals) -> None:
@@ -332,11 +318,7 @@ class SystemHost:
         return result
 
     def _run(
-        self,
-        argv: Sequence[str],
-        timeout: float,
-        stdin: str = "",
-        environment: Mapping[str, str] | None = None,
+        self, argv: Argv, timeout: float, stdin: str = "", environment: Variables = None
     ) -> subprocess.CompletedProcess[str]:
         if self._polling.on_poll is not None:
             self._polling.on_poll()

@@ -39,10 +39,10 @@ def start(proxy: HttpProxy, paths: Paths, host: Host, root: Path) -> None:
     if not drop_in.exists():
         drop_in.parent.mkdir(parents=True, exist_ok=True)
         files.write_atomic(drop_in, _RESTART)
-        host.run(["systemctl", "daemon-reload"], timeout=QUICK)
-    host.run(["systemctl", "enable", UNIT_HAPROXY], timeout=QUICK)
+        host.run(["systemctl", "daemon-reload"], QUICK)
+    host.run(["systemctl", "enable", UNIT_HAPROXY], QUICK)
     try:
-        host.run(["systemctl", "restart" if is_changed else "start", UNIT_HAPROXY], timeout=QUICK)
+        host.run(["systemctl", "restart" if is_changed else "start", UNIT_HAPROXY], QUICK)
     except AgentError:
         path.unlink(missing_ok=True)  # the next start restarts it
         raise

@@ -72,10 +72,8 @@ def mount_datasets(
                 f"dataset {dataset.path}: {dataset.snapshot} has file system {kind}; "
                 f"allowed: {' or '.join(_OPTIONS)} on the whole volume, without partitions"
             )
-        host.run(["mkdir", "--parents", dataset.path], timeout=QUICK)
-        host.run(
-            ["mount", "-t", kind, "-o", f"{options},noatime,nodev,nosuid", device, dataset.path], timeout=SLOW
-        )
+        host.run(["mkdir", "--parents", dataset.path], QUICK)
+        host.run(["mount", "-t", kind, "-o", f"{options},noatime,nodev,nosuid", device, dataset.path], SLOW)
         log.info("mounted", path=dataset.path, snapshot=dataset.snapshot, device=device, filesystem=kind)
 
 

@@ -26,8 +26,8 @@ def mount_all(host: Host, mounts: Sequence[EfsMount]) -> None:
         if host.mounted(Path(mount.path)):
             log.info("already mounted", path=mount.path)
             continue
-        host.run(["mkdir", "--parents", mount.path], timeout=QUICK)
-        host.run(mount_command(mount), timeout=SLOW)
+        host.run(["mkdir", "--parents", mount.path], QUICK)
+        host.run(mount_command(mount), SLOW)
         log.info("mounted", path=mount.path, file_system=mount.file_system, access_point=mount.access_point)
 
 

@@ -30,14 +30,14 @@ def prepare_scratch(
     if host.mounted(directory) is None:
         if host.mounted(mounted_by_image) is not None:
             source = mounted_by_image / "gpu-spot"
-            host.run([*owner, str(source)], timeout=QUICK)
-            host.run([*owner, str(directory)], timeout=QUICK)
-            host.run(["mount", "--bind", str(source), str(directory)], timeout=SLOW)
+            host.run([*owner, str(source)], QUICK)
+            host.run([*owner, str(directory)], QUICK)
+            host.run(["mount", "--bind", str(source), str(directory)], SLOW)
         else:
             for device in host.instance_stores():
                 if _is_mounted(host, device, directory):
                     break
-    host.run([*owner, str(directory)], timeout=QUICK)
+    host.run([*owner, str(directory)], QUICK)
 
 
 def _is_mounted(host: Host, device: str, directory: Path) -> bool:

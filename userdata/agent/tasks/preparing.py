@@ -88,8 +88,8 @@ def _make_writable(node: Node) -> None:
     """Let the job's command write to the datasets' directory, which is read-only for other jobs."""
     training, directory = node.config.training, node.data / "datasets"
     assert training is not None
-    node.host.run(["install", "--directory", f"--owner={training.user}", str(directory)], timeout=QUICK)
-    node.host.run(["chown", "--recursive", training.user, str(directory)], timeout=SLOW)
+    node.host.run(["install", "--directory", f"--owner={training.user}", str(directory)], QUICK)
+    node.host.run(["chown", "--recursive", training.user, str(directory)], SLOW)
 
 
 class _DatasetPublisher:

@@ -187,7 +187,7 @@ def _lease_renewer(node: Node) -> LeaseRenewer:
     has_volume = node.config.volume is not None
     if has_volume and job.lease_and_volume(node) is None:
         # It was released when its lease was lost; systemd still counts the oneshot unit as active.
-        node.host.run(["systemctl", "restart", UNIT_VOLUME], timeout=SLOW)
+        node.host.run(["systemctl", "restart", UNIT_VOLUME], SLOW)
     lease_and_volume = job.lease_and_volume(node)
     if lease_and_volume is None:
         raise AgentError(
@@ -238,12 +238,10 @@ def _prepare(node: Node, paths: TrainingPaths, environment: JobEnvironment) -> N
         command = (
             ["mkdir", "--parents"] if is_on_efs else ["install", "--directory", f"--owner={training.user}"]
         )
-        node.host.run([*command, str(directory)], timeout=QUICK)
+        node.host.run([*command, str(directory)], QUICK)
     if paths.progress != job.checkpoints(node):
         # A script may write to the parent directory, where an adopted volume has another user's files.
-        node.host.run(
-            ["chown", "--recursive", "--no-dereference", training.user, str(paths.progress)], timeout=SLOW
-        )
+        node.host.run(["chown", "--recursive", "--no-dereference", training.user, str(paths.progress)], SLOW)
     scratch.prepare_scratch(node.host, training.user)
     environment.clear()
     checkout(node.host, training, paths.code, _login(node, training))
@@ -292,4 +290,4 @@ def _switch_off(node: Node, minutes: str = _POWER_OFF_FINISHED) -> None:
     If its run has ended, the stack may want another revision, which only a newer launch template contains.
     The group or fleet replaces an instance that does not run.
     """
-    node.host.run(["shutdown", "--poweroff", minutes], timeout=QUICK)
+    node.host.run(["shutdown", "--poweroff", minutes], QUICK)

@@ -80,7 +80,7 @@ def log_in(host: Host, image: str, password: Callable[[], str]) -> None:
     """
     if ".dkr.ecr." in image:
         login = ["docker", "login", "--username", "AWS", "--password-stdin", image.split("/")[0]]
-        host.run(login, stdin=password(), timeout=QUICK)
+        host.run(login, QUICK, stdin=password())
 
 
 def pull(host: Host, image: str, password: Callable[[], str]) -> None:
@@ -90,13 +90,13 @@ def pull(host: Host, image: str, password: Callable[[], str]) -> None:
         AgentError: the registry rejected the request or is unreachable.
     """
     log_in(host, image, password)
-    host.run(["docker", "pull", "--quiet", image], timeout=LOAD)
+    host.run(["docker", "pull", "--quiet", image], LOAD)
 
 
 def remove_image(host: Host, image: str) -> None:
     """Remove an image from the disk; an image that is in use or missing is no error."""
     try:
-        host.run(["docker", "image", "rm", image], timeout=SLOW)
+        host.run(["docker", "image", "rm", image], SLOW)
     except AgentError as error:
         log.info("image not removed", image=image, error=str(error))
 
@@ -107,9 +107,9 @@ def block_metadata(host: Host) -> None:
     The hop limit of 1 in the launch template does so already; this rule holds if that limit is raised.
     """
     try:
-        host.run(["iptables", "--wait", "--check", _CHAIN, *_REJECT_RULE], timeout=QUICK)
+        host.run(["iptables", "--wait", "--check", _CHAIN, *_REJECT_RULE], QUICK)
     except AgentError:
-        host.run(["iptables", "--wait", "--insert", _CHAIN, *_REJECT_RULE], timeout=QUICK)
+        host.run(["iptables", "--wait", "--insert", _CHAIN, *_REJECT_RULE], QUICK)
 
 
 def remove(host: Host, name: str) -> None:
@@ -120,16 +120,14 @@ def remove(host: Host, name: str) -> None:
     """
     for _ in range(_MAX_REMOVAL_ATTEMPTS):
         # `docker rm` of an unknown container exits with 1 or, since version 20.10, with 0.
-        if not host.run(
-            ["docker", "ps", "--all", "--quiet", "--filter", f"name=^/?{name}$"], timeout=QUICK
-        ).strip():
+        if not host.run(["docker", "ps", "--all", "--quiet", "--filter", f"name=^/?{name}$"], QUICK).strip():
             return
         try:
-            host.run(["docker", "rm", "--force", "--volumes", name], timeout=SLOW)
+            host.run(["docker", "rm", "--force", "--volumes", name], SLOW)
         except AgentError as error:
             # Usually `--rm` is removing it at this moment; its name is in use until then.
             log.info("container not removed yet", container=name, error=str(error))
-            host.run(["sleep", "0.5"], timeout=QUICK)
+            host.run(["sleep", "0.5"], QUICK)
         else:
             log.warning("leftover container removed", container=name)
             return
@@ -141,7 +139,7 @@ def generate_specification(host: Host) -> None:
 
     Toolkits from 1.18 on do so at boot (container toolkit manual, "Automatic CDI Specification Generation").
     """
-    host.run(["nvidia-ctk", "cdi", "generate", f"--output={CDI_SPECIFICATION}"], timeout=QUICK)
+    host.run(["nvidia-ctk", "cdi", "generate", f"--output={CDI_SPECIFICATION}"], QUICK)
 
 
 def _lacks_specification(error: AgentError) -> bool:
@@ -155,7 +153,7 @@ def _run_with_new_specification(host: Host, command: Sequence[str], error: Agent
     except AgentError as failure:
         raise AgentError(f"{error}; {failure}") from None
     log.info("CDI specification generated", path=CDI_SPECIFICATION)
-    return host.run(command, timeout=SLOW)
+    return host.run(command, SLOW)
 
 
 def check_gpus(host: Host, image: str, expected: int) -> int:
@@ -172,7 +170,7 @@ def check_gpus(host: Host, image: str, expected: int) -> int:
     command = ["docker", "run", *options, image, "--list-gpus"]
     try:
         try:
-            output = host.run(command, timeout=SLOW)
+            output = host.run(command, SLOW)
         except AgentError as error:
             if not _lacks_specification(error):
                 raise

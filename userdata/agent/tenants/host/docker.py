@@ -25,11 +25,11 @@ def list_containers(host: Host) -> dict[str, TenantContainer]:
         AgentError: Docker does not respond, or a container was removed meanwhile.
     """
     listing = ["docker", "ps", "--all", "--quiet", "--no-trunc"]
-    ids = host.run([*listing, "--filter", f"label={container.LABEL_TENANT}"], timeout=QUICK).split()
+    ids = host.run([*listing, "--filter", f"label={container.LABEL_TENANT}"], QUICK).split()
     if not ids:
         return {}
     try:
-        documents = json.loads(host.run(["docker", "container", "inspect", *ids], timeout=QUICK))
+        documents = json.loads(host.run(["docker", "container", "inspect", *ids], QUICK))
         return {parsed.tenant: parsed for parsed in map(_parse_container, documents)}
     except (ValueError, KeyError, TypeError) as error:
         raise AgentError(f"docker container inspect: {type(error).__name__}: {error}") from None
@@ -41,14 +41,12 @@ def start(host: Host, tenant: str, network: list[str], argv: list[str]) -> str:
     Raises:
         AgentError: Docker failed, or the container got an anonymous volume on the host's disk and is removed.
     """
-    host.run(network, timeout=QUICK)
-    id_ = host.run(argv, timeout=SLOW).strip()
+    host.run(network, QUICK)
+    id_ = host.run(argv, SLOW).strip()
     kinds = "{{range .Mounts}}{{.Type}} {{end}}"
     if (
         "volume"
-        in host.run(
-            ["docker", "inspect", "--format", kinds, container.name_of(tenant)], timeout=QUICK
-        ).split()
+        in host.run(["docker", "inspect", "--format", kinds, container.name_of(tenant)], QUICK).split()
     ):
         remove(host, tenant, 0)
         raise AgentError("the container has a volume on the host's disk, allowed: those that are bounded")
@@ -62,10 +60,10 @@ def remove(host: Host, tenant: str, seconds: int) -> None:
     """
     name = container.name_of(tenant)
     if _ids(host, ["ps", "--all"], name):
-        host.run(["docker", "stop", "--time", str(seconds), name], timeout=SLOW)
-        host.run(["docker", "rm", "--force", "--volumes", name], timeout=SLOW)
+        host.run(["docker", "stop", "--time", str(seconds), name], SLOW)
+        host.run(["docker", "rm", "--force", "--volumes", name], SLOW)
     if _ids(host, ["network", "ls"], name):
-        host.run(["docker", "network", "rm", name], timeout=SLOW)
+        host.run(["docker", "network", "rm", name], SLOW)
 
 
 def confine(host: Host, cpuset: str) -> None:
@@ -78,11 +76,11 @@ def confine(host: Host, cpuset: str) -> None:
         AgentError: systemd does not manage the daemons, or not by cgroup v2.
     """
     for service in _DAEMONS:
-        host.run(["systemctl", "set-property", "--runtime", service, f"AllowedCPUs={cpuset}"], timeout=QUICK)
+        host.run(["systemctl", "set-property", "--runtime", service, f"AllowedCPUs={cpuset}"], QUICK)
 
 
 def _ids(host: Host, listing: list[str], name: str) -> list[str]:
-    return host.run(["docker", *listing, "--quiet", "--filter", f"name=^/?{name}$"], timeout=QUICK).split()
+    return host.run(["docker", *listing, "--quiet", "--filter", f"name=^/?{name}$"], QUICK).split()
 
 
 def cpus(text: str) -> tuple[int, ...]:

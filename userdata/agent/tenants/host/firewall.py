@@ -85,7 +85,7 @@ def apply_rules(host: Host, rates: Mapping[int, int]) -> None:
         AgentError: nftables is missing or fails. No tenant may run then.
     """
     try:
-        host.run(["nft", "--file", "-"], stdin=rules(rates), timeout=QUICK)
+        host.run(["nft", "--file", "-"], QUICK, stdin=rules(rates))
     except AgentError as error:
         raise AgentError(
             f"cannot isolate tenants, so none is started: {error}; allowed: a machine with nftables"

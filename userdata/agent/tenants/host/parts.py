@@ -91,14 +91,14 @@ class GpuParts:
             return
         for existing in self._instances(gpu):
             self._destroy(gpu, existing)
-        self.host.run([*_of(gpu), "-mig", "0"], timeout=SLOW)
+        self.host.run([*_of(gpu), "-mig", "0"], SLOW)
         generate_specification(self.host)
         log.info("MIG mode disabled", gpu=gpu)
 
     def _destroy(self, gpu: int, existing: _Existing) -> None:
         chosen = ["-i", str(gpu), "-gi", str(existing.id)]
-        self.host.run(["nvidia-smi", "mig", "-dci", *chosen], timeout=SLOW)
-        self.host.run(["nvidia-smi", "mig", "-dgi", *chosen], timeout=SLOW)
+        self.host.run(["nvidia-smi", "mig", "-dci", *chosen], SLOW)
+        self.host.run(["nvidia-smi", "mig", "-dgi", *chosen], SLOW)
         log.info("MIG instance destroyed", gpu=gpu, start=existing.start, end=existing.end)
 
     def _uuid(self, gpu: int) -> str:
@@ -127,16 +127,14 @@ def create_mig_instance(host: Host, requested: MigInstance) -> None:
     """Create a MIG instance with its compute instance, and update the CDI specification."""
     gpu = str(requested.gpu)
     if not _is_partitioned(host, requested.gpu):
-        host.run([*_of(requested.gpu), "-mig", "1"], timeout=SLOW)
-    host.run(
-        ["nvidia-smi", "mig", "-i", gpu, "-cgi", f"{requested.profile}:{requested.start}", "-C"], timeout=SLOW
-    )
+        host.run([*_of(requested.gpu), "-mig", "1"], SLOW)
+    host.run(["nvidia-smi", "mig", "-i", gpu, "-cgi", f"{requested.profile}:{requested.start}", "-C"], SLOW)
     generate_specification(host)
     log.info("MIG instance created", gpu=requested.gpu, profile=requested.profile, start=requested.start)
 
 
 def _is_partitioned(host: Host, gpu: int) -> bool:
-    mode = host.run([*_of(gpu), "--query-gpu=mig.mode.current", "--format=csv,noheader"], timeout=SLOW)
+    mode = host.run([*_of(gpu), "--query-gpu=mig.mode.current", "--format=csv,noheader"], SLOW)
     return mode.strip() == "Enabled"
 
 

@@ -400,7 +400,7 @@ class TenantSupervisor:
         name = desired.tenant.name
         command = container.update_command(name, desired.part, desired.shares)
         try:
-            self._dependencies.host.run(command, timeout=QUICK)
+            self._dependencies.host.run(command, QUICK)
             firewall.apply_rules(self._dependencies.host, self._network_rates())
         except AgentError as error:
             self._log_once(f"updating the CPUs of {name}", error)

@@ -105,14 +105,12 @@ class TenantLifecycle:
         volume_path = self.paths.volume_path(tenant.name)
         user = f"{tenant.uid}:{tenant.uid}"
         # Only root may enter the volume: what is in `/tmp` is readable by all users.
-        self.host.run(["install", "--directory", "--mode=0700", str(volume_path)], timeout=QUICK)
+        self.host.run(["install", "--directory", "--mode=0700", str(volume_path)], QUICK)
         for directory in (volume_path / "data", volume_path / "log"):
             if _owner(directory) not in (None, tenant.uid):
-                self.host.run(
-                    ["chown", "--recursive", "--no-dereference", user, str(directory)], timeout=SLOW
-                )
+                self.host.run(["chown", "--recursive", "--no-dereference", user, str(directory)], SLOW)
             owner = [f"--owner={tenant.uid}", f"--group={tenant.uid}", "--mode=0700"]
-            self.host.run(["install", "--directory", *owner, str(directory)], timeout=QUICK)
+            self.host.run(["install", "--directory", *owner, str(directory)], QUICK)
         self.paths.notice_directory(tenant.name).mkdir(parents=True, exist_ok=True)
         if gpus:
             specification = container.cdi_specification(tenant.name, gpus)
@@ -126,12 +124,12 @@ class TenantLifecycle:
         """
         volumes = self.paths.image_volumes(tenant.name)
         path = str(self.paths.temporary_directory(tenant.name))
-        self.host.run(["rm", "--recursive", "--force", "--one-file-system", path, str(volumes)], timeout=SLOW)
+        self.host.run(["rm", "--recursive", "--force", "--one-file-system", path, str(volumes)], SLOW)
         for number in range(image_volumes):
             owner = [f"--owner={tenant.uid}", f"--group={tenant.uid}", "--mode=0700"]
             mount_point = str(self.paths.image_volume(tenant.name, number))
-            self.host.run(["install", "--directory", *owner, mount_point], timeout=QUICK)
-        self.host.run(["install", "--directory", "--mode=1777", path], timeout=QUICK)
+            self.host.run(["install", "--directory", *owner, mount_point], QUICK)
+        self.host.run(["install", "--directory", "--mode=1777", path], QUICK)
 
 
 def _owner(path: Path) -> int | None:

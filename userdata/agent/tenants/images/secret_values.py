@@ -77,7 +77,7 @@ class TenantSecrets:
         with TemporaryDirectory(dir=self.directory, prefix="registry-") as directory:
             docker = ["docker", "--config", directory]
             login = [*docker, "login", "--username", values["username"], "--password-stdin"]
-            host.run([*login, *_registry(tenant.image)], stdin=values["password"], timeout=QUICK)
+            host.run([*login, *_registry(tenant.image)], QUICK, stdin=values["password"])
             yield docker
 
     def _object(self, name: str) -> dict[str, str]:

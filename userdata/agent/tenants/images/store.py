@@ -103,16 +103,14 @@ class ImageStore:
         return checked_volumes(config.get("Volumes") or (), str(config.get("WorkingDir") or ""))
 
     def _config(self, image: str) -> dict[str, Any]:
-        text = self.host.run(
-            ["docker", "image", "inspect", "--format", "{{json .Config}}", image], timeout=QUICK
-        )
+        text = self.host.run(["docker", "image", "inspect", "--format", "{{json .Config}}", image], QUICK)
         try:
             return dict(json.loads(text) or {})
         except (ValueError, TypeError) as error:
             raise AgentError(f"docker image inspect: {type(error).__name__}: {error}") from None
 
     def _pull(self, docker: Sequence[str], image: str) -> None:
-        directory = self.host.run(["docker", "info", "--format", "{{.DockerRootDir}}"], timeout=QUICK).strip()
+        directory = self.host.run(["docker", "info", "--format", "{{.DockerRootDir}}"], QUICK).strip()
         compressed = self._compressed_bytes(docker, image)
         free = self.free_bytes(directory)
         if compressed is not None and _UNPACKED_RATIO * compressed > free - RESERVED_BYTES:
@@ -128,7 +126,7 @@ class ImageStore:
         try:
             # Cancelled while it is unpacked: a layer of zeros has a thousandth of its size.
             with self.host.polling(check_disk):
-                self.host.run([*docker, "pull", "--quiet", image], timeout=LOAD)
+                self.host.run([*docker, "pull", "--quiet", image], LOAD)
             check_disk()
         except _FullDiskError:
             containers.remove_image(self.host, image)
@@ -146,9 +144,7 @@ class ImageStore:
             return None
 
     def _manifest(self, docker: Sequence[str], image: str) -> dict[str, Any]:
-        document: dict[str, Any] = json.loads(
-            self.host.run([*docker, "manifest", "inspect", image], timeout=QUICK)
-        )
+        document: dict[str, Any] = json.loads(self.host.run([*docker, "manifest", "inspect", image], QUICK))
         return document
 
 

@@ -106,7 +106,7 @@ def _outdated(host: Host, has_gpus: bool) -> Iterator[str]:
         if component.needs_gpus and not has_gpus:
             continue
         try:
-            version = parse_version(host.run(list(component.command), timeout=QUICK))
+            version = parse_version(host.run(list(component.command), QUICK))
         except AgentError:
             version = None
         if version is None or not component.is_fixed(version):

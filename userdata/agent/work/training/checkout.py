@@ -63,24 +63,22 @@ def checkout(host: Host, training: Training, directory: Path, login: Credentials
     plain = {**training.environment, **_settings(training.repository)}
     remote = {**training.environment, **_settings(training.repository, login)}
     accounts.add_system_user(host, GIT_USER, "--no-create-home")
-    host.run(["rm", "--recursive", "--force", str(new)], timeout=SLOW)
-    host.run(["install", "--directory", f"--owner={GIT_USER}", str(new)], timeout=QUICK)
-    host.run([*git, "init", "--quiet"], environment=plain, timeout=QUICK)
+    host.run(["rm", "--recursive", "--force", str(new)], SLOW)
+    host.run(["install", "--directory", f"--owner={GIT_USER}", str(new)], QUICK)
+    host.run([*git, "init", "--quiet"], QUICK, environment=plain)
     # A named remote: a submodule's URL may be relative to it.
-    host.run([*git, "remote", "add", "origin", training.repository], environment=plain, timeout=QUICK)
-    host.run(
-        [*git, "fetch", "--quiet", "--depth=1", "origin", training.revision], environment=remote, timeout=LOAD
-    )
-    host.run([*git, "checkout", "--quiet", "--detach", training.revision], environment=plain, timeout=SLOW)
-    head = host.run([*git, "rev-parse", "HEAD"], environment=plain, timeout=QUICK).strip()
+    host.run([*git, "remote", "add", "origin", training.repository], QUICK, environment=plain)
+    host.run([*git, "fetch", "--quiet", "--depth=1", "origin", training.revision], LOAD, environment=remote)
+    host.run([*git, "checkout", "--quiet", "--detach", training.revision], SLOW, environment=plain)
+    head = host.run([*git, "rev-parse", "HEAD"], QUICK, environment=plain).strip()
     if head != training.revision:
         raise AgentError(f"{training.repository}: got {head}, expected {training.revision}")
     if training.submodules:
         update = ["submodule", "--quiet", "update", "--init", "--recursive", "--depth=1"]
-        host.run([*git, *update], environment=remote, timeout=LOAD)
-    host.run(["chown", "--recursive", "--no-dereference", f"{training.user}:", str(new)], timeout=SLOW)
-    host.run(["rm", "--recursive", "--force", str(directory)], timeout=SLOW)
-    host.run(["mv", "--no-target-directory", str(new), str(directory)], timeout=SLOW)
+        host.run([*git, *update], LOAD, environment=remote)
+    host.run(["chown", "--recursive", "--no-dereference", f"{training.user}:", str(new)], SLOW)
+    host.run(["rm", "--recursive", "--force", str(directory)], SLOW)
+    host.run(["mv", "--no-target-directory", str(new), str(directory)], SLOW)
 
 
 def _settings(repository: str, login: Credentials | None = None) -> Mapping[str, str]:

@@ -128,9 +128,7 @@ class JobPython:
         requirements, version = self._python.requirements, self._python.version
         log.info("building environment", environment=path.name, requirements=requirements, python=version)
         self._fetch_uv()
-        self._host.run(
-            ["install", "--directory", f"--owner={self.user}", str(self._directory)], timeout=QUICK
-        )
+        self._host.run(["install", "--directory", f"--owner={self.user}", str(self._directory)], QUICK)
         self._run("rm", "--recursive", "--force", str(path))
         uv = [str(self._uv), "--quiet", "--no-progress", "--directory", str(self._code)]
         try:
@@ -142,10 +140,10 @@ class JobPython:
             error.args = (f"{requirements}: {error}",)
             raise
         # Flush before the mark is written: the instance may terminate at any time.
-        self._host.run(["sync", "--file-system", str(path)], timeout=SLOW)
+        self._host.run(["sync", "--file-system", str(path)], SLOW)
 
     def _run(self, *argv: str) -> str:
-        return self._host.run([*self._as_user, *argv], environment=self._settings(), timeout=LOAD)
+        return self._host.run([*self._as_user, *argv], LOAD, environment=self._settings())
 
     def _settings(self) -> dict[str, str]:
         """Return uv's settings; the job's ``environment`` overrides them, with pip's index variables too."""
@@ -170,7 +168,7 @@ class JobPython:
         if self._uv.exists():
             return
         temporary = self._uv.parents[1].with_name(f".{UV}.new")
-        self._host.run(["rm", "--recursive", "--force", str(temporary)], timeout=SLOW)
+        self._host.run(["rm", "--recursive", "--force", str(temporary)], SLOW)
         declared = self._training.environment
         index = (
             declared.get("PIP_INDEX_URL") or declared.get("UV_DEFAULT_INDEX") or declared.get("UV_INDEX_URL")
@@ -185,12 +183,8 @@ class JobPython:
             "--requirement",
             "/dev/stdin",
         ]
-        self._host.run(
-            pip, requirement, {**declared, **({"PIP_INDEX_URL": index} if index else {})}, timeout=LOAD
-        )
-        self._host.run(
-            ["mv", "--no-target-directory", str(temporary), str(self._uv.parents[1])], timeout=SLOW
-        )
+        self._host.run(pip, LOAD, requirement, {**declared, **({"PIP_INDEX_URL": index} if index else {})})
+        self._host.run(["mv", "--no-target-directory", str(temporary), str(self._uv.parents[1])], SLOW)
 
     def _remove_unused(self) -> None:
         """Remove the least recently used environments."""

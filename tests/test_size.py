@@ -17,19 +17,19 @@ PRODUCT_LINES = {
     "contracts": 3_280,
     "infra": 17_930,
     "lambdas": 12_880,
-    "userdata": 16_060,
+    "userdata": 16_593,
     "gpu_spot": 11_030,
     "policy": 1_230,
     "market": 1_780,
     "rehearsal": 5_600,
 }
-MAX_PRODUCT_LINES = 69_760
+MAX_PRODUCT_LINES = 70_300
 LIBRARY_LINES = {
     "packages/pulumi-on-moto/src": 8_280,
     "packages/spot-training/src": 10_040,
     "packages/spot-work/src": 5_660,
 }
-OTHER_LINES = {"packages/tests": 18_210, "research": 9_950, "tests": 76_694, "docs": 440, "examples": 1_420}
+OTHER_LINES = {"packages/tests": 18_210, "research": 9_950, "tests": 76_760, "docs": 440, "examples": 1_420}
 DOC_WORDS = 36_000
 """Words of README, CONTRIBUTING, ``docs/*.md`` but generated pages, and the libraries' READMEs."""
 RECORDS = 40

@@ -29,7 +29,13 @@ LIBRARY_LINES = {
     "packages/spot-training/src": 10_040,
     "packages/spot-work/src": 5_660,
 }
-OTHER_LINES = {"packages/tests": 18_210, "research": 9_950, "tests": 76_760, "docs": 440, "examples": 1_420}
+OTHER_LINES = {
+    "packages/tests": 18_160,
+    "research": 9_950,
+    "tests": 76_620,
+    "docs": 440,
+    "examples": 1_420,
+}
 DOC_WORDS = 36_000
 """Words of README, CONTRIBUTING, ``docs/*.md`` but generated pages, and the libraries' READMEs."""
 RECORDS = 40

@@ -154,6 +154,15 @@ def play(broker: Broker, stable: Stable, messages: int, *, workers: int, losses:
     return outcome
 
 
+def check(outcome: Outcome) -> None:
+    """Hold a crowd on a RabbitMQ server to no loss, no wrong answer, and no repeat without its mark."""
+    assert (outcome.lost, outcome.wrong, outcome.unmarked_duplicates) == (0, 0, 0), outcome
+    assert outcome.drains_failed == 0, outcome
+    assert outcome.killed > 0
+    assert outcome.drained > 0
+    assert outcome.broker_restarts == 1
+
+
 def wait_for(condition: Callable[[], object], said: Callable[[], str]) -> None:
     """Raise `TimeoutError` with what the workers said after ``LONGEST_WAIT_SECONDS``."""
     end = time.monotonic() + LONGEST_WAIT_SECONDS

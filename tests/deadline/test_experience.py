@@ -11,12 +11,13 @@ from lambdas.core.deadline.experience import (
     JobEstimates,
     SampleStatistics,
 )
-from lambdas.core.deadline.model import Choice, Job, JobMode
+from lambdas.core.deadline.model import Job, JobMode
 from lambdas.core.deadline.safety import DeadlineConstraints
 from research.simulation.deadline.policies import NAMES, build
 from research.simulation.deadline.pool import PoolRuns
 from research.simulation.deadline.simulate import simulate
 from research.simulation.deadline.uncertainty import Draws, UncertaintyModel
+from tests.deadline.test_safety import Whimsical
 
 JOB = Job(24 * 3600, 36 * 3600, 1200)
 
@@ -91,19 +92,6 @@ def test_a_simulated_job_adds_samples():
     assert experience.restart_overheads.minimum == experience.restart_overheads.maximum == 1200
     assert 0.7 <= experience.throughputs.minimum < experience.throughputs.maximum <= 1
     assert experience.throughputs.count >= 15
-
-
-class Whimsical:
-    """Wants anything but on-demand at any time."""
-
-    name = "whimsical"
-
-    def __init__(self, wants: list[JobMode]) -> None:
-        self.wants, self.looks = wants, 0
-
-    def choose(self, job, state):
-        self.looks += 1
-        return Choice(self.wants[self.looks % len(self.wants)], valid_seconds=job.tick)
 
 
 @given(

@@ -26,7 +26,7 @@ class Whimsical:
 
     def choose(self, job: Job, state: DeadlineState) -> Choice:
         self.looks += 1
-        return Choice(self.wants[self.looks % len(self.wants)], valid_seconds=60.0)
+        return Choice(self.wants[self.looks % len(self.wants)], valid_seconds=job.tick)
 
 
 class Always:

@@ -5,11 +5,9 @@ The monotonic clock is a file, and a pause takes 50 ms; the clock of the file se
 
 from __future__ import annotations
 
-import http.server
 import json
 import os
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -33,6 +31,7 @@ from tests.kubernetes.local_pods import (
     trainer,
 )
 from tests.kubernetes.test_policies import verdict
+from tests.served import Handler, served
 from tests.waiting import wait_until
 from userdata.agent.lease import renewal, store
 
@@ -249,17 +248,12 @@ def test_a_pod_that_fills_its_nodes_disk_fails_before_it_is_evicted(pods: Pods) 
 def host() -> Iterator[str]:
     """Return the URL of a git host that answers each request with 503."""
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+    class Unavailable(Handler):
+        def respond(self, body: bytes) -> None:
             self.send_error(503)
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/resnet.git"
-        server.shutdown()
+    with served(Unavailable) as port:
+        yield f"http://127.0.0.1:{port}/resnet.git"
 
 
 @pytest.fixture

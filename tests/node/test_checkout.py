@@ -12,9 +12,9 @@ from typing import Final
 import pytest
 
 from contracts.agent.config import Training
+from tests.node.units import AsMe
 from tests.real.job.code_host import CodeHost, serving
 from userdata.agent.machine.errors import AgentError
-from userdata.agent.machine.host import Argv, SystemHost, Variables
 from userdata.agent.work.training.checkout import Credentials, checkout, credentials
 
 QUIET: Final = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
@@ -42,23 +42,6 @@ def repository(folder: Path, **files: str) -> str:
 
 
 SECRET = "tok3n-of-nobody"
-
-
-class AsMe(SystemHost):
-    """Runs commands as the current user, and records their environments."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.ran: list[tuple[list[str], dict[str, str]]] = []
-
-    def run(self, argv: Argv, timeout: float = 60, stdin: str = "", environment: Variables = None) -> str:
-        argv = list(argv)
-        self.ran.append((argv, dict(environment or {})))
-        if argv[0] in ("id", "useradd", "chown"):
-            return ""
-        if argv[0] == "runuser":
-            argv = argv[argv.index("--") + 1 :]
-        return super().run([a for a in argv if not a.startswith("--owner=")], timeout, stdin, environment)
 
 
 Serve = Callable[..., CodeHost]
@@ -114,10 +97,10 @@ def test_it_is_handed_over_to_the_jobs_user_when_all_is_there(tmp_path: Path) ->
     checkout(
         host, job(f"file://{tmp_path}/source", repository(tmp_path / "source", f="1")), tmp_path / "code"
     )
-    users = [argv[2] for argv, _ in host.ran if argv[0] == "runuser"]
+    users = [argv[2] for argv, _, _ in host.ran if argv[0] == "runuser"]
     assert set(users) == {"gpu-spot-git"}
-    names = [argv[0] for argv, _ in host.ran]
-    handed = [argv for argv, _ in host.ran if argv[0] == "chown"]
+    names = [argv[0] for argv, _, _ in host.ran]
+    handed = [argv for argv, _, _ in host.ran if argv[0] == "chown"]
     assert handed == [["chown", "--recursive", "--no-dereference", "somebody:", f"{tmp_path}/.code.new"]]
     assert "runuser" not in names[names.index("chown") :]
 
@@ -136,8 +119,8 @@ def test_a_private_repository_opens_to_its_secret_which_stays_nowhere(
     host.ran.clear()
     checkout(host, training, code, Credentials("me", SECRET))
     assert (code / "f").read_text() == "hidden"
-    assert not [argv for argv, _ in host.ran if SECRET in " ".join(argv)]
-    operations = [argv[argv.index("git") + 3] for argv, env in host.ran if SECRET in str(env)]
+    assert not [argv for argv, _, _ in host.ran if SECRET in " ".join(argv)]
+    operations = [argv[argv.index("git") + 3] for argv, env, _ in host.ran if SECRET in str(env)]
     assert operations == ["fetch"]
     assert not [path for path in code.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
     assert SECRET not in caplog.text

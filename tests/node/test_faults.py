@@ -6,11 +6,11 @@ import os
 import socket
 import subprocess
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
+from tests.served import Handler, served
 from userdata.agent.machine.errors import AgentError, CommandError, DependencyUnavailableError
 from userdata.agent.machine.host import SystemHost
 from userdata.agent.work.failures import faults
@@ -142,17 +142,12 @@ def test_git_is_turned_away_at_the_door(empty: str) -> None:
     [(401, False), (403, False), (404, False), (429, True), (500, True), (502, True), (503, True)],
 )
 def test_git_reports_a_status(empty: str, status: int, is_away: bool) -> None:
-    class Answer(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+    class Answer(Handler):
+        def respond(self, body: bytes) -> None:
             self.send_error(status)
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        found = git("-C", empty, "fetch", f"http://127.0.0.1:{server.server_port}/x.git", "0" * 40)
-        server.shutdown()
+    with served(Answer) as port:
+        found = git("-C", empty, "fetch", f"http://127.0.0.1:{port}/x.git", "0" * 40)
     assert found.is_dependency_unavailable is is_away, found.description
 
 

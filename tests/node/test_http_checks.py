@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import http.server
 import socket
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ import pytest
 from contracts.agent.config import HttpWorkers
 from tests.node.configs import FakeClock
 from tests.node.workbench import Bench
+from tests.served import Handler, served
 from tests.waiting import wait_until
 from userdata.agent.work import notice
 from userdata.agent.work.notice import Notice
@@ -29,26 +28,19 @@ from userdata.agent.work.service.http_checks import (
 WAITS = "trap 'echo term; exit' TERM; echo port $PORT $GPU_SPOT_PORT; while :; do sleep 0.05; done"
 
 
-class FakeWorker(http.server.BaseHTTPRequestHandler):
+class FakeWorker(Handler):
     status = 503
 
-    def do_GET(self) -> None:
-        self.send_response(self.status if self.path == "/ready" else 404)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, *arguments: object) -> None:
-        pass
+    def respond(self, body: bytes) -> None:
+        self.answer(self.status if self.path == "/ready" else 404)
 
 
 @pytest.fixture
 def worker_port() -> Iterator[int]:
     """A server that stands for the worker in slot 0; it is not ready."""
     FakeWorker.status = 503
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), FakeWorker) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield server.server_port
-        server.shutdown()
+    with served(FakeWorker) as port:
+        yield port
 
 
 def checks_of(

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from contracts.agent.config import Python, Training
+from tests.node.units import AsMe
 from userdata.agent.machine.errors import AgentError
-from userdata.agent.machine.host import Argv, SystemHost, Variables
+from userdata.agent.machine.host import Argv, Variables
 from userdata.agent.work.training.job_python import MARK, UV, JobPython
 
 ROOT = Path(__file__).parents[2]
@@ -25,21 +26,6 @@ case " $* " in
 *) if test -e {broken}; then echo "  x No solution" >&2; echo "  because nothing is there" >&2; exit 1; fi ;;
 esac
 """
-
-
-class AsMe(SystemHost):
-    """Runs as this user what would run as the job's, and notes what was asked."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.ran: list[tuple[list[str], dict[str, str], str]] = []
-
-    def run(self, argv: Argv, timeout: float = 60, stdin: str = "", environment: Variables = None) -> str:
-        argv = list(argv)
-        self.ran.append((argv, dict(environment or {}), stdin))
-        if argv[0] == "runuser":
-            argv = argv[argv.index("--") + 1 :]
-        return super().run([a for a in argv if not a.startswith("--owner=")], timeout, stdin, environment)
 
 
 class Bench:

@@ -76,3 +76,20 @@ class DiskHost(UnitHost):
 
     def frozen(self, path: Path) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()
+
+
+class AsMe(SystemHost):
+    """Runs as this user what would run as the job's; notes commands, their environments and input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ran: list[tuple[list[str], dict[str, str], str]] = []
+
+    def run(self, argv: Argv, timeout: float = 60, stdin: str = "", environment: Variables = None) -> str:
+        argv = list(argv)
+        self.ran.append((argv, dict(environment or {}), stdin))
+        if argv[0] in ("id", "useradd", "chown"):
+            return ""
+        if argv[0] == "runuser":
+            argv = argv[argv.index("--") + 1 :]
+        return super().run([a for a in argv if not a.startswith("--owner=")], timeout, stdin, environment)

@@ -9,8 +9,6 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import Any
 from urllib.parse import unquote
 
@@ -25,6 +23,7 @@ from lambdas.core.queues.broker_users import ROTATION_SECONDS, BrokerLogin
 from spot_work import Queue
 from spot_work.rabbitmq import declare
 from tests import models
+from tests.served import Handler, served
 
 MONITOR = BrokerUser("monitor", BrokerRole.MONITOR, "mq-monitor")
 WORKERS = BrokerUser("ocr.workers", BrokerRole.WORKERS, "mq-workers", "ocr")
@@ -171,34 +170,18 @@ def broker() -> Broker:
 
 @pytest.fixture
 def address(broker: Broker) -> Iterator[str]:
-    class Handler(BaseHTTPRequestHandler):
-        def answer(self) -> None:
-            text = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+    class Api(Handler):
+        def respond(self, text: bytes) -> None:
             basic = base64.b64decode(self.headers["Authorization"].partition(" ")[2]).decode()
             user, _, password = basic.partition(":")
             path = self.path.removeprefix("/api/")
             status, body = broker.answer(
                 self.command, path, (user, password), json.loads(text) if text else None
             )
-            sent = b"" if body is None else json.dumps(body).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(sent)))
-            self.end_headers()
-            self.wfile.write(sent)
+            self.answer(status, b"" if body is None else json.dumps(body).encode())
 
-        do_GET = do_PUT = do_POST = do_DELETE = answer  # noqa: N815
-
-        def log_message(self, *_: object) -> None: ...
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with served(Api) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 class StoppedError(Exception):

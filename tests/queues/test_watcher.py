@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import datetime
 import io
-import ipaddress
 import json
 import ssl
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import boto3
 import pytest
 from aws_lambda_powertools import Logger
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from contracts import names, watched_queue
 from contracts.registry import queue_state
@@ -33,6 +28,8 @@ from lambdas.core.queues.history import QueueHistory
 from lambdas.handlers import queues as entry
 from tests import models
 from tests.queues.test_management_api import BUSY, STARTED
+from tests.real.job.code_host import certify
+from tests.served import Handler, served
 from tests.waiting import TIMEOUT_SECONDS
 
 SECRET = "queues/ocr"
@@ -43,7 +40,7 @@ TABLE = "registry"
 class Api:
     """A management API: ``answer`` writes the next response, ``requests`` are paths and credentials."""
 
-    answer: Callable[[BaseHTTPRequestHandler], None]
+    answer: Callable[[Handler], None]
     requests: list[tuple[str, str]] = field(default_factory=list)
     port: int = 0
 
@@ -54,14 +51,7 @@ class Api:
     def respond(self, body_or_json: Any, status: int = 200, **headers: str) -> None:
         content = body_or_json if isinstance(body_or_json, bytes) else json.dumps(body_or_json).encode()
 
-        def answer(to: BaseHTTPRequestHandler) -> None:
-            to.send_response(status)
-            for name, value in {"Content-Length": str(len(content)), **headers}.items():
-                to.send_header(name, value)
-            to.end_headers()
-            to.wfile.write(content)
-
-        self.answer = answer
+        self.answer = lambda to: to.answer(status, content, **headers)
 
 
 @pytest.fixture
@@ -73,24 +63,13 @@ def serve(tls: ssl.SSLContext | None) -> Iterator[Api]:
     api = Api(lambda to: None)
     api.respond(BUSY)
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+    class Answering(Handler):
+        def respond(self, body: bytes) -> None:
             api.requests.append((self.path, self.headers["Authorization"]))
             api.answer(self)
 
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
-        if tls is not None:
-            server.socket = tls.wrap_socket(server.socket, server_side=True)
-        api.port = server.server_address[1]
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-        thread.start()
+    with served(Answering, tls) as api.port:
         yield api
-        server.shutdown()
-        thread.join()
 
 
 def create_registry(dynamodb: Any) -> None:
@@ -328,43 +307,13 @@ def test_an_error_in_one_queue_does_not_affect_the_others(deployment: Deployment
     assert "queue kind 'carrier-pigeons', allowed: rabbitmq" in outcomes["c"].error
 
 
-def certificate(directory: Path) -> ssl.SSLContext:
-    """Return the TLS context of a server with a self-signed certificate in ``directory``."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "rabbit")])
-    now = datetime.datetime.now(datetime.UTC)
-    signed = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(
-            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.IPv4Address("127.0.0.1"))]), critical=False
-        )
-        .sign(key, hashes.SHA256())
-    )
-    (directory / "certificate").write_bytes(signed.public_bytes(serialization.Encoding.PEM))
-    (directory / "key").write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-    )
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(directory / "certificate", directory / "key")
-    return context
-
-
 def test_a_broker_needs_a_trusted_certificate(deployment: Deployment, tmp_path: Path) -> None:
-    for api in serve(certificate(tmp_path)):
+    authority, tls = certify(tmp_path)
+    for api in serve(tls):
         watched = WatchedQueue("ocr", "rabbitmq", "pages", SECRET, f"https://127.0.0.1:{api.port}")
         assert "CERTIFICATE_VERIFY_FAILED" in deployment.minute(deployment.watcher(watched)).error
         assert not api.requests
-        trusting = RabbitMqReader(
-            deployment.secrets, ssl.create_default_context(cafile=str(tmp_path / "certificate"))
-        )
+        trusting = RabbitMqReader(deployment.secrets, ssl.create_default_context(cafile=str(authority)))
         watcher = QueueWatcher(
             [watched], {"rabbitmq": trusting}, deployment.dynamodb, TABLE, lambda: deployment.now
         )

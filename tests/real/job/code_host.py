@@ -10,10 +10,8 @@ import ipaddress
 import os
 import ssl
 import subprocess
-import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +19,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from tests.served import Handler, served
 
 _ADDRESS: Final = "127.0.0.1"
 # The repository may belong to another user, and user settings must not matter.
@@ -63,47 +63,26 @@ def serving(repositories: Path, certificates: Path | None, login: str = "") -> I
     requests: list[tuple[str, str]] = []
     secret = f"Basic {base64.b64encode(login.encode()).decode()}" if login else ""
     handler = type("Handler", (_Handler,), {"root": repositories, "secret": secret, "requests": requests})
-    server = ThreadingHTTPServer((_ADDRESS, 0), handler)
-    server.daemon_threads = True
-    scheme, authority = "http", None
+    scheme, authority, tls = "http", None, None
     if certificates is not None:
-        scheme, authority = "https", _certify(certificates)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(certificates / "host.pem", certificates / "host.key")
-        # Handshake at the first read: a slow client must not block others.
-        server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
-    thread = threading.Thread(target=server.serve_forever, name="code host", daemon=True)
-    thread.start()
-    try:
-        yield CodeHost(f"{scheme}://{_ADDRESS}:{server.server_address[1]}", authority, requests)
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+        scheme, (authority, tls) = "https", certify(certificates)
+    with served(handler, tls) as port:
+        yield CodeHost(f"{scheme}://{_ADDRESS}:{port}", authority, requests)
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Handler):
     """Passes each request to git by CGI (RFC 3875)."""
 
     root: Path
     secret: str
     requests: list[tuple[str, str]]
 
-    def do_GET(self) -> None:
-        self._respond(b"")
-
-    def do_POST(self) -> None:
-        self._respond(self.rfile.read(int(self.headers["Content-Length"])))
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (the name is the base class's)
-        """Log nothing: the client reports errors."""
-
-    def _respond(self, body: bytes) -> None:
+    def respond(self, body: bytes) -> None:
         path, _, query = self.path.partition("?")
         shown = self.headers.get("Authorization", "")
         self.requests.append((path, shown))
         if self.secret and not hmac.compare_digest(shown, self.secret):
-            self._send(401, {"WWW-Authenticate": 'Basic realm="code"'}, b"")
+            self.answer(401, **{"WWW-Authenticate": 'Basic realm="code"'})
             return
         request = {
             "GIT_PROJECT_ROOT": str(self.root),
@@ -124,19 +103,11 @@ class _Handler(BaseHTTPRequestHandler):
         )
         head, _, content = done.stdout.partition(b"\r\n\r\n")
         headers = dict(line.split(": ", 1) for line in head.decode().split("\r\n") if line)
-        self._send(int(headers.pop("Status", "200").split()[0]), headers, content)
-
-    def _send(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+        self.answer(int(headers.pop("Status", "200").split()[0]), content, **headers)
 
 
-def _certify(folder: Path) -> Path:
-    """Write the authority's certificate and the host's key and certificate; return the path of the first."""
+def certify(folder: Path) -> tuple[Path, ssl.SSLContext]:
+    """Write certificates of an authority and of a host that it signs; return the first's path, and TLS."""
     root_key, root_name = ec.generate_private_key(ec.SECP256R1()), _name("gpu-spot rehearsal")
     root = _certificate(root_name, root_name, root_key, root_key)
     root = root.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
@@ -154,7 +125,9 @@ def _certify(folder: Path) -> Path:
     )
     with os.fdopen(os.open(folder / "host.key", os.O_WRONLY | os.O_CREAT, 0o600), "wb") as file:
         file.write(secret)
-    return folder / "authority.pem"
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(folder / "host.pem", folder / "host.key")
+    return folder / "authority.pem", tls
 
 
 def _name(text: str) -> x509.Name:

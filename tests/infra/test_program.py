@@ -19,7 +19,7 @@ from market.replay.groups import GroupShape
 from tests.apart import apart
 from tests.infra import program
 from tests.infra.declared import STACKS, run, shipped, variant
-from userdata.agent.tasks.node import HOOK_EXTENSION_SECONDS
+from userdata.agent.tasks.launch import EXTENSION_SECONDS, MAX_FAILING_SECONDS
 
 UNKNOWN = "<unknown>"
 
@@ -161,7 +161,7 @@ def test_the_agent_knows_the_hooks_that_its_group_declares(side: str) -> None:
         assert declared["LAUNCHING"]["name"] == hooks.launch
         assert declared["LAUNCHING"]["defaultResult"] == "ABANDON"
         # The agent extends it while it pulls an image; two of its calls may be lost.
-        assert declared["LAUNCHING"]["heartbeatTimeout"] > 2 * HOOK_EXTENSION_SECONDS
+        assert declared["LAUNCHING"]["heartbeatTimeout"] > max(2 * EXTENSION_SECONDS, MAX_FAILING_SECONDS)
 
 
 def test_the_primary_group_is_spot_over_all_types_and_zones() -> None:

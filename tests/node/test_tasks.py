@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +20,6 @@ from tests.node.configs import FakeClock
 from tests.node.jobs import REGION, MakeNode, job, volumes
 from tests.node.metadata import MetadataServer
 from tests.node.units import CommandHost, DiskHost
-from tests.waiting import TIMEOUT_SECONDS
 from userdata.agent import tasks
 from userdata.agent.aws import clients
 from userdata.agent.aws.imds import GROUP_TAG, LIFECYCLE_STATE
@@ -116,7 +114,6 @@ class Group:
         self.begins, self.asked = begins, 0
         self.completed: list[dict[str, str]] = []
         self.extended: list[dict[str, str]] = []
-        self.extended_often = threading.Event()
 
     def complete_lifecycle_action(self, **call: str) -> None:
         self.asked += 1
@@ -127,8 +124,6 @@ class Group:
 
     def record_lifecycle_action_heartbeat(self, **call: str) -> None:
         self.extended.append(call)
-        if len(self.extended) == 3:
-            self.extended_often.set()
         if len(self.extended) == 2:
             raise ClientError({"Error": {"Code": "Throttling", "Message": "m"}}, "Record")
 
@@ -198,40 +193,122 @@ def test_preparation_pulls_the_image_and_then_lets_a_launch_that_begins_late_go_
     ]
 
 
-def test_a_launch_waits_for_a_pull_that_takes_longer_than_its_hook(
-    launch: Launch, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def slow_pull(host: CommandHost, clock: FakeClock, seconds: float) -> None:
+    """Let a pull take so long, during which the host polls as it does for a real command."""
+
+    def run(argv: Any, timeout: float = 60, stdin: str = "", environment: Any = None) -> str:
+        end = clock.monotonic() + (seconds if argv[1] == "pull" else 0.0)
+        while clock.monotonic() < end:
+            assert host._polling.on_poll
+            host._polling.on_poll()
+            clock.advance(30)
+        return "GPU 0: a double"
+
+    host.run = run  # type: ignore[method-assign]
+
+
+def restarts(made: tasks.Node, clock: FakeClock) -> AgentError:
+    """Run the unit as systemd does until that does not restart it; no launch may hold it for two hours."""
+    started = clock.monotonic()
+    while clock.monotonic() - started < 7200:
+        try:
+            pytest.fail(f"prepared: {tasks.prepare(made)}")
+        except AgentError as error:
+            if error.exit_code in (77, 78):
+                return error
+        clock.advance(10)
+    raise AssertionError("the launch never ends")
+
+
+def test_a_launch_waits_for_a_pull_that_takes_longer_than_its_hook(launch: Launch, clock: FakeClock) -> None:
     group, made, host = launch(1)
-    monkeypatch.setattr(tasks.node, "HOOK_EXTENSION_SECONDS", 0.001)
-    long_enough: list[bool] = []
-
-    def pull(argv: Any, timeout: float = 60, stdin: str = "") -> str:
-        if argv[1] == "run":
-            return "GPU 0: a double"
-        long_enough.append(group.extended_often.wait(TIMEOUT_SECONDS))
-        return ""
-
-    monkeypatch.setattr(host, "run", pull)
+    slow_pull(host, clock, 1800)
     assert tasks.prepare(made) == 0
-    assert long_enough == [True]  # also after an extension that AWS refused
+    assert len(group.extended) == 8  # at once, then every four minutes, also after one that AWS refused
     assert group.extended[0] == {
         "AutoScalingGroupName": "asg-of-tag",
         "LifecycleHookName": "prepared",
         "InstanceId": "i-1",
     }
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("holds")]
-    assert len(group.completed) == 1
+    assert [call["LifecycleActionResult"] for call in group.completed] == ["CONTINUE"]
+    tasks.prepare(made)  # another launch of this boot has its own hour
+    assert len(group.completed) == 2
 
 
-def test_a_pull_without_end_is_given_up(launch: Launch, monkeypatch: pytest.MonkeyPatch) -> None:
-    group, made, _ = launch(1)
-    monkeypatch.setattr(tasks.node, "HOOK_EXTENSION_SECONDS", 0.0)
-    with made.extending_hook("prepared"):
-        for thread in threading.enumerate():  # unless it has ended before
-            if thread.name == "holds prepared":
-                thread.join(TIMEOUT_SECONDS)
-        assert "holds prepared" not in {thread.name for thread in threading.enumerate()}
-    assert len(group.extended) == tasks.node.MAX_HOOK_EXTENSIONS
+@pytest.mark.parametrize("seconds", [1e9, 500.0], ids=["a pull without end", "pulls that fail late"])
+def test_a_pull_without_success_is_given_up_after_an_hour(
+    launch: Launch, clock: FakeClock, failures: list[str], seconds: float
+) -> None:
+    group, made, host = launch(1)
+    slow_pull(host, clock, seconds)
+    if seconds < 1e9:
+        pull = host.run
+
+        def late(argv: Any, timeout: float = 60, stdin: str = "", environment: Any = None) -> str:
+            pull(argv)
+            raise AgentError("docker: exit 1: unexpected EOF")
+
+        host.run = late  # type: ignore[method-assign]
+    started = clock.monotonic()
+    assert restarts(made, clock).exit_code == 77
+    assert clock.monotonic() - started < 3700
+    assert [call["LifecycleActionResult"] for call in group.completed] == ["ABANDON"]
+    assert failures == ["BootFailures"]
+    assert len(group.extended) <= 15
+
+
+@pytest.fixture
+def failures(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The alarm metrics that are counted."""
+    counted: list[str] = []
+    cloudwatch = SimpleNamespace(
+        put_metric_data=lambda **call: counted.append(call["MetricData"][0]["MetricName"])
+    )
+    monkeypatch.setattr(clients, "cloudwatch", lambda region: cloudwatch)
+    return counted
+
+
+@pytest.mark.parametrize("program", ["pull", "run"])
+def test_a_preparation_that_fails_at_once_abandons_its_launch_before_the_hook_times_out(
+    launch: Launch, clock: FakeClock, failures: list[str], program: str
+) -> None:
+    group, made, host = launch(1)
+    host.answers[program] = AgentError("docker: exit 125: Error saving credentials")
+    started = clock.monotonic()
+    assert "9 minutes of tries: docker: exit 125: Error saving credentials" in str(restarts(made, clock))
+    assert 500 < clock.monotonic() - started < 600
+    assert len(group.extended) == 1
+    assert [call["LifecycleActionResult"] for call in group.completed] == ["ABANDON"]
+    assert failures == ["BootFailures"]
+
+
+def test_a_preparation_that_fails_on_an_instance_in_service_counts_as_no_failed_boot(
+    launch: Launch, clock: FakeClock, failures: list[str]
+) -> None:
+    group, made, host = launch(10_000)
+    host.answers["pull"] = AgentError("docker: exit 1: no route to host")
+    assert restarts(made, clock).exit_code == 77
+    assert (group.completed, failures) == ([], [])
+    del host.answers["pull"]
+    assert tasks.prepare(made) == 0  # a person restarts the unit
+
+
+def test_a_launch_that_cannot_be_abandoned_is_tried_again(
+    launch: Launch, clock: FakeClock, failures: list[str]
+) -> None:
+    group, made, host = launch(1)
+    host.answers["pull"] = AgentError("docker: exit 1: no route to host")
+    asked: list[float] = []
+
+    def unreachable(**call: str) -> None:
+        asked.append(clock.monotonic())
+        if len(asked) < 3:
+            raise ClientError({"Error": {"Code": "ServiceUnavailable", "Message": "m"}}, "Complete")
+        group.completed.append(call)
+
+    group.complete_lifecycle_action = unreachable  # type: ignore[method-assign]
+    assert restarts(made, clock).exit_code == 77
+    assert (len(asked), failures) == (3, ["BootFailures"])
 
 
 def test_a_restart_that_is_no_launch_ends_the_preparation(launch: Launch, clock: FakeClock) -> None:

@@ -32,6 +32,8 @@ class CommandHost(UnitHost):
         self.answers = answers
 
     def run(self, argv: Argv, timeout: float = 60, stdin: str = "", environment: Variables = None) -> str:
+        if self._polling.on_poll is not None:
+            self._polling.on_poll()
         self.ran.append(list(argv))
         answer = self.answers.get(argv[1] if argv[0] == "docker" else argv[0], "")
         if isinstance(answer, Exception):

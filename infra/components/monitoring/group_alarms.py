@@ -164,7 +164,7 @@ def _group_alarms(stack: str, group: GroupAlarmSettings, controller: str) -> Ite
         "errors.",
     )
     booting = f"Instances of {group.name} fail to boot; the log of the instances names the step."
-    yield alarm("boot", "BootFailures", ONCE, booting, instances)
+    yield alarm("boot", names.METRIC_BOOT_FAILURES, ONCE, booting, instances)
     if group.is_nvidia:
         lost = f"An instance of {group.name} has lost a GPU; the log of the instances names it."
         yield alarm("gpu-lost", "GpusLost", Condition("Maximum", periods=5, datapoints=2), lost, instances)

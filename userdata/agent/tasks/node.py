@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,9 +32,6 @@ if TYPE_CHECKING:  # imported where it is used: `watch` and `metrics` do without
     from userdata.agent.work.process import Spawn
 
 STATE_POLL_SECONDS: Final = 5.0
-HOOK_EXTENSION_SECONDS: Final = 240.0
-MAX_HOOK_EXTENSIONS: Final = 15
-"""Extensions in an hour; a launch hook times out after 600 s, so two extensions in a row may fail."""
 # Written by cloud-init at every boot, before the network is up.
 _INSTANCE_ID: Final = Path("/var/lib/cloud/data/instance-id")
 
@@ -148,37 +144,10 @@ class Node:
             AgentError: the request failed, or the instance is in no Auto Scaling group.
         """
         client = self.clients.autoscaling(self.config.region)
-        return hooks.complete(client, self._group(hook), hook, self.identity.instance, result)
+        return hooks.complete(client, self.group_of(hook), hook, self.identity.instance, result)
 
-    @contextlib.contextmanager
-    def extending_hook(self, hook: str) -> Iterator[None]:
-        """Extend a lifecycle hook while the block runs, for at most an hour.
-
-        Raises:
-            AgentError: the instance is in no Auto Scaling group.
-        """
-        client = self.clients.autoscaling(self.config.region)
-        extend = partial(hooks.extend, client, self._group(hook), hook, self.identity.instance)
-        is_finished = threading.Event()
-
-        def keep() -> None:
-            for _ in range(MAX_HOOK_EXTENSIONS):
-                try:
-                    extend()
-                except AgentError as error:
-                    log.warning("hook not extended", hook=hook, error=str(error))
-                if is_finished.wait(HOOK_EXTENSION_SECONDS):
-                    return
-
-        thread = threading.Thread(target=keep, name=f"holds {hook}", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            is_finished.set()
-            thread.join()
-
-    def _group(self, hook: str) -> str:
+    def group_of(self, hook: str) -> str:
+        """Return the Auto Scaling group of a lifecycle hook; raise `AgentError` if there is none."""
         configured = self.config.hooks
         group = (configured.auto_scaling_group if configured else "") or self.metadata.auto_scaling_group()
         if not group:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -19,7 +18,6 @@ from userdata.agent.tasks.node import STATE_POLL_SECONDS, Node
 if TYPE_CHECKING:
     from userdata.agent.work.service.http_checks import HttpChecks
 
-_HOOK_WAIT_SECONDS: Final = 120.0
 _MAX_TRIES: Final = 5
 """Attempts to read the release at boot; after that the one of the launch template is used."""
 _IMAGES_RETAINED: Final = 2
@@ -29,27 +27,36 @@ _IMAGES_RETAINED: Final = 2
 def prepare(node: Node) -> int:
     """Pull the image, check the GPUs, then complete the launch hook (with a warm pool on entry and on exit).
 
-    The hook may start after the agent. If it is not active within two minutes, this boot is a restart.
+    Raises:
+        AgentError: it failed, and another try may succeed.
+        RefusedError: it failed for too long; the launch is abandoned.
     """
+    from userdata.agent.tasks.launch import Launch
+
+    hook = node.config.hooks.launch if node.config.hooks else ""
+    if not hook:
+        _prepare_image(node, lambda: None)
+        return 0
+    launch = Launch(node, hook)
+    try:
+        _prepare_image(node, launch.extend_if_due)
+        launch.complete()
+    except AgentError as error:
+        launch.give_up_if_due(error)
+        raise
+    return 0
+
+
+def _prepare_image(node: Node, on_poll: Callable[[], None]) -> None:
     service, training = node.config.service, node.config.training
     if service:
         service = _read_first_release(node, service)
-    name = node.config.hooks.launch if node.config.hooks else ""
     gpus = _expect_gpus(service) if service else 0
     image = service.image if service else training.image if training else None
     if image:
-        with node.extending_hook(name) if name else nullcontext():
+        with node.host.polling(on_poll):
             _pull(node, image)
             _check_gpus(node, image, gpus)
-    if not name:
-        return 0
-    end = node.clock.monotonic() + _HOOK_WAIT_SECONDS
-    while not node.complete(name, "CONTINUE"):
-        if node.clock.monotonic() >= end:
-            log.info("hook not active", hook=name)
-            return 0
-        node.clock.sleep(STATE_POLL_SECONDS)
-    return 0
 
 
 def work(node: Node) -> int:

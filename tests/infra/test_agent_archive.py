@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import pwd
 import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import zipfile
 from collections.abc import Iterator
@@ -27,7 +29,7 @@ from infra.archives import agent as agent_archive
 from infra.archives import pins, sdk, zip_file
 from pulumi_on_moto.running.server import serve
 from tests.infra.declared import ROOT, shipped
-from tests.node import configs
+from tests.node import configs, unit_files
 from tests.node.test_registry import empty_registry
 from tests.waiting import TIMEOUT_SECONDS, wait_until
 
@@ -205,6 +207,67 @@ def served_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, Any]
         monkeypatch.setenv(name, "testing")
     with empty_registry() as client, serve() as address:
         yield address, client
+
+
+WORKER = 'pwd >"$0.new"; env >>"$0.new"; mv "$0.new" "$0"; exec sleep infinity'
+
+
+@pytest.mark.parametrize("user", ["", "nobody"])
+def test_a_worker_sees_nothing_of_the_agent_that_starts_it(
+    unpacked: Path, tmp_path: Path, served_registry: tuple[str, Any], user: str
+) -> None:
+    """With the unit's PYTHONPATH a worker imported the agent's boto3, which knows nine services."""
+    if user and os.getuid():
+        pytest.skip("only root starts a worker as another user")
+    server, _ = served_registry
+    public = Path(tempfile.mkdtemp())  # pytest's own folders are closed to other users
+    public.chmod(0o777)
+    report = public / "report"
+    body = configs.service(group="ocr", hooks=None, onPremises=True, nvidia=False)
+    command = ["/bin/sh", "-c", WORKER, str(report)]
+    body["service"] = {"gpus": 1, "user": user, "command": command, "environment": {"OWN": "1"}}
+    (tmp_path / "agent.json").write_text(json.dumps(body))
+    unit = unit_files.environment("gpu-spot-work") | {"PYTHONPATH": str(unpacked), "AWS_ENDPOINT_URL": server}
+    unit |= dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), "testing")
+    argv = [sys.executable, "-S", "-m", "userdata.agent", "--config", str(tmp_path / "agent.json")]
+    agent = subprocess.Popen([*argv, "--run-dir", str(tmp_path / "run"), "work"], env=unit, cwd="/")
+    try:
+        wait_until(report.exists)
+        directory, *lines = report.read_text("utf-8").splitlines()
+        agent.terminate()
+        assert agent.wait(TIMEOUT_SECONDS) == 0
+    finally:
+        agent.kill()
+        agent.wait()
+        shutil.rmtree(public)
+    account = pwd.getpwnam(user) if user else pwd.getpwuid(os.getuid())
+    home = account.pw_dir if Path(account.pw_dir).is_dir() else "/"
+    given = dict(line.split("=", 1) for line in lines)
+    expected = {"PATH": unit["PATH"], "LANG": "C.UTF-8", "OWN": "1", "CUDA_VISIBLE_DEVICES": "0"}
+    expected |= {"USER": account.pw_name, "LOGNAME": account.pw_name, "HOME": home}
+    assert given | expected == given
+    ours = {*expected, "CUDA_DEVICE_ORDER", "PWD", "SHLVL", "_", "OLDPWD"}  # the shell's are last
+    assert {name for name in given if not name.startswith("GPU_SPOT_")} <= ours
+    assert directory == home
+
+
+def test_a_command_of_the_agent_does_not_import_the_agents_libraries(unpacked: Path, tmp_path: Path) -> None:
+    """``mount.efs`` and uv's builds are Python programs, with a botocore of their own."""
+    (tmp_path / "bin").mkdir()
+    docker = tmp_path / "bin" / "docker"
+    docker.write_text(f"#!/bin/sh\nenv >{tmp_path}/environment\nexit 1\n")
+    docker.chmod(0o755)
+    body = configs.service(hooks=None, onPremises=True, nvidia=False)
+    body["service"] = {"gpus": 1, "image": f"example.com/worker@sha256:{'0' * 64}"}
+    (tmp_path / "agent.json").write_text(json.dumps(body))
+    unit = unit_files.environment("gpu-spot-prepare")
+    unit |= {"PYTHONPATH": str(unpacked), "PATH": f"{tmp_path}/bin:{os.defpath}"}
+    argv = [sys.executable, "-S", "-m", "userdata.agent", "--config", str(tmp_path / "agent.json"), "prepare"]
+    done = subprocess.run(argv, env=unit, cwd="/", capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
+    assert "docker: exit 1" in done.stderr
+    seen = dict(line.split("=", 1) for line in (tmp_path / "environment").read_text("utf-8").splitlines())
+    assert not [name for name in seen if name.startswith("PYTHON")]
+    assert seen["DOCKER_CONFIG"] == "/run/gpu-spot-docker"
 
 
 def test_on_premises_it_starts_workers_reports_restarts_on_request_and_drains(

@@ -52,6 +52,37 @@ class Process(Protocol):
 Spawn = Callable[[list[str], dict[str, str], Path], Process]
 
 
+def home(user: str) -> Path:
+    """Return a user's home directory, ``/`` if it does not exist; raise `AgentError` for an unknown user.
+
+    An empty ``user`` is the agent's.
+    """
+    directory = Path(_account(user).pw_dir)
+    return directory if directory.is_dir() else Path("/")
+
+
+def _account(user: str) -> pwd.struct_passwd:
+    try:
+        return pwd.getpwnam(user) if user else pwd.getpwuid(os.getuid())
+    except KeyError:
+        raise AgentError(f"user: {user!r} does not exist; allowed: a user of this machine") from None
+
+
+def environment(user: str, home: Path) -> dict[str, str]:
+    """Return the variables that every command of a workload has: of the agent's it inherits ``PATH`` alone.
+
+    Those of the unit and of systemd (``INVOCATION_ID``, ``JOURNAL_STREAM``: systemd.exec(5)) are the agent's.
+    """
+    name = user or _account(user).pw_name
+    return {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "USER": name,
+        "LOGNAME": name,
+        "HOME": str(home),
+        "LANG": "C.UTF-8",
+    }
+
+
 def spawn(
     argv: Sequence[str],
     user: str,
@@ -73,10 +104,7 @@ def spawn(
     """
     identity: dict[str, object] = {}
     if user:
-        try:
-            account = pwd.getpwnam(user)
-        except KeyError:
-            raise AgentError(f"user: {user!r} does not exist; allowed: a user of this machine") from None
+        account = _account(user)
         groups = os.getgrouplist(user, account.pw_gid)
         identity = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": groups}
     try:

@@ -146,13 +146,17 @@ class _Worker:
 
 
 SpawnWorker = Callable[[list[str], Mapping[str, str]], subprocess.Popen[bytes]]
-"""Starts a command with variables in addition to the agent's environment."""
+"""Starts a command with variables in addition to its user's environment."""
 
 
 def _start(user: str, argv: list[str], more: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    # AWS credentials in the environment (of an on-premises host) belong to the agent.
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
-    return process.spawn(argv, user, {**inherited, **more})
+    home = process.home(user)
+    return process.spawn(argv, user, {**process.environment(user, home), **more}, home)
+
+
+def _start_client(argv: list[str], more: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Start the Docker client as the agent; its container has none of these variables."""
+    return process.spawn(argv, "", {**os.environ, **more})
 
 
 class Workers:
@@ -200,7 +204,7 @@ class Workers:
         self._clock = clock
         self._directory = directory
         self._datasets = datasets
-        self._spawn = spawn or partial(_start, "" if service.image else service.user)
+        self._spawn = spawn or (_start_client if service.image else partial(_start, service.user))
         self._secrets = BackgroundPoller("secrets", secrets, run_in_background, clock, _SECRETS_SECONDS)
         self._guard = Guard(clock)
         self._worker_reports = worker_reports

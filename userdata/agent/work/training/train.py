@@ -11,6 +11,7 @@ from typing import Final
 
 from contracts import names
 from contracts.agent.config import Training
+from contracts.agent.names import JOB_HOME
 from userdata.agent.aws.jobs import Jobs
 from userdata.agent.lease.renewal import LeaseRenewer
 from userdata.agent.machine import log
@@ -350,9 +351,7 @@ class Trainer:
     def _environment(self, restarts: int) -> dict[str, str]:
         job, paths = self._training, self._paths
         return {
-            "PATH": os.environ.get("PATH", os.defpath),
-            "USER": job.user,
-            "LOGNAME": job.user,
+            **process.environment(job.user, JOB_HOME),
             **variables.fixed_variables(
                 job.job,
                 job.environment,

@@ -8,13 +8,31 @@ metadata=${GPU_SPOT_METADATA:-http://169.254.169.254}
 # REGION STACK GROUP LAUNCH_HOOK AGENT_BUCKET AGENT_KEY AGENT_SHA256 CLOUDWATCH_PARAMETER UNITS
 # shellcheck source=/dev/null
 source "$root/etc/gpu-spot/boot.env"
-export AWS_DEFAULT_REGION=$REGION AWS_RETRY_MODE=standard AWS_MAX_ATTEMPTS=10
+export AWS_DEFAULT_REGION=$REGION AWS_RETRY_MODE=standard AWS_MAX_ATTEMPTS=5
+# For the role's credentials the CLI asks once, for a second: botocore, "metadata_service_num_attempts".
+export AWS_METADATA_SERVICE_NUM_ATTEMPTS=5 AWS_METADATA_SERVICE_TIMEOUT=2
 # The metadata service, with the role's credentials, is never behind a proxy.
 no_proxy=${no_proxy-${NO_PROXY-}}
 [[ $no_proxy == '*' ]] || no_proxy=${no_proxy:+$no_proxy,}169.254.169.254
 export no_proxy NO_PROXY=$no_proxy
 
 say() { echo "gpu-spot boot: $*"; }
+
+persist() { # COMMAND: until it succeeds, in the boot's first nine minutes; the launch hook times out after ten
+  local tries=0
+  until "$@"; do
+    ((SECONDS < 540 && ++tries < 54)) || return 1
+    say "again in 10 s: $step"
+    sleep 10
+  done
+}
+
+send_logs() { # and metrics, from now on
+  [[ -n $is_sending ]] || { [[ -x $control ]] &&
+    "$control" -a fetch-config -m ec2 -s -c "ssm:$CLOUDWATCH_PARAMETER" && is_sending=1; }
+}
+is_sending=
+control=$root/opt/aws/amazon-cloudwatch-agent/bin/amazon-cloudwatch-agent-ctl
 
 imds() { # PATH below meta-data
   local options=(--silent --show-error --fail --max-time 5 --retry 5 --retry-connrefused) token
@@ -40,7 +58,9 @@ ended() {
   trap - EXIT
   ((status)) || exit 0
   set +e
+  # Also in the instance's console output, which needs no credentials: cloud-final.service, StandardOutput=.
   say "FAILED with status $status: $step"
+  send_logs
   aws cloudwatch put-metric-data --namespace gpu-spot/instances --metric-name BootFailures \
     --unit Count --value 1 --dimensions "stack=$STACK,group=$GROUP"
   sleep 15 # the CloudWatch agent sends this log every 5 s
@@ -53,14 +73,16 @@ ended() {
 }
 trap ended EXIT
 
+# The first call of AWS: the role's credentials and its policy may be seconds younger than the instance.
+step="fetch s3://$AGENT_BUCKET/$AGENT_KEY"
+home=$root/opt/gpu-spot
+archive=$home/agent.zip
+persist aws s3 cp --only-show-errors "s3://$AGENT_BUCKET/$AGENT_KEY" "$archive"
+
 step='start the CloudWatch agent'
-control=$root/opt/aws/amazon-cloudwatch-agent/bin/amazon-cloudwatch-agent-ctl
-if [[ ! -x $control ]] || ! "$control" -a fetch-config -m ec2 -s -c "ssm:$CLOUDWATCH_PARAMETER"; then
-  say "no CloudWatch agent: metrics and logs stay here" # the work does not wait for it
-fi
+send_logs || say 'no CloudWatch agent yet' # the work does not wait for it
 systemctl try-restart rsyslog.service || say 'no rsyslog: the log of the units stays in the journal'
 
-home=$root/opt/gpu-spot
 step='find Python 3.11 or newer'
 # The image's own comes first; some have an old one by that name, and a newer one beside it.
 found=
@@ -75,10 +97,6 @@ ln --symbolic --force --no-dereference "$python" "$home/python" # what the units
 
 step='find nft or iptables: without them a job could take the role of the instance'
 [[ " $UNITS " != *' gpu-spot-run.service '* || -x $root/usr/sbin/nft || -x $root/usr/sbin/iptables ]]
-
-step="fetch s3://$AGENT_BUCKET/$AGENT_KEY"
-archive=$home/agent.zip
-aws s3 cp --only-show-errors "s3://$AGENT_BUCKET/$AGENT_KEY" "$archive"
 
 step="verify that its SHA-256 is $AGENT_SHA256"
 sha256sum --check --status <<<"$AGENT_SHA256  $archive"
@@ -99,7 +117,10 @@ step='start the units'
 install --mode=0644 --target-directory="$root/etc/systemd/system" "$home"/agent/userdata/agent/units/*.service
 read -ra wanted <<<"$UNITS"
 systemctl daemon-reload
+systemctl try-restart logrotate.timer || say 'no logrotate: the log of the units grows'
 systemctl enable "${wanted[@]}"
 # A data volume may take tens of minutes: cloud-init does not wait for it.
 systemctl start --no-block "${wanted[@]}"
 say "started $UNITS"
+step='start the CloudWatch agent'
+if [[ ! -x $control ]] || ! persist send_logs; then say 'no CloudWatch agent: metrics and logs stay here'; fi

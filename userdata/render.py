@@ -22,9 +22,17 @@ UNIT_LOG: Final = "/var/log/gpu-spot.log"
 CLOUD_INIT_LOG: Final = "/var/log/cloud-init-output.log"
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.:/ -]*")
-_RSYSLOG: Final = f':programname, startswith, "gpu-spot-" {UNIT_LOG}\n'
+# "& stop": the image's own rules would store each line again.
+_RSYSLOG: Final = f':programname, startswith, "gpu-spot-" {UNIT_LOG}\n& stop\n'
 _RSYSLOG_PROXY: Final = f':programname, isequal, "haproxy" {UNIT_LOG}\n& stop\n'
 _LOGROTATE: Final = f"{UNIT_LOG} {{\n  size 20M\n  rotate 2\n  missingok\n  copytruncate\n}}\n"
+# By default logrotate looks at sizes once a day (logrotate.timer).
+_OFTEN: Final = "[Timer]\nOnCalendar=\nOnCalendar=*:0/5\nAccuracySec=1min\nRandomizedDelaySec=0\n"
+# Ubuntu 24.04 restarts services whose libraries were updated: discourse.ubuntu.com/t/44671. needrestart's
+# configuration, conf.d and override_rc: its ex/needrestart.conf.
+_NO_RESTART: Final = "$nrconf{override_rc}{qr(^gpu-spot-)} = 0;\n"
+# New images bring updates: one of a driver or of Docker ends work. Source: /usr/lib/apt/apt.systemd.daily.
+_NO_UPDATES: Final = 'APT::Periodic::Enable "0";\n'
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +72,9 @@ def render(settings: BootSettings) -> str:
         str(names.CONFIG_PATH): agent_json,
         "/etc/rsyslog.d/30-gpu-spot.conf": _RSYSLOG + (_RSYSLOG_PROXY if settings.agent.proxy else ""),
         "/etc/logrotate.d/gpu-spot": _LOGROTATE,
+        "/etc/systemd/system/logrotate.timer.d/gpu-spot.conf": _OFTEN,
+        "/etc/needrestart/conf.d/gpu-spot.conf": _NO_RESTART,
+        **({} if settings.agent.proxy else {"/etc/apt/apt.conf.d/99gpu-spot": _NO_UPDATES}),
         "/opt/gpu-spot/boot.sh": SCRIPT.read_text(encoding="utf-8"),
     }
     body: dict[str, list[Any]] = {

@@ -18,6 +18,12 @@ from tests.waiting import TIMEOUT_SECONDS
 
 _PYTHON = f"#!{sys.executable} -IS"
 """Without site-packages: of its many starts each is then a few milliseconds long."""
+_FAIL = """
+failures = Path(os.environ["DOUBLES"]) / f"{Path(sys.argv[0]).name}-fails"
+if failures.exists() and (left := int(failures.read_text())):
+    failures.write_text(str(left - 1))
+    sys.exit("Unable to locate credentials")
+"""
 AWS = f"""{_PYTHON}
 import json, os, shutil, sys
 from pathlib import Path
@@ -26,7 +32,9 @@ service, command, *arguments = sys.argv[1:]
 with (here / "calls").open("a") as log:
     log.write(json.dumps(["aws", service, command, *arguments]) + "\\n")
 (here / "no-proxy").write_text(os.environ["no_proxy"])
+(here / "variables").write_text(json.dumps(dict(os.environ)))
 assert os.environ["NO_PROXY"] == os.environ["no_proxy"]
+{_FAIL}
 if service == "s3":
     *options, source, target = arguments
     assert (command, options) == ("cp", ["--only-show-errors"]), arguments
@@ -67,8 +75,9 @@ class Machine:
         for folder in ("etc/systemd/system", "opt/gpu-spot"):
             (self.root / folder).mkdir(parents=True)
         self._tool(tools / "aws", AWS)
-        for name in ("systemctl", "shutdown", "sleep"):
+        for name in ("systemctl", "shutdown"):
             self._tool(tools / name, self._recorder(name))
+        self._tool(tools / "sleep", """#!/bin/sh\nprintf '["sleep", "%s"]\\n' "$1" >>"$DOUBLES/calls"\n""")
         for folder in ("usr/bin", "usr/sbin"):
             (self.root / folder).mkdir(parents=True)
         (self.root / "usr/bin/python3").symlink_to(os.path.realpath(sys.executable))
@@ -121,11 +130,16 @@ class Machine:
         lines = log.read_text("utf-8").splitlines() if log.exists() else []
         return [call[1:] for call in map(json.loads, lines) if call[0] == program]
 
+    def fail_first(self, program: str, calls: int) -> None:
+        """Let the first calls of a double fail, as without credentials."""
+        file = {"aws": "aws", "cloudwatch-agent": "amazon-cloudwatch-agent-ctl"}[program]
+        (self.doubles / f"{file}-fails").write_text(str(calls), "utf-8")
+
     def _recorder(self, name: str) -> str:
         return (
-            f"{_PYTHON}\nimport json, os, sys\n"
+            f"{_PYTHON}\nimport json, os, sys\nfrom pathlib import Path\n"
             "with open(os.environ['DOUBLES'] + '/calls', 'a') as log:\n"
-            f"    log.write(json.dumps([{name!r}, *sys.argv[1:]]) + '\\n')\n"
+            f"    log.write(json.dumps([{name!r}, *sys.argv[1:]]) + '\\n')\n{_FAIL}"
         )
 
     @staticmethod

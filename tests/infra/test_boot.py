@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -22,7 +23,7 @@ from infra.archives import agent as agent_archive
 from tests.infra import training
 from tests.infra.booting import Machine
 from tests.infra.declared import STACKS, shipped
-from tests.node import configs
+from tests.node import configs, unit_files
 from tests.node.metadata import MetadataServer
 from tests.waiting import TIMEOUT_SECONDS
 from userdata.agent import cli
@@ -61,7 +62,7 @@ def test_cloud_init_accepts_all_of_it_and_it_is_far_below_the_limit(
     program = require_program("cloud-init")
     paths = []
     for number, text in enumerate(everything(tmp_path)):
-        assert len(text.encode()) < LIMIT_BYTES / 2
+        assert len(text.encode()) < LIMIT_BYTES * 0.6
         # Cloud-init ignores keys that it does not know, so its own check would let a misspelt one pass.
         assert set(yaml.safe_load(text)) == {"write_files", "runcmd"}
         paths.append(tmp_path / f"user-data-{number}")
@@ -70,6 +71,64 @@ def test_cloud_init_accepts_all_of_it_and_it_is_far_below_the_limit(
         command = [program, "schema", "-c", path]
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+def written(body: dict[str, Any] | None = None) -> dict[str, str]:
+    """The files of the boot data by path."""
+    files = yaml.safe_load(render(settings(body)))["write_files"]
+    return {file["path"]: file["content"] for file in files}
+
+
+def test_a_log_stays_small_within_minutes_and_each_line_is_stored_once(
+    tmp_path: Path, require_program: Callable[..., str]
+) -> None:
+    files = written()
+    rules = files["/etc/rsyslog.d/30-gpu-spot.conf"].splitlines()
+    assert rules[1::2] == ["& stop"] * (len(rules) // 2)
+    log = tmp_path / "gpu-spot.log"
+    log.write_bytes(bytes(25 * 2**20))
+    rotation = tmp_path / "rotation"
+    rotation.write_text(files["/etc/logrotate.d/gpu-spot"].replace("/var/log/gpu-spot.log", str(log)))
+    rotation.chmod(0o644)
+    run = [require_program("logrotate"), "--state", tmp_path / "state", rotation]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert log.stat().st_size == 0
+    assert log.with_suffix(".log.1").stat().st_size == 25 * 2**20
+    timer = files["/etc/systemd/system/logrotate.timer.d/gpu-spot.conf"].splitlines()
+    assert timer[:2] == ["[Timer]", "OnCalendar="]  # not daily any more
+    when = timer[2].removeprefix("OnCalendar=")
+    command = [require_program("systemd-analyze", package="systemd"), "calendar", "--iterations=12", when]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
+    minutes = re.findall(r"\d\d:(\d\d):00 UTC", done.stdout)
+    assert set(minutes) == {f"{minute:02}" for minute in range(0, 60, 5)}
+
+
+def test_no_library_update_restarts_work_and_no_update_comes_by_itself(
+    tmp_path: Path, require_program: Callable[..., str]
+) -> None:
+    """Ubuntu's needrestart restarts services of updated libraries, on all instances in the same hour."""
+    files = written()
+    (tmp_path / "gpu-spot.conf").write_text(files["/etc/needrestart/conf.d/gpu-spot.conf"])
+    # As /etc/needrestart/needrestart.conf does, then as needrestart looks a service up.
+    program = """
+        our %nrconf = (override_rc => { qr(^dbus) => 0 });
+        eval do { local(@ARGV, $/) = shift; <> }; die $@ if $@;
+        for my $rc (@ARGV) { print "$rc\\n" if grep { $rc =~ /$_/ } keys %{$nrconf{override_rc}} }
+    """
+    ours = [f"{name}.service" for name in unit_files.NAMES]
+    command = [require_program("perl"), "-e", program, tmp_path / "gpu-spot.conf", *ours, "ssh.service"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
+    assert (done.stdout.split(), done.stderr) == (ours, "")
+    updates = "/etc/apt/apt.conf.d/99gpu-spot"
+    (tmp_path / "apt.conf").write_text(files[updates])
+    dump = [require_program("apt-config", package="apt"), "dump", "APT::Periodic::Enable"]
+    variables = {"APT_CONFIG": str(tmp_path / "apt.conf"), "PATH": os.defpath}
+    done = subprocess.run(dump, env=variables, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
+    assert done.stdout == 'APT::Periodic::Enable "0";\n'
+    proxy = configs.service(hooks=None, proxy={"workers": {"port": 8000}})
+    del proxy["service"]
+    assert updates not in written(proxy)  # it has no work to lose, and is open to the network
 
 
 def test_the_most_that_a_stack_file_can_say_stays_below_the_limit(tmp_path: Path) -> None:
@@ -154,6 +213,7 @@ def test_a_boot_unpacks_the_agent_that_was_meant_and_starts_its_units(machine: M
     assert machine.calls("systemctl") == [
         ["try-restart", "rsyslog.service"],
         ["daemon-reload"],
+        ["try-restart", "logrotate.timer"],  # of every five minutes
         ["enable", *wanted],
         ["start", "--no-block", *wanted],
     ]
@@ -193,8 +253,44 @@ def test_without_a_cloudwatch_agent_the_work_starts_all_the_same(machine: Machin
     control.unlink()
     done = machine.boot()
     assert done.returncode == 0
-    assert "no CloudWatch agent" in done.stdout
+    assert "no CloudWatch agent: metrics and logs stay here" in done.stdout
     assert machine.calls("systemctl")[-1][0] == "start"
+    assert machine.calls("sleep") == []
+
+
+@pytest.mark.parametrize("calls", [3, 18], ids=["credentials 30 s late", "an outage of 180 s"])
+def test_a_boot_outlasts_late_credentials_and_an_outage(machine: Machine, calls: int) -> None:
+    """The CLI asks for the role's credentials once, for a second, and S3 repeats no 403."""
+    machine.write_files(render(settings()))
+    machine.fail_first("aws", calls)
+    machine.fail_first("cloudwatch-agent", 2)  # it needs the same credentials, and SSM
+    done = machine.boot()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(machine.calls("aws")) == calls + 1
+    assert machine.calls("sleep") == [["10"]] * (calls + 1)
+    steps = [call[0] for call in machine.calls("systemctl")]
+    assert steps[-1] == "start"
+    assert len(machine.calls("cloudwatch-agent")) == 3  # the last two after the units have started
+    variables = json.loads((machine.doubles / "variables").read_text("utf-8"))
+    assert int(variables["AWS_METADATA_SERVICE_NUM_ATTEMPTS"]) > 1
+
+
+def test_a_boot_without_credentials_ends_and_says_so_where_none_are_needed(machine: Machine) -> None:
+    machine.write_files(render(settings()))
+    machine.fail_first("aws", 1000)
+    done = machine.boot()
+    assert done.returncode != 0
+    assert "FAILED with status 1: fetch s3://bucket/agent/" in done.stdout
+    waited = sum(int(seconds) for [seconds] in machine.calls("sleep"))
+    assert 500 < waited < 660  # a minute of it for the hook
+    assert machine.calls("shutdown") == [["--poweroff", "+5"]]
+
+
+def test_what_the_script_prints_is_in_the_console_output(require_program: Callable[..., str]) -> None:
+    """EC2 keeps the console: where a machine has no credentials it is all that is left of its boot."""
+    require_program("cloud-init")
+    unit = Path("/lib/systemd/system/cloud-final.service").read_text("utf-8")
+    assert "StandardOutput=journal+console" in unit.splitlines()
 
 
 def failed(machine: Machine, step: str) -> None:
@@ -361,7 +457,7 @@ def test_a_hook_that_never_begins_is_asked_for_a_minute_and_then_the_power_goes_
     machine.write_files(render(settings()))
     failed(machine, "fetch")
     assert machine.calls("aws").count(ABANDONED) == 6
-    assert machine.calls("sleep").count(["10"]) == 6
+    assert machine.calls("sleep")[-6:] == [["10"]] * 6
     assert machine.calls("shutdown") == [["--poweroff", "+5"]]
 
 

@@ -46,7 +46,8 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def python(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run as the units do: no packages of the system (-S), nothing in the environment but the archive."""
-    environment = {"PYTHONPATH": str(home), "PATH": os.defpath, "AWS_EC2_METADATA_DISABLED": "true"}
+    environment = {"PYTHONPATH": str(home), "PATH": os.defpath}
+    environment |= dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), "testing")
     command = [sys.executable, "-S", *arguments]
     return subprocess.run(
         command, env=environment, cwd="/", capture_output=True, text=True, timeout=TIMEOUT_SECONDS

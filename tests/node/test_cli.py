@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +19,36 @@ from tests.node import configs
 from tests.node.configs import FakeClock
 from tests.node.fake_nvml import FakeGpu, FakeNvml
 from tests.node.metadata import MetadataServer
+from tests.node.unit_files import UNITS
 from tests.node.units import CommandHost, UnitHost
 from tests.waiting import TIMEOUT_SECONDS, wait_until
 from userdata.agent import cli
 from userdata.agent.aws import clients, hooks
 from userdata.agent.aws.imds import LIFECYCLE_STATE, Metadata
+from userdata.agent.machine import log
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.metrics.gpus import Gpus
 from userdata.agent.storage import efs
 from userdata.agent.tasks.diagnosis import diagnose
 
-UNITS = Path(cli.__file__).parent / "units"
+
+def test_the_journal_gets_the_priority_of_each_line_and_nobody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configured = log.LOGGER.handlers, log.LOGGER.propagate
+    with (tmp_path / "stream").open("w+") as stream:
+        status = os.fstat(stream.fileno())
+        for variable in (f"{status.st_dev}:{status.st_ino}", "8:1", ""):
+            monkeypatch.setenv("JOURNAL_STREAM", variable)
+            log.configure(stream)
+            log.error("a")
+            log.warning("b")
+            log.info("c")
+        stream.seek(0)
+        lines = stream.read().splitlines()
+    log.LOGGER.handlers, log.LOGGER.propagate = configured
+    assert [line.partition("{")[0] for line in lines] == ["<3>", "<4>", "<6>", *[""] * 6]
+    assert [json.loads(line[line.index("{") :])["event"] for line in lines] == list("abc" * 3)
 
 
 def test_every_unit_starts_a_subcommand_that_exists() -> None:
@@ -70,6 +90,50 @@ def test_credentials_come_through_no_proxy_and_calls_of_aws_through_the_one_that
     assert (os.environ["no_proxy"], os.environ["NO_PROXY"]) == (result, result)
     assert get_environ_proxies(credentials) == {}
     assert bool(get_environ_proxies("https://sts.us-west-2.amazonaws.com")) is (result != "*")
+
+
+ROLE = "/latest/meta-data/iam/security-credentials/"
+
+
+@pytest.fixture
+def role(metadata_server: MetadataServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[MetadataServer]:
+    """The metadata service of an instance, which alone has credentials here."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", f"{metadata_server.url}/")
+    monkeypatch.setenv("AWS_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
+    clients._session.cache_clear()
+    clients._s3_session.cache_clear()
+    until = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 21_600))
+    given = {"Code": "Success", "AccessKeyId": "A", "SecretAccessKey": "s", "Token": "t", "Expiration": until}
+    metadata_server.documents[ROLE] = "instance"
+    metadata_server.documents[f"{ROLE}instance"] = json.dumps(given)
+    yield metadata_server
+    clients._session.cache_clear()
+    clients._s3_session.cache_clear()
+
+
+def test_all_clients_share_the_credentials_of_the_role(role: MetadataServer) -> None:
+    """While the metadata service was silent, a new client had none though others' were valid for hours."""
+    clients.dynamodb("us-west-2")
+    asked = len(role.requests)
+    role.status = 503
+    for make in (clients.dynamodb, clients.ssm, clients.s3, clients.s3):
+        client = make("us-east-1")
+        assert client._request_signer._credentials.get_frozen_credentials().access_key == "A"
+    assert len(role.requests) == asked
+
+
+def test_a_client_without_credentials_is_an_error_and_the_next_one_has_them(role: MetadataServer) -> None:
+    """botocore makes a client that never has any, so heartbeats failed until the unit was restarted."""
+    role.status = 503
+    with pytest.raises(AgentError, match="client of ec2: no credentials; does the metadata service"):
+        clients.ec2("us-west-2")
+    tried = [path for _, path, _ in role.requests if path != "/latest/api/token"]
+    assert len(tried) == 3  # a single missed answer is no missing role
+    role.status = None
+    assert clients.ec2("us-west-2")
 
 
 def test_every_subcommand_bypasses_the_proxy_for_metadata(

@@ -337,6 +337,30 @@ def test_a_launch_is_not_completed_if_containers_get_no_gpu(launch: Launch) -> N
     assert group.completed == []
 
 
+@pytest.mark.parametrize("folder", ["", "etc/cdi", "var/run/cdi"])
+def test_workers_of_an_instance_without_a_launch_hook_have_the_specification_of_its_gpus(
+    metadata_server: MetadataServer, clock: FakeClock, tmp_path: Path, folder: str
+) -> None:
+    """Only ``prepare`` wrote it, which runs for a hook; toolkits from 1.18 on write it themselves."""
+    made, host = launching(metadata_server, clock, tmp_path, None)
+    made.kernel = tmp_path
+    if folder:
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "nvidia.yaml").touch()
+    host.answers["nvidia-ctk"] = AgentError("nvidia-ctk: No such file")  # the worker's start says why
+
+    def stop() -> None:
+        raise InterruptedError
+
+    made.wait_outside_warm_pool = stop  # type: ignore[assignment]
+    with pytest.raises(InterruptedError):
+        tasks.work(made)
+    generated = [argv for argv in host.ran if argv[0] == "nvidia-ctk"]
+    assert generated == (
+        [] if folder else [["nvidia-ctk", "cdi", "generate", "--output=/var/run/cdi/nvidia.yaml"]]
+    )
+
+
 MOUNTS = [{"fileSystem": "fs-1", "accessPoint": "fsap-1", "path": "/dltraining/checkpoints/resnet"}]
 DATASETS = [{"snapshot": "snap-0123456789abcdef0", "device": "/dev/sdk", "path": "/data/a"}]
 

@@ -109,6 +109,22 @@ def test_a_worker_counts_when_it_says_so(workbench: Bench) -> None:
     assert workbench.registry.heartbeats[-1][0] == (0,)
 
 
+def test_a_worker_that_becomes_ready_is_reported_at_once(workbench: Bench) -> None:
+    """The period began to count with nobody to report."""
+    workers = workbench.started(STUBBORN, reports_readiness=True)
+    workbench.tick_after(3, workers)
+    assert workbench.registry.heartbeats == []
+    for reported in ((0,), (0, 1)):
+        (workbench.tmp / "ready" / str(reported[-1]) / "ready").touch()
+        workbench.tick_after(0.5, workers)
+        assert [beat[0] for beat in workbench.registry.heartbeats][-1:] == [reported]
+    for _ in range(8):  # one that is ready now and then costs no write each time
+        ready = workbench.tmp / "ready" / "0" / "ready"
+        ready.unlink() if ready.exists() else ready.touch()
+        workbench.tick_after(0.5, workers)
+    assert len(workbench.registry.heartbeats) == 2
+
+
 def test_a_registry_that_is_away_stops_no_work_and_is_asked_once_a_period(workbench: Bench) -> None:
     workers = workbench.workers(STUBBORN, count=1)
     workbench.registry.down = True

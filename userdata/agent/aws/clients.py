@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator, MutableMapping
+from functools import cache
 from typing import Any, Final
 
 from userdata.agent.machine.errors import AgentError
@@ -45,18 +47,49 @@ def bypass_proxy_for_metadata(environment: MutableMapping[str, str]) -> None:
     environment["no_proxy"] = environment["NO_PROXY"] = listed
 
 
-def _client(service: str, region: str, attempts: int = 5) -> Any:
+@cache
+def _session() -> Any:
+    """Return the process's session: its clients share the role's credentials, their renewal and the models.
+
+    botocore asks the metadata service once, for a second, by default (its configuration,
+    ``metadata_service_num_attempts``).
+    """
     import botocore.session
+
+    # botocore alone: boto3's resources and transfer manager take 3 MB and only `s3` needs them.
+    session = botocore.session.get_session()
+    session.set_config_variable("metadata_service_num_attempts", 3)
+    session.set_config_variable("metadata_service_timeout", 2)
+    return session
+
+
+@cache
+def _s3_session() -> Any:
+    import boto3  # for its managed, parallel downloads
+
+    return boto3.Session(botocore_session=_session())  # once: it registers itself with the other
+
+
+# Sessions are not thread safe, clients are. Source: boto3 guide, "Session", on multithreading.
+_creating = threading.RLock()
+
+
+def _create(create: Callable[..., Any], service: str, region: str, **more: Any) -> Any:
+    """Return a client; raise `AgentError` without credentials: it would never get any."""
+    with _creating, aws_errors(f"client of {service}"):
+        if _session().get_credentials() is None:
+            raise AwsError(f"client of {service}: no credentials; does the metadata service have the role's?")
+        return create(service, region_name=region, **more)
+
+
+def _client(service: str, region: str, attempts: int = 5) -> Any:
     from botocore.config import Config
 
     # Short timeouts: a hanging call must not use up the two minutes of a notice.
     config = Config(
         connect_timeout=3, read_timeout=10, retries={"mode": "standard", "total_max_attempts": attempts}
     )
-    # botocore alone: boto3's resources and transfer manager take 3 MB and only `s3` needs them.
-    session: Any = botocore.session.get_session()
-    with aws_errors(f"client of {service}"):  # resolves credentials
-        return session.create_client(service, region_name=region, config=config)
+    return _create(_session().create_client, service, region, config=config)
 
 
 def _client_factory(service: str, attempts: int = 5) -> Callable[[str], Any]:
@@ -75,9 +108,7 @@ ssm = _client_factory("ssm")
 
 def s3(region: str) -> Any:
     """Return an S3 client for datasets and tenant lists."""
-    import boto3  # for its managed, parallel downloads
-
-    return boto3.client("s3", region_name=region)
+    return _create(_s3_session().client, "s3", region)
 
 
 def transfer_manager(client: Any) -> Any:

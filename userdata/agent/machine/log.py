@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 from datetime import UTC, datetime
-from typing import Any, TextIO
+from typing import Any, Final, TextIO
 
 LOGGER = logging.getLogger("gpu-spot")
+_PRIORITIES: Final = {logging.ERROR: "<3>", logging.WARNING: "<4>", logging.INFO: "<6>"}
+"""The journal reads and removes them. Source: sd-daemon(3), systemd.exec(5) ``SyslogLevelPrefix=``."""
 
 
 class JsonFormatter(logging.Formatter):
-    """Formats ``time``, ``level``, ``event`` and the caller's fields as JSON."""
+    """Formats ``time``, ``level``, ``event`` and the caller's fields as JSON, with a priority if wanted."""
+
+    def __init__(self, *, has_priority: bool = False) -> None:
+        super().__init__()
+        self._has_priority = has_priority
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as one line of JSON."""
@@ -24,16 +31,26 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str)
+        prefix = _PRIORITIES.get(record.levelno, "") if self._has_priority else ""
+        return prefix + json.dumps(line, default=str)
 
 
 def configure(stream: TextIO | None = None, level: int = logging.INFO) -> None:
     """Send the agent's log to ``stream`` (default: standard error) as JSON lines."""
     handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(JsonFormatter())
+    handler.setFormatter(JsonFormatter(has_priority=_is_journal(handler.stream)))
     LOGGER.handlers = [handler]
     LOGGER.setLevel(level)
     LOGGER.propagate = False
+
+
+def _is_journal(stream: TextIO) -> bool:
+    """Return whether a stream is the journal's. Source: systemd.exec(5), ``$JOURNAL_STREAM``."""
+    try:
+        status = os.fstat(stream.fileno())
+    except (OSError, ValueError):
+        return False
+    return os.environ.get("JOURNAL_STREAM") == f"{status.st_dev}:{status.st_ino}"
 
 
 def info(event: str, **fields: object) -> None:

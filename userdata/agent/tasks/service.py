@@ -63,6 +63,7 @@ def work(node: Node) -> int:
     """Run the workers."""
     from userdata.agent.machine import accounts
     from userdata.agent.machine.background import BackgroundPoller
+    from userdata.agent.work import containers
     from userdata.agent.work.service.worker_reports import GPU_SECONDS, WorkerReports
     from userdata.agent.work.service.workers import Workers, slots
 
@@ -73,6 +74,8 @@ def work(node: Node) -> int:
     declared, service = service, _read_first_release(node, service)
     if service.image:
         _pull(node, service.image)
+        if node.config.nvidia:  # without a launch hook no `prepare` does so
+            containers.generate_missing_specification(node.host, node.kernel)
     elif service.user == JOB_USER:
         accounts.create_user(node.host, service.user)
     node.wait_outside_warm_pool()

@@ -142,6 +142,19 @@ def generate_specification(host: Host) -> None:
     host.run(["nvidia-ctk", "cdi", "generate", f"--output={CDI_SPECIFICATION}"], QUICK)
 
 
+def generate_missing_specification(host: Host, kernel: Path = Path("/")) -> None:
+    """Write the CDI specification unless a toolkit did so in this boot; a failure is only logged.
+
+    Docker reads both folders (Docker manual, "Container Device Interface").
+    """
+    if any([*(kernel / folder).glob("nvidia*")] for folder in ("etc/cdi", "var/run/cdi")):
+        return
+    try:
+        generate_specification(host)
+    except AgentError as error:
+        log.warning("CDI specification not generated", error=str(error))
+
+
 def _lacks_specification(error: AgentError) -> bool:
     return "CDI" in str(error) or "nvidia.com/gpu" in str(error)
 

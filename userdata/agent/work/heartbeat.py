@@ -64,6 +64,7 @@ class HeartbeatSender:
         self._next_send_at = self._retry_at = 0.0
         self._last_sent: tuple[WorkerState, float | None] | None = None
         self._last_attempt: tuple[WorkerState, float | None] | None = None
+        self._attempted_slots: frozenset[int] = frozenset()
         self._failing_since: float | None = None
         self._reported_starts: dict[int, int] = {}
         """Start count of each slot's worker in the last heartbeat that was written."""
@@ -109,7 +110,7 @@ class HeartbeatSender:
         worker_report: Callable[[int], WorkerReport | None] | None = None,
         tenant_waits: tuple[TenantWait, ...] | None = None,
     ) -> frozenset[int]:
-        """Send a heartbeat if the interval has passed, or at once if the state or the deadline changed.
+        """Send a heartbeat if the interval has passed; at once for a new slot, state or deadline.
 
         Call it in every loop: it also starts the next write, and takes the result of the last one.
 
@@ -128,13 +129,14 @@ class HeartbeatSender:
             self._has_worked |= not waiting
             waiting = not self._has_worked
         state, deadline = self._state(waiting=waiting, draining=draining)
-        if self._clock.monotonic() >= self._next_send_at or (state, deadline) != self._last_attempt:
-            in_pool = bool(slots) and self.is_in_warm_pool()
+        is_changed = (state, deadline) != self._last_attempt or not self._attempted_slots.issuperset(slots)
+        if slots and (self._clock.monotonic() >= self._next_send_at or is_changed):
+            in_pool = self.is_in_warm_pool()
             if in_pool and self._is_warmed is None and self._lifecycle.is_running:
                 return self._poll_write()  # the answer comes in a moment
-            self._last_attempt = state, deadline
+            self._last_attempt, self._attempted_slots = (state, deadline), frozenset(slots)
             self._next_send_at = self._clock.monotonic() + self._interval_seconds
-            if slots and not in_pool:
+            if not in_pool:
                 built = {slot: worker_report(slot) for slot in slots} if worker_report else {}
                 reports = {slot: report for slot, report in built.items() if report is not None}
                 wall = self._clock.wall()
@@ -149,6 +151,7 @@ class HeartbeatSender:
         if self.is_shared:
             return
         self._removed.add(slot)
+        self._attempted_slots -= {slot}
         self._poll_write()
 
     def flush(self, seconds: float = _FLUSH_SECONDS) -> None:

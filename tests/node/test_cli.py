@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -96,22 +96,20 @@ ROLE = "/latest/meta-data/iam/security-credentials/"
 
 
 @pytest.fixture
-def role(metadata_server: MetadataServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[MetadataServer]:
+def role(metadata_server: MetadataServer, monkeypatch: pytest.MonkeyPatch) -> MetadataServer:
     """The metadata service of an instance, which alone has credentials here."""
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", f"{metadata_server.url}/")
     monkeypatch.setenv("AWS_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
-    clients._session.cache_clear()
-    clients._s3_session.cache_clear()
+    for session in ("_session", "_s3_session"):
+        monkeypatch.setattr(clients, session, cache(getattr(clients, session).__wrapped__))
     until = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 21_600))
     given = {"Code": "Success", "AccessKeyId": "A", "SecretAccessKey": "s", "Token": "t", "Expiration": until}
     metadata_server.documents[ROLE] = "instance"
     metadata_server.documents[f"{ROLE}instance"] = json.dumps(given)
-    yield metadata_server
-    clients._session.cache_clear()
-    clients._s3_session.cache_clear()
+    return metadata_server
 
 
 def test_all_clients_share_the_credentials_of_the_role(role: MetadataServer) -> None:

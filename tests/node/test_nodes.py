@@ -6,6 +6,7 @@ import json
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -352,6 +353,7 @@ def test_without_credentials_there_is_one_line_and_no_trace(
     config = tmp_path / "config"
     config.write_text("[default]\ncredential_process = false\n")
     monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
+    monkeypatch.setattr(clients, "_session", cache(clients._session.__wrapped__))
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(AgentError, match="client of dynamodb: CredentialRetrievalError"):

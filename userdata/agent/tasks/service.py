@@ -54,6 +54,7 @@ def _prepare_image(node: Node, on_poll: Callable[[], None]) -> None:
     gpus = _expect_gpus(service) if service else 0
     image = service.image if service else training.image if training else None
     if image:
+        on_poll()
         with node.host.polling(on_poll):
             _pull(node, image)
             _check_gpus(node, image, gpus)

@@ -17,13 +17,13 @@ PRODUCT_LINES = {
     "contracts": 3_280,
     "infra": 17_930,
     "lambdas": 12_880,
-    "userdata": 16_593,
+    "userdata": 16_775,
     "gpu_spot": 11_030,
     "policy": 1_230,
     "market": 1_780,
     "rehearsal": 5_600,
 }
-MAX_PRODUCT_LINES = 70_300
+MAX_PRODUCT_LINES = 70_480
 LIBRARY_LINES = {
     "packages/pulumi-on-moto/src": 8_280,
     "packages/spot-training/src": 10_040,

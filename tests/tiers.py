@@ -76,6 +76,7 @@ _MARKS_OF: Final = {
     "node/test_http_checks.py": "adapter long",
     "node/test_job_python.py": "adapter long",
     "node/test_jobs.py": "adapter long",
+    "node/test_launch.py": "adapter long",
     "node/test_lease.py": "adapter long",
     "node/test_permissions.py": "program",
     "node/test_preparing.py": "adapter long",

@@ -32,7 +32,7 @@ from userdata.agent.storage import efs
 from userdata.agent.tasks.diagnosis import diagnose
 
 
-def test_the_journal_gets_the_priority_of_each_line_and_nobody_else(
+def test_only_the_journal_gets_the_priority_of_each_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     configured = log.LOGGER.handlers, log.LOGGER.propagate

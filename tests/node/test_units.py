@@ -59,7 +59,7 @@ def test_a_unit_may_write_what_it_writes(name: str) -> None:
     paths = list(WRITES[name])
     if name in USES_DOCKER:
         # Its client writes to $HOME without the variable, and systemd sets none: then of the passwd entry.
-        folder = unit_files.environment(unit).get("DOCKER_CONFIG", "/root/.docker")
+        folder = unit_files.environment(unit).get("DOCKER_CONFIG", f"{HOMES[1]}/.docker")
         assert unit_files.settings(unit)["RuntimeDirectoryMode"] == ["0700"]
         assert unit_files.settings(unit)["RuntimeDirectoryPreserve"] == ["yes"]  # units share it
         assert not Path(folder).is_relative_to("/run/gpu-spot")  # which containers see
@@ -106,7 +106,7 @@ exec "$@"
 def test_docker_logs_in_where_a_unit_runs_it(
     name: str, registry: str, require_program: Callable[..., str]
 ) -> None:
-    """Under ProtectHome: "Error saving credentials: mkdir /root/.docker: read-only file system"."""
+    """Under ProtectHome=: "Error saving credentials: mkdir …/.docker: read-only file system"."""
     program, unshare = require_program("docker", package="docker.io"), require_program("unshare")
     enter = [unshare, "--mount", "--propagation", "private"]
     if subprocess.run([*enter, "true"], capture_output=True).returncode:

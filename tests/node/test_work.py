@@ -117,7 +117,7 @@ def test_a_worker_that_becomes_ready_is_reported_at_once(workbench: Bench) -> No
     for reported in ((0,), (0, 1)):
         (workbench.tmp / "ready" / str(reported[-1]) / "ready").touch()
         workbench.tick_after(0.5, workers)
-        assert [beat[0] for beat in workbench.registry.heartbeats][-1:] == [reported]
+        assert [sent[0] for sent in workbench.registry.heartbeats][-1:] == [reported]
     for _ in range(8):  # one that is ready now and then costs no write each time
         ready = workbench.tmp / "ready" / "0" / "ready"
         ready.unlink() if ready.exists() else ready.touch()

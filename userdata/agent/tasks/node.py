@@ -143,8 +143,8 @@ class Node:
         Raises:
             AgentError: the request failed, or the instance is in no Auto Scaling group.
         """
-        client = self.clients.autoscaling(self.config.region)
-        return hooks.complete(client, self.group_of(hook), hook, self.identity.instance, result)
+        group, client = self.group_of(hook), self.clients.autoscaling(self.config.region)
+        return hooks.complete(client, group, hook, self.identity.instance, result)
 
     def group_of(self, hook: str) -> str:
         """Return the Auto Scaling group of a lifecycle hook; raise `AgentError` if there is none."""

@@ -49,7 +49,7 @@ def own(place: Path, hosts: Hosts) -> Path:
 @pytest.fixture(scope="session")
 def cloud(place: Path, hosts: Hosts) -> Iterator[Cloud]:
     (place / "disks").mkdir()
-    revisions = {f"training[{number}].revision": hosts.revision for number in range(2)}
+    revisions = {f"training[{number}].revision": hosts.revision for number in range(3)}
     given = {"services[1].image": hosts.image, **revisions}
     with clouds.running(place / "disks", given) as cloud, running(hosts, cloud.network):
         yield cloud

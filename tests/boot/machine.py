@@ -91,7 +91,8 @@ class Machine:
         for name, minor in _NODES.items():
             os.mknod(dev / name, stat.S_IFCHR | 0o666, os.makedev(1, minor))
             (dev / name).chmod(0o666)
-        os.mknod(dev / "tty", stat.S_IFCHR | 0o666, os.makedev(5, 0))
+        for name, number in {"tty": (5, 0), "fuse": (10, 229)}.items():
+            os.mknod(dev / name, stat.S_IFCHR | 0o666, os.makedev(*number))
         for name, target in {"fd": "fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}.items():
             (dev / name).symlink_to(f"/proc/self/{target}")
         (dev / "ptmx").symlink_to("pts/ptmx")
@@ -216,7 +217,9 @@ class Machine:
         try:
             return self.run("journalctl --boot --no-hostname --lines=200 --priority=info")
         except (AssertionError, OSError, subprocess.SubprocessError) as error:
-            return f"{error}\n{self.log.read_text(errors='replace')[-2000:]}"
+            file = self.disk / "var/log/syslog"
+            written = file.read_text(errors="replace") if file.exists() else ""
+            return f"{error}\n{self.log.read_text(errors='replace')[-2000:]}\n{written[-20_000:]}"
 
     def kill(self, *units: str) -> None:
         """Kill the main processes of units, as a crash does."""

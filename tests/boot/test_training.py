@@ -65,3 +65,26 @@ def test_a_volume_that_cannot_be_formatted_ends_the_run_with_a_reason(rig: Rig) 
     # No start of a unit makes a volume more than the three that are tried.
     rig.wait_for(lambda: machine.show("gpu-spot-run.service", "ActiveState") == "inactive", 40)
     assert 1 <= len(volumes(rig, "unformatted")) <= 3
+
+
+def test_checkpoints_on_efs_outlive_a_crash_and_a_loss_of_power(rig: Rig) -> None:
+    machine = rig.machine("files")
+    rig.booted(machine)
+    rig.phase("first checkpoint", machine, lambda: 75 in steps(machine, "^step"))
+    assert "gpu-spot-efs.service" in machine.units()
+    assert errors(machine) == []
+    assert set(machine.restarts().values()) == {0}
+
+    machine.kill("gpu-spot-run.service")
+    rig.phases["in training after a kill"] = round(
+        rig.wait_for(lambda: len(steps(machine, "from step")) == 2, 40), 1
+    )
+    assert steps(machine, "from step")[-1] >= 50
+    assert machine.restarts()["gpu-spot-run.service"] == 1
+
+    machine.cut()
+    machine.boot()
+    rig.phase("in training after a loss of power", machine, lambda: steps(machine, "from step"))
+    assert steps(machine, "from step")[-1] >= 50
+    assert errors(machine) == []
+    assert set(machine.restarts().values()) == {0}

@@ -13,6 +13,8 @@ role."""
 
 METRIC_INTERRUPTED_INSTANCES: Final = "InterruptedInstances"
 """Instances of the primary group with a termination deadline; emitted by the controller."""
+METRIC_UNDECIDED_SECONDS: Final = "UndecidedSeconds"
+"""Of a function: seconds since the oldest decision of a group."""
 METRIC_READ_ERRORS: Final = "ReadErrors"
 """Reads of a group's state that failed or returned invalid data; emitted by the controller."""
 METRIC_DEADLINE_AT_RISK: Final = "DeadlineAtRisk"
@@ -200,6 +202,10 @@ def group_parameter(stack: str, group: str, parameter: str) -> str:
 def on_premises_partition(group: str) -> str:
     """Return the name under which a group's on-premises workers are registered."""
     return f"{group}@on-premises"
+
+
+TURNS: Final = ".turns"
+"""Key, in place of a group, of when a function served its groups; no group's name begins so."""
 
 
 def health_memory(group: str) -> str:

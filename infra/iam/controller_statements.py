@@ -40,7 +40,7 @@ def controller(
         ),
         Statement("WakeItself", ["sqs:SendMessage"], [queue_arn]),
         read_groups(scope),
-        Statement("Remember", ["dynamodb:GetItem"], [memory_arn]),
+        Statement("Remember", ["dynamodb:BatchGetItem", "dynamodb:GetItem"], [memory_arn]),
         # Items of the health checker and the scaler have keys `<group>@…`.
         Statement("KeepMemory", ["dynamodb:PutItem"], [memory_arn], keys_unlike("*@*")),
         Statement("ReadWorkers", ["dynamodb:BatchGetItem"], [registry_arn]),

@@ -28,7 +28,7 @@ def health_checker(
             ],
         ),
         # Also the controller's memory: terminated instances, boot times.
-        Statement("ReadMemory", ["dynamodb:GetItem"], [memory_arn]),
+        Statement("ReadMemory", ["dynamodb:BatchGetItem", "dynamodb:GetItem"], [memory_arn]),
         Statement(
             "RememberHealth",
             ["dynamodb:PutItem"],
@@ -36,12 +36,6 @@ def health_checker(
             keys_like(names.health_memory("*")),
         ),
         Statement("ReadWorkers", ["dynamodb:BatchGetItem"], [registry_arn]),
-        Statement(
-            "ReadQueues",
-            ["dynamodb:GetItem"],
-            [registry_arn],
-            keys_like(names.queue_partition("*")),
-        ),
         Statement(
             "SayWhatToStart",
             ["dynamodb:PutItem"],

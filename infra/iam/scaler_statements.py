@@ -32,12 +32,11 @@ def scaler(
             [scope.arn("ssm", f"parameter{target}") for target in targets],
         ),
         # Also the controller's memory: boot times, terminated instances.
-        Statement("ReadMemory", ["dynamodb:GetItem"], [memory_arn]),
+        Statement("ReadMemory", ["dynamodb:BatchGetItem", "dynamodb:GetItem"], [memory_arn]),
         Statement(
             "RememberScaling", ["dynamodb:PutItem"], [memory_arn], keys_like(names.scaling_memory("*"))
         ),
         Statement("ReadWorkers", ["dynamodb:BatchGetItem"], [registry_arn]),
-        Statement("ReadQueues", ["dynamodb:GetItem"], [registry_arn], keys_like(names.queue_partition("*"))),
         Statement("SeeInstances", ["ec2:DescribeInstances"], ANY_RESOURCE),
         *([Statement("ReadRequests", ["cloudwatch:GetMetricData"], ANY_RESOURCE)] if reads_metrics else []),
         *use_key(scope, ["dynamodb", "lambda"]),

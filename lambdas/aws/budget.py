@@ -1,4 +1,4 @@
-"""The share of a pass's time and pages that each group may use; prevents a group from starving others."""
+"""The time and pages that a pass over a stack may use."""
 
 from __future__ import annotations
 
@@ -14,26 +14,31 @@ _Page = TypeVar("_Page")
 
 
 class BudgetError(RuntimeError):
-    """A group has used up its share of the pass; the message names the records that were read."""
+    """The pass ended, or there was too much to read; the message names the records."""
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """A group's share of the pass, which ends at ``ends_at`` by ``clock`` (epoch seconds)."""
+    """The time until ``ends_at`` by ``clock`` (epoch seconds)."""
 
     ends_at: float
     clock: Callable[[], float]
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the time is over."""
+        return self.clock() >= self.ends_at
+
     def check(self, records: str) -> None:
         """Raise ``BudgetError`` if the time is over; ``records`` names what was read."""
-        if self.clock() >= self.ends_at:
-            raise BudgetError(f"the group's share of the pass ended while reading its {records}")
+        if self.is_over:
+            raise BudgetError(f"the pass ended while reading its {records}")
 
-    def pages(self, records: str, pages: Iterable[_Page]) -> Iterator[_Page]:
+    def pages(self, records: str, pages: Iterable[_Page], most: float = MAX_PAGES) -> Iterator[_Page]:
         """Yield pages of records; raise ``BudgetError`` if there are too many, or the time is over."""
         for number, page in enumerate(pages, start=1):
-            if number > MAX_PAGES:
-                raise BudgetError(f"more than {MAX_PAGES} pages of {records}")
+            if number > most:
+                raise BudgetError(f"more than {most} pages of {records}")
             self.check(records)
             yield page
 

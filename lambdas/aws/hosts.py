@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from contracts import names
 from contracts.registry import http_state, queue_state
@@ -13,8 +14,9 @@ from contracts.registry.http_state import HttpState
 from contracts.registry.item import EXPIRES_AFTER_SECONDS, Worker
 from contracts.registry.queue_state import QueueState
 from lambdas.aws.budget import Budget
-from lambdas.aws.registry import RegisteredWorkers, RegistryReader, deadline
-from lambdas.aws.settings import SPOT_FLEET, GroupSettings
+from lambdas.aws.items import Item
+from lambdas.aws.registry import RegisteredWorkers, RegistryReader, deadline, on_premises_keys
+from lambdas.aws.settings import SPOT_FLEET, GroupSettings, ParameterError, parse
 from lambdas.core.capacity.memory import Memory
 from lambdas.core.health.model import WorkerHost
 from lambdas.core.model import GroupRole
@@ -22,7 +24,6 @@ from lambdas.core.queues.worker_requests import with_requests
 
 if TYPE_CHECKING:
     from mypy_boto3_autoscaling import AutoScalingClient
-    from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_ec2 import EC2Client
     from mypy_boto3_ec2.type_defs import InstanceTypeDef
 
@@ -81,7 +82,6 @@ class HostReader:
     stack: str
     ec2: EC2Client
     autoscaling: AutoScalingClient
-    dynamodb: DynamoDBClient
     registry: RegistryReader
 
     def instances(self, budget: Budget) -> dict[str, list[InstanceTypeDef]]:
@@ -97,8 +97,28 @@ class HostReader:
         for page in budget.pages("instances", pages):
             for reservation in page["Reservations"]:
                 for instance in reservation["Instances"]:
-                    instances.setdefault(_tag(instance, names.TAG_GROUP), []).append(instance)
+                    instances.setdefault(tag(instance, names.TAG_GROUP), []).append(instance)
         return instances
+
+    def prefetched(
+        self,
+        services: Mapping[str, Mapping[str, str]],
+        instances: Mapping[str, Sequence[InstanceTypeDef]],
+        budget: Budget,
+    ) -> HostReader:
+        """Return a reader that has read the registry's items of services at once: a call per 100.
+
+        ``services`` are their parameters; those of a service with invalid ones are read with it.
+        """
+        keys: list[Item] = []
+        for name, texts in services.items():
+            with suppress(ParameterError):
+                settings = parse(name, {**texts, names.PARAMETER_TARGET: "0"})
+                config = settings.group.config
+                keys += [queue_state.key(name), *([http_state.key(name)] if config.http_concurrency else [])]
+                keys += self.registry.keys(name, _slots(settings, instances.get(name, ())))
+                keys += on_premises_keys(name, config.on_premises_hosts)
+        return replace(self, registry=self.registry.prefetched(keys, budget))
 
     def read_registry(
         self, settings: GroupSettings, instances: Iterable[InstanceTypeDef], budget: Budget, now: float
@@ -109,14 +129,9 @@ class HostReader:
         the requests that the proxies counted.
         """
         group, config = settings.group.name, settings.group.config
-        by_id = {instance["InstanceId"]: instance for instance in instances}
-        queue, queue_error = self._parsed(queue_state.key(group), queue_state.parse)
+        queue, queue_error = self._parsed(queue_state.key(group), queue_state.parse, budget)
         snapshot = RegistrySnapshot(
-            self.registry.read(
-                group,
-                {i: config.slots.get(instance["InstanceType"], 1) for i, instance in by_id.items()},
-                budget,
-            ),
+            self.registry.read(group, _slots(settings, instances), budget),
             self.registry.read_on_premises(group, config.on_premises_hosts, budget),
             queue,
             queue_error,
@@ -124,7 +139,7 @@ class HostReader:
         concurrency = config.http_concurrency
         if not concurrency:
             return snapshot
-        http, http_error = self._parsed(http_state.key(group), http_state.parse)
+        http, http_error = self._parsed(http_state.key(group), http_state.parse, budget)
         snapshot = replace(snapshot, http=http, http_error=http_error, has_http=True)
         if http is None or not http.is_fresh(now):
             return snapshot
@@ -137,10 +152,10 @@ class HostReader:
         )
 
     def _parsed(
-        self, key: dict[str, Any], parse: Callable[[Mapping[str, Any]], StateT]
+        self, key: Item, parse: Callable[[Item], StateT], budget: Budget
     ) -> tuple[StateT | None, str]:
         """Return an item's value, None without an item, and why it is malformed."""
-        item = self.dynamodb.get_item(TableName=self.registry.table, Key=key).get("Item")
+        item = next(self.registry.items([key], budget), None)
         try:
             return None if item is None else parse(item), ""
         except ValueError as error:
@@ -163,6 +178,11 @@ class HostReader:
                 states[detail["InstanceId"]] = detail["LifecycleState"] if is_healthy else "Unhealthy"
         by_member = {member: states.get(member, "in no group") for member in members}
         return {member: state for member, state in by_member.items() if state != _IN_SERVICE}
+
+
+def _slots(settings: GroupSettings, instances: Iterable[InstanceTypeDef]) -> dict[str, int]:
+    slots = settings.group.config.slots
+    return {instance["InstanceId"]: slots.get(instance["InstanceType"], 1) for instance in instances}
 
 
 def hosts(
@@ -202,7 +222,7 @@ def fleet_members(settings: GroupSettings, instances: Iterable[InstanceTypeDef])
     return frozenset(
         instance["InstanceId"]
         for instance in instances
-        if _tag(instance, names.TAG_GROUP_ROLE) == GroupRole.PRIMARY
+        if tag(instance, names.TAG_GROUP_ROLE) == GroupRole.PRIMARY
     )
 
 
@@ -249,5 +269,6 @@ def _interruption_reason(workers: tuple[Worker, ...], now: float) -> str:
     return "" if deadline(list(workers), now) is None else "interrupted"
 
 
-def _tag(instance: InstanceTypeDef, key: str) -> str:
+def tag(instance: InstanceTypeDef, key: str) -> str:
+    """Return the value of an instance's tag, empty without it."""
     return next((tag["Value"] for tag in instance.get("Tags", ()) if tag["Key"] == key), "")

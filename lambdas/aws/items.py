@@ -1,13 +1,15 @@
-"""Items of the memory table, written with optimistic locking."""
+"""Items of DynamoDB: many read at once; those of the memory table are written with optimistic locking."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from botocore.exceptions import ClientError
 
 from contracts import names
+from lambdas.aws.budget import Budget, BudgetError
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -19,26 +21,62 @@ class ConflictError(RuntimeError):
 
 INVALID_VERSION: Final = -1
 """The version of an item without a valid one; saving over it always succeeds."""
+_BATCH: Final = 100
+"""Maximum number of keys of one ``BatchGetItem``."""
+_MAX_ATTEMPTS: Final = 10
+"""Attempts to read a batch; DynamoDB returns the keys that it did not read."""
+
+Item: TypeAlias = Mapping[str, Any]
+
+
+def batch_get(
+    dynamodb: DynamoDBClient, table: str, keys: Sequence[Item], budget: Budget, *, consistent: bool = False
+) -> Iterator[Item]:
+    """Yield the items with these keys; missing ones are left out. Raises ``BudgetError``."""
+    for start in range(0, len(keys), _BATCH):
+        unread: Sequence[Item] = keys[start : start + _BATCH]
+        for _ in range(_MAX_ATTEMPTS):
+            budget.check(f"items of {table}")
+            request: Any = {"Keys": unread, **({"ConsistentRead": True} if consistent else {})}
+            response = dynamodb.batch_get_item(RequestItems={table: request})
+            yield from response["Responses"].get(table, ())
+            unprocessed = response.get("UnprocessedKeys", {})
+            unread = unprocessed[table]["Keys"] if table in unprocessed else ()
+            if not unread:
+                break
+        else:
+            raise BudgetError(f"{len(unread)} items of {table} not read in {_MAX_ATTEMPTS} attempts")
 
 
 @dataclass(frozen=True, slots=True)
 class VersionedItems:
-    """Reads and writes the memory table."""
+    """Reads and writes the memory table; ``fetched`` are items by key that `prefetched` has read."""
 
     dynamodb: DynamoDBClient
     table: str
+    fetched: Mapping[str, Item | None] = field(default_factory=dict)
 
-    def load(self, key: str) -> tuple[dict[str, Any] | None, int]:
+    def prefetched(self, keys: Iterable[str], budget: Budget) -> VersionedItems:
+        """Return a reader that has read these items at once."""
+        read: dict[str, Item | None] = dict.fromkeys(keys)
+        wanted = [{names.MEMORY_KEY: {"S": key}} for key in read]
+        for item in batch_get(self.dynamodb, self.table, wanted, budget, consistent=True):
+            read[item[names.MEMORY_KEY]["S"]] = item
+        return replace(self, fetched=read)
+
+    def load(self, key: str) -> tuple[Item | None, int]:
         """Return an item and its version; None and 0 if it does not exist."""
-        item: dict[str, Any] | None = self.dynamodb.get_item(
-            TableName=self.table, Key={names.MEMORY_KEY: {"S": key}}, ConsistentRead=True
-        ).get("Item")
+        item = self.fetched[key] if key in self.fetched else self._get(key)
         if item is None:
             return None, 0
         try:
             return item, int(item["version"]["N"])
         except (ValueError, KeyError, TypeError):
             return item, INVALID_VERSION
+
+    def _get(self, key: str) -> Item | None:
+        wanted = {names.MEMORY_KEY: {"S": key}}
+        return self.dynamodb.get_item(TableName=self.table, Key=wanted, ConsistentRead=True).get("Item")
 
     def save(self, key: str, attributes: dict[str, Any], version: int) -> int:
         """Store an item, return its version; raise ``ConflictError`` unless ``version`` is the newest."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from lambdas.aws.items import INVALID_VERSION, ConflictError, VersionedItems
+from lambdas.aws.budget import Budget
+from lambdas.aws.items import INVALID_VERSION, ConflictError, Item, VersionedItems
 from lambdas.core.capacity import memory as memory_text
 from lambdas.core.capacity.memory import Memory
 
@@ -34,10 +36,15 @@ class MemoryStore:
 
     dynamodb: DynamoDBClient
     table: str
+    fetched: Mapping[str, Item | None] = field(default_factory=dict)
+
+    def prefetched(self, groups: Iterable[str], budget: Budget) -> MemoryStore:
+        """Return a store that has read the memories of these groups at once."""
+        return replace(self, fetched=self.items.prefetched(groups, budget).fetched)
 
     def load(self, group: str) -> StoredMemory:
         """Return the group's memory; empty if there is none or it cannot be parsed."""
-        item, version = self._items().load(group)
+        item, version = self.items.load(group)
         if item is None:
             return StoredMemory(Memory())
         if version == INVALID_VERSION:
@@ -56,7 +63,9 @@ class MemoryStore:
         attributes: dict[str, Any] = {"memory": {"S": memory_text.dump(memory)}}
         if wake_at is not None:
             attributes["wakeAt"] = {"N": str(wake_at)}
-        return self._items().save(group, attributes, version)
+        return self.items.save(group, attributes, version)
 
-    def _items(self) -> VersionedItems:
-        return VersionedItems(self.dynamodb, self.table)
+    @property
+    def items(self) -> VersionedItems:
+        """The items of the table."""
+        return VersionedItems(self.dynamodb, self.table, self.fetched)

@@ -6,25 +6,22 @@ names the only writer that IAM allows, so an item is about its own host, and no 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, Self
 
 from contracts import names
 from contracts.limits import NOTICE_SECONDS
 from contracts.registry import item as registry_item
 from contracts.registry.item import MAX_CLOCK_SKEW_SECONDS, STALE_SECONDS, Progress, Worker
-from lambdas.aws.budget import Budget, BudgetError
+from lambdas.aws.budget import Budget
+from lambdas.aws.items import Item, batch_get
 from lambdas.core.capacity.memory import MARK_RETENTION_SECONDS
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 _MAX_NOTICE_SECONDS: Final = NOTICE_SECONDS + STALE_SECONDS
-_BATCH: Final = 100
-"""Maximum number of keys of one ``BatchGetItem``."""
-_MAX_ATTEMPTS: Final = 10
-"""Attempts to read a batch; DynamoDB returns the keys that it did not read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +35,15 @@ class RegisteredWorkers:
 
 @dataclass(frozen=True, slots=True)
 class RegistryReader:
-    """Reads the registry table; ``instance_arns`` is the ARN of instances up to the instance id."""
+    """Reads the registry table; ``instance_arns`` is the ARN of instances up to the instance id.
+
+    ``fetched`` are items by partition and worker that `prefetched` has read.
+    """
 
     dynamodb: DynamoDBClient
     table: str
     instance_arns: str
+    fetched: Mapping[tuple[str, str], Item | None] = field(default_factory=dict)
 
     def read(self, group: str, slots: Mapping[str, int], budget: Budget) -> RegisteredWorkers:
         """Return the registered workers of a group's instances.
@@ -50,31 +51,24 @@ class RegistryReader:
         Args:
             group: the group.
             slots: number of slots by instance id; other items are not read.
-            budget: the group's share of the pass.
+            budget: the time of the pass.
 
         Malformed items are skipped and counted.
 
         Raises:
-            BudgetError: the group's share of the pass is used up, or DynamoDB does not return all items.
+            BudgetError: the pass is over, or DynamoDB does not return all items.
         """
-        partitions = {
-            instance: registry_item.partition(group, self.instance_arns + instance) for instance in slots
-        }
-        return self._read(partitions, slots, budget)
+        return self._read(self.keys(group, slots), budget)
 
     def read_on_premises(self, group: str, slots: Mapping[str, int], budget: Budget) -> RegisteredWorkers:
         """Return the registered workers on premises; ``slots`` is the number of slots by host name."""
-        name = names.on_premises_partition(group)
-        return self._read({host: registry_item.partition(name, host) for host in slots}, slots, budget)
+        return self._read(on_premises_keys(group, slots), budget)
 
-    def _read(
-        self, partitions: Mapping[str, str], slots: Mapping[str, int], budget: Budget
-    ) -> RegisteredWorkers:
-        keys = [
-            registry_item.key(partitions[host], host, slot)
-            for host, count in slots.items()
-            for slot in range(count)
-        ]
+    def keys(self, group: str, slots: Mapping[str, int]) -> list[Item]:
+        """Return the keys of the items of a group's instances."""
+        return _keys(group, {instance: self.instance_arns + instance for instance in slots}, slots)
+
+    def _read(self, keys: Sequence[Item], budget: Budget) -> RegisteredWorkers:
         workers: dict[str, list[Worker]] = {}
         malformed_items = 0
         malformed_hosts: set[str] = set()
@@ -88,23 +82,31 @@ class RegistryReader:
                 workers.setdefault(worker.instance, []).append(worker)
         return RegisteredWorkers(workers, malformed_items, frozenset(malformed_hosts))
 
-    def items(self, keys: Sequence[Mapping[str, Any]], budget: Budget) -> Iterator[Mapping[str, Any]]:
-        """Yield the items with these keys; missing ones are left out. Raises ``BudgetError``."""
-        for start in range(0, len(keys), _BATCH):
-            yield from self._items(keys[start : start + _BATCH], budget)
+    def prefetched(self, keys: Iterable[Item], budget: Budget) -> Self:
+        """Return a reader that has read the items with these keys at once."""
+        by_id = {_id(key): key for key in keys}
+        found = batch_get(self.dynamodb, self.table, list(by_id.values()), budget)
+        return replace(self, fetched={**dict.fromkeys(by_id), **{_id(item): item for item in found}})
 
-    def _items(self, keys: Sequence[Mapping[str, Any]], budget: Budget) -> list[Mapping[str, Any]]:
-        """Return the items of at most 100 keys; missing ones are left out."""
-        items: list[Mapping[str, Any]] = []
-        for _ in range(_MAX_ATTEMPTS):
-            budget.check("items of the worker registry")
-            response = self.dynamodb.batch_get_item(RequestItems={self.table: {"Keys": keys}})
-            items += response["Responses"].get(self.table, ())
-            unprocessed = response.get("UnprocessedKeys", {})
-            if self.table not in unprocessed:
-                return items
-            keys = unprocessed[self.table]["Keys"]
-        raise BudgetError(f"{len(keys)} items of the worker registry not read in {_MAX_ATTEMPTS} attempts")
+    def items(self, keys: Sequence[Item], budget: Budget) -> Iterator[Item]:
+        """Yield the items with these keys; missing ones are left out. Raises ``BudgetError``."""
+        yield from (item for key in keys if (item := self.fetched.get(_id(key))) is not None)
+        unread = [key for key in keys if _id(key) not in self.fetched]
+        yield from batch_get(self.dynamodb, self.table, unread, budget)
+
+
+def on_premises_keys(group: str, slots: Mapping[str, int]) -> list[Item]:
+    """Return the keys of the items of a group's hosts on premises; ``slots`` by host name."""
+    return _keys(names.on_premises_partition(group), {host: host for host in slots}, slots)
+
+
+def _keys(group: str, writers: Mapping[str, str], slots: Mapping[str, int]) -> list[Item]:
+    partitions = {host: registry_item.partition(group, writer) for host, writer in writers.items()}
+    return [registry_item.key(partitions[h], h, slot) for h, count in slots.items() for slot in range(count)]
+
+
+def _id(item: Item) -> tuple[str, str]:
+    return item[names.REGISTRY_KEY]["S"], item[names.REGISTRY_SORT_KEY]["S"]
 
 
 def ready_since(workers: list[Worker], expected: int, now: float) -> float | None:

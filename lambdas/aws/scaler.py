@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from contracts import names
 from contracts.group import scaling_settings as settings
@@ -16,6 +16,7 @@ from lambdas.aws.hosts import HostReader, hosts
 from lambdas.aws.items import ConflictError, VersionedItems
 from lambdas.aws.load_sources import LoadReader
 from lambdas.aws.memory import MemoryStore
+from lambdas.aws.passes import Pass, Reporting, Turns
 from lambdas.aws.registry import RegistryReader
 from lambdas.aws.settings import ParameterError
 from lambdas.core.capacity.memory import DEFAULT_BOOT_SECONDS
@@ -58,6 +59,17 @@ class ScalerOutcome:
     dry_run: bool = False
     read_errors: tuple[str, ...] = ()
     error: Exception | None = None
+    should_retry: ClassVar[bool] = False
+    due: ClassVar[float] = 0.0
+    rests_until: ClassVar[float] = 0.0
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether this or another execution has decided."""
+        return self.error is None
+
+
+_SILENT: Final[Reporting[ScalerOutcome]] = Reporting()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,24 +85,45 @@ class Scaler:
     items: VersionedItems
     clock: Callable[[], float]
 
-    def run(self, seconds: float) -> list[ScalerOutcome]:
-        """Scale each service within ``seconds``; an error in one does not affect the others."""
-        now = self.clock()
-        budget = Budget(now + seconds, self.clock)
-        by_group = parameters.read_group_parameters(self.ssm, self.root)
-        services = {g: texts for g, texts in sorted(by_group.items()) if names.PARAMETER_SCALING in texts}
+    def run(self, seconds: float, reporting: Reporting[ScalerOutcome] = _SILENT) -> list[ScalerOutcome]:
+        """Scale the services, within ``seconds``; an error in one does not affect the others.
+
+        Services for which there is no time are the first of the next pass.
+        """
+        budget = Budget(self.clock() + seconds, self.clock)
+        by_group = parameters.read_group_parameters(self.ssm, self.root, budget)
+        services = {g: texts for g, texts in by_group.items() if names.PARAMETER_SCALING in texts}
         if not services:
             return []
         instances = self.reader.instances(budget)
-        outcomes: list[ScalerOutcome] = []
-        for group, texts in services.items():
-            try:
-                outcomes.append(self._scale(group, texts, instances.get(group, []), budget, now))
-            except ConflictError:
-                outcomes.append(ScalerOutcome(group))
-            except Exception as error:  # reported with the other groups
-                outcomes.append(ScalerOutcome(group, error=error))
-        return outcomes
+
+        def serve(chunk: Sequence[str], _: int, budget: Budget) -> Iterator[ScalerOutcome]:
+            now = self.clock()
+            reading = replace(
+                self,
+                reader=self.reader.prefetched({g: services[g] for g in chunk}, instances, budget),
+                controller_memory=self.controller_memory.prefetched(chunk, budget),
+                items=self.items.prefetched(map(names.scaling_memory, chunk), budget),
+            )
+            for group in chunk:
+                if group != chunk[0] and budget.is_over:
+                    return
+                yield reading._outcome(group, services[group], instances.get(group, []), budget, now)
+
+        def fail(group: str, _: int, error: Exception) -> ScalerOutcome:
+            return ScalerOutcome(group, error=error)
+
+        turns = Turns(self.items, names.scaling_memory(names.TURNS))
+        slots = {name: len(instances.get(name, ())) for name in services}
+        return Pass(turns, budget, serve, fail, reporting).run(slots)
+
+    def _outcome(self, group: str, *inputs: Any) -> ScalerOutcome:
+        try:
+            return self._scale(group, *inputs)
+        except ConflictError:
+            return ScalerOutcome(group)
+        except Exception as error:  # reported with the other groups
+            return ScalerOutcome(group, error=error)
 
     def _scale(
         self,
@@ -175,7 +208,7 @@ def build(client: Callable[[str], Any], config: ScalerConfig, clock: Callable[[]
         stack=config.stack,
         root=config.root,
         ssm=client("ssm"),
-        reader=HostReader(config.stack, client("ec2"), client("autoscaling"), dynamodb, registry),
+        reader=HostReader(config.stack, client("ec2"), client("autoscaling"), registry),
         loads=LoadReader(config.stack, client("cloudwatch")),
         controller_memory=MemoryStore(dynamodb, config.memory_table),
         items=VersionedItems(dynamodb, config.memory_table),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -13,6 +14,7 @@ from contracts.group.config import GroupConfig, GroupKind
 from contracts.group.replacement_requests import ReplacementRequest
 from contracts.group.rollout_request import NO_REQUEST, RolloutRequest
 from contracts.stored import ContractError
+from lambdas.aws.budget import UNLIMITED, Budget
 from lambdas.core.capacity.plan import Policy
 from lambdas.core.capacity.policies import build
 from lambdas.core.capacity.policies.by_deadline import ByDeadline
@@ -48,7 +50,8 @@ class GroupSettings:
     """The settings of a capacity group and its resources in AWS.
 
     ``resources`` has no fallback if the group has none. ``replacement_requests`` and ``rollout_request`` are
-    written by the health checker. ``read_errors``: invalid parameters without which the group can be managed.
+    written by the health checker. ``has_ended``: the job's run has finished. ``read_errors``: invalid
+    parameters without which the group can be managed.
     """
 
     group: Group
@@ -56,12 +59,20 @@ class GroupSettings:
     resources: Mapping[GroupRole, CapacityResource]
     replacement_requests: tuple[ReplacementRequest, ...] = ()
     rollout_request: RolloutRequest = NO_REQUEST
+    has_ended: bool = False
     read_errors: tuple[str, ...] = ()
 
+    @property
+    def slots(self) -> int:
+        """About how many slots the group has."""
+        return max(1, self.group.target) * max(self.group.config.slots.values(), default=1)
 
-def read(ssm: SSMClient, root: str) -> tuple[dict[str, GroupSettings], dict[str, ParameterError]]:
+
+def read(
+    ssm: SSMClient, root: str, budget: Budget = UNLIMITED
+) -> tuple[dict[str, GroupSettings], dict[str, ParameterError]]:
     """Return the groups below ``root`` by name, and the errors of groups with invalid parameters."""
-    by_group = read_group_parameters(ssm, root)
+    by_group = read_group_parameters(ssm, root, budget)
     groups: dict[str, GroupSettings] = {}
     errors: dict[str, ParameterError] = {}
     for name, parameters in sorted(by_group.items()):
@@ -72,10 +83,11 @@ def read(ssm: SSMClient, root: str) -> tuple[dict[str, GroupSettings], dict[str,
     return groups, errors
 
 
-def read_group_parameters(ssm: SSMClient, root: str) -> dict[str, dict[str, str]]:
+def read_group_parameters(ssm: SSMClient, root: str, budget: Budget = UNLIMITED) -> dict[str, dict[str, str]]:
     """Return the parameters below ``root`` by group and by the rest of their path (the leaf name)."""
     by_group: dict[str, dict[str, str]] = {}
-    for page in ssm.get_paginator("get_parameters_by_path").paginate(Path=root, Recursive=True):
+    pages = ssm.get_paginator("get_parameters_by_path").paginate(Path=root, Recursive=True)
+    for page in budget.pages("parameters", pages, math.inf):
         for parameter in page["Parameters"]:
             group, _, leaf = parameter["Name"].removeprefix(f"{root}/").partition("/")
             by_group.setdefault(group, {})[leaf] = parameter["Value"]
@@ -108,6 +120,7 @@ def parse(
         resources=_resources(config),
         replacement_requests=replacements,
         rollout_request=rollout,
+        has_ended=_has_ended(parameters, config),
         read_errors=(*errors, *more_errors),
     )
 
@@ -132,7 +145,7 @@ def is_waiting_for_dataset(name: str, config: GroupConfig, prepared: Mapping[str
 
 def _target(name: str, parameters: Mapping[str, str], config: GroupConfig) -> int:
     """Return the target, 0 for a finished run; raise ``ParameterError`` if it is out of range."""
-    if config.run and parameters.get(names.PARAMETER_FINISHED) == config.run:
+    if _has_ended(parameters, config):
         return 0
     text, maximum = parameters.get(names.PARAMETER_TARGET, ""), config.maximum
     # Compare the digits first: Python refuses to parse numbers with thousands of digits.
@@ -141,6 +154,10 @@ def _target(name: str, parameters: Mapping[str, str], config: GroupConfig) -> in
             f"parameter {name}/target is {text[:_MAX_QUOTED]!r}, allowed: a whole number from 0 to {maximum}"
         )
     return int(text)
+
+
+def _has_ended(parameters: Mapping[str, str], config: GroupConfig) -> bool:
+    return bool(config.run) and parameters.get(names.PARAMETER_FINISHED) == config.run
 
 
 def _requests(

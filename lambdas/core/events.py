@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 from contracts.limits import NOTICE_SECONDS
 
@@ -25,12 +25,22 @@ class InterruptionNotice:
     instance_id: str
     deadline: float
 
+    @property
+    def instance_ids(self) -> tuple[str, ...]:
+        """The instance."""
+        return (self.instance_id,)
+
 
 @dataclass(frozen=True, slots=True)
 class RebalanceRecommendation:
     """The Spot Instance is at elevated risk of interruption."""
 
     instance_id: str
+
+    @property
+    def instance_ids(self) -> tuple[str, ...]:
+        """The instance."""
+        return (self.instance_id,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +56,7 @@ class WakeUp:
     """An event that only triggers a run of the controller."""
 
     detail_type: str
+    instance_ids: ClassVar[tuple[str, ...]] = ()
 
 
 Event: TypeAlias = InterruptionNotice | RebalanceRecommendation | ScheduledChange | WakeUp

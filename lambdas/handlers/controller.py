@@ -21,14 +21,15 @@ from lambdas.core.capacity.policies import by_deadline
 from lambdas.core.events import Event, WakeUp, parse
 from lambdas.core.model import Alarm, GroupRole, PurchaseOption, SetDesired, describe
 from lambdas.core.money import bill
-from lambdas.handlers.metrics import emit
-from lambdas.handlers.runtime import DEFAULT_CONFIG, LambdaContext, client
+from lambdas.handlers.metrics import emit, reporting
+from lambdas.handlers.runtime import LambdaContext, client
 
 _SQS_CONFIG = Config(retries={"mode": "standard", "total_max_attempts": 2}, connect_timeout=1, read_timeout=2)
 """Wake-ups are scheduled before capacity changes: a slow call must not delay these."""
 _SCHEDULED: Final = WakeUp("Scheduled Event")
-_SPARE_SECONDS: Final = 10.0
-"""Part of the function's timeout that is reserved for metrics and returning messages."""
+_SPARE_SECONDS: Final = 40.0
+"""Part of the function's timeout that is reserved for what has begun: a call that hangs takes 36 s, with its
+retries (`runtime.DEFAULT_CONFIG`), and must not end between a saved memory and its correction."""
 
 _FACT_METRICS: Final = {
     "target": "Target",
@@ -65,17 +66,18 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, list[dic
         events.append(parsed)
         if not isinstance(parsed, WakeUp):
             instance_events[record["messageId"]] = record["receiptHandle"]
+    left: list[str] = []
+    seconds = context.get_remaining_time_in_millis() / 1000 - _SPARE_SECONDS
     try:
-        outcomes = controller.run(events, context.get_remaining_time_in_millis() / 1000 - _SPARE_SECONDS)
+        outcomes = controller.run(events, seconds, reporting(_report, left, logger))
     except Exception:
         _retry_soon(controller, events, instance_events)
         raise
-    for outcome in outcomes:
-        _report(outcome)
     failed: Mapping[str, str] = {}
     if any(outcome.is_retryable for outcome in outcomes):
         failed = instance_events
-        _retry_soon(controller, events, failed)
+        # After a pass that was too short two more would be as short, and the next minute's comes anyway.
+        _retry_soon(controller, () if left else events, failed)
     return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in (*malformed, *failed)]}
 
 
@@ -105,7 +107,7 @@ def _controller() -> Controller:
 
 
 def _client(service: str) -> Any:
-    return client(service, _SQS_CONFIG if service == "sqs" else DEFAULT_CONFIG)
+    return client(service, _SQS_CONFIG if service == "sqs" else None)
 
 
 def _report(outcome: GroupOutcome) -> None:
@@ -149,7 +151,8 @@ def _report(outcome: GroupOutcome) -> None:
             )
     for read_error in outcome.read_errors:
         logger.warning("observation incomplete", extra={"group": outcome.group, "read_error": read_error})
-    emit(outcome.group, gauges(outcome, facts))
+    if not outcome.rests_until:  # no series for a job that has ended
+        emit(outcome.group, gauges(outcome, facts))
 
 
 def gauges(outcome: GroupOutcome, facts: Mapping[str, int]) -> dict[str, float]:

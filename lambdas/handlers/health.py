@@ -14,7 +14,7 @@ from contracts import names
 from lambdas.aws.health.checker import HealthChecker, HealthCheckerConfig, HealthOutcome, build
 from lambdas.core.health.decision import HealthDecision
 from lambdas.core.health.model import ORIGINS, HealthSummary
-from lambdas.handlers.metrics import emit
+from lambdas.handlers.metrics import emit, reporting
 from lambdas.handlers.runtime import LambdaContext, client
 
 _SPARE_SECONDS: Final = 10.0
@@ -26,8 +26,8 @@ logger = Logger(service="gpu-spot-health")
 
 def handler(event: object, context: LambdaContext) -> None:
     """Check each service; errors are logged and counted in a metric, the function succeeds."""
-    for outcome in _checker().run(context.get_remaining_time_in_millis() / 1000 - _SPARE_SECONDS):
-        _report(outcome)
+    seconds = context.get_remaining_time_in_millis() / 1000 - _SPARE_SECONDS
+    _checker().run(seconds, reporting(_report, [], logger))
 
 
 @cache

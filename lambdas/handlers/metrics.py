@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
+from aws_lambda_powertools import Logger
 from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
 
 from contracts import names
+from lambdas.aws.passes import OutcomeT, Reporting
 
 _UNITS = {
     names.METRIC_QUEUE_OLDEST_MESSAGE_AGE: MetricUnit.Seconds,
@@ -15,6 +17,7 @@ _UNITS = {
     names.METRIC_QUEUE_ACK_RATE: MetricUnit.CountPerSecond,
     names.METRIC_REQUESTS_REFUSED: MetricUnit.CountPerSecond,
     names.METRIC_REQUESTS_REFUSED_SHARE: MetricUnit.Percent,
+    names.METRIC_UNDECIDED_SECONDS: MetricUnit.Seconds,
     names.METRIC_HOURLY_COST: MetricUnit.NoUnit,
     names.METRIC_HOURLY_COST_ON_DEMAND: MetricUnit.NoUnit,
 }
@@ -22,11 +25,28 @@ _UNITS = {
 
 
 def emit(group: str, values: Mapping[str, float], **dimensions: str) -> None:
-    """Write a group's metrics as one line; ``dimensions`` are added to group, stack and service."""
+    """Write a group's metrics as one line; ``dimensions`` are added to group, stack and service.
+
+    Without a group they are metrics of the function.
+    """
     metrics = EphemeralMetrics(namespace=names.METRIC_NAMESPACE)
-    all_dimensions = {"group": group, "stack": os.environ[names.ENV_STACK], **dimensions}
+    of_group = {"group": group} if group else {}
+    all_dimensions = {**of_group, "stack": os.environ[names.ENV_STACK], **dimensions}
     for dimension, dimension_value in all_dimensions.items():
         metrics.add_dimension(name=dimension, value=dimension_value)
     for name, value in values.items():
         metrics.add_metric(name, _UNITS.get(name, MetricUnit.Count), value)
     metrics.flush_metrics()
+
+
+def reporting(outcome: Callable[[OutcomeT], None], left: list[str], logger: Logger) -> Reporting[OutcomeT]:
+    """Return what writes logs and metrics while a pass runs; ``left`` becomes the groups without a turn."""
+
+    def tell_left(groups: Sequence[str]) -> None:
+        left.extend(groups)
+        logger.warning("groups left for the next pass", extra={"count": len(groups), "first": groups[:10]})
+
+    def tell_undecided(seconds: float) -> None:
+        emit("", {names.METRIC_UNDECIDED_SECONDS: seconds})
+
+    return Reporting(outcome, tell_undecided, tell_left)

@@ -12,7 +12,7 @@ from aws_lambda_powertools import Logger
 from contracts import names
 from lambdas.aws.scaler import Scaler, ScalerConfig, ScalerOutcome, build
 from lambdas.core.scaling.model import Reason
-from lambdas.handlers.metrics import emit
+from lambdas.handlers.metrics import emit, reporting
 from lambdas.handlers.runtime import LambdaContext, client
 
 _SPARE_SECONDS: Final = 10.0
@@ -25,8 +25,8 @@ logger = Logger(service="gpu-spot-scaler")
 
 def handler(event: object, context: LambdaContext) -> None:
     """Scale each service; errors are logged and counted in a metric, the function succeeds."""
-    for outcome in _scaler().run(context.get_remaining_time_in_millis() / 1000 - _SPARE_SECONDS):
-        _report(outcome)
+    seconds = context.get_remaining_time_in_millis() / 1000 - _SPARE_SECONDS
+    _scaler().run(seconds, reporting(_report, [], logger))
 
 
 @cache

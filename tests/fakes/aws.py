@@ -24,6 +24,7 @@ from contracts.registry import item as registry_item
 from contracts.registry.item import Worker, WorkerState
 from contracts.registry.worker_report import WorkerReport
 from lambdas.aws.health.checker import HealthChecker, HealthCheckerConfig, build
+from lambdas.aws.hosts import tag
 from lambdas.core.events import WakeUp, parse
 from tests import models
 
@@ -70,6 +71,12 @@ def config(**changes: Any) -> str:
             **changes,
         }
     )
+
+
+def tags(group: str) -> list[dict[str, str]]:
+    """Return the tags of a group's instances."""
+    values = {names.TAG_STACK: "dev", names.TAG_GROUP: group, names.TAG_GROUP_ROLE: "primary"}
+    return [{"Key": key, "Value": value} for key, value in values.items()]
 
 
 def _key(item: Mapping[str, Any]) -> tuple[str, str]:
@@ -154,7 +161,7 @@ class FakeAws:
             "State": {"Name": "running"},
             "LaunchTime": datetime.fromtimestamp(launched, UTC),
             "_group": group,
-            "Tags": [],
+            "Tags": tags(self.name),
             **({"InstanceLifecycle": "spot"} if spot else {}),
         }
         if heartbeat is not None:
@@ -174,10 +181,7 @@ class FakeAws:
             self.add_instance(
                 f"{group}-primary", instance_id, spot=True, launched=self.now - age, heartbeat=None
             )
-            tags = {names.TAG_STACK: "dev", names.TAG_GROUP: group, names.TAG_GROUP_ROLE: "primary"}
-            self.instances[instance_id]["Tags"] += [
-                {"Key": key, "Value": value} for key, value in tags.items()
-            ]
+            self.instances[instance_id]["Tags"] = tags(group)
             at = self.now - age + 120, self.now - 5
             self.row(Worker(partition(instance_id, group), instance_id, 0, *at, "ready", report=REPORT))
         return ids
@@ -258,7 +262,8 @@ class FakeAws:
         ]
         return "Parameters", found, list
 
-    def _list_describe_auto_scaling_groups(self, AutoScalingGroupNames: list[str]) -> Any:
+    def _list_describe_auto_scaling_groups(self, AutoScalingGroupNames: list[str], **_: Any) -> Any:
+        assert len(AutoScalingGroupNames) <= 100
         return "AutoScalingGroups", [self.groups[n] for n in AutoScalingGroupNames if n in self.groups], list
 
     def _list_describe_instances(self, Filters: list[dict[str, Any]], PaginationConfig: Any) -> Any:
@@ -266,8 +271,15 @@ class FakeAws:
         assert filters.keys() & {"tag:gpu-spot:group", "instance-state-name"}
         assert filters["tag:gpu-spot:stack"] == ["dev"]
         states = filters.get("instance-state-name")
+        groups = filters.get("tag:gpu-spot:group")
+        assert groups is None or len(groups) <= 200
         shown = [i for name, i in self.instances.items() if name not in self.hidden]
-        found = [i for i in shown if states is None or i["State"]["Name"] in states]
+        found = [
+            i
+            for i in shown
+            if (states is None or i["State"]["Name"] in states)
+            and (groups is None or tag(i, names.TAG_GROUP) in groups)
+        ]
         return "Reservations", found, lambda page: [{"Instances": [i]} for i in page]
 
     def _list_describe_spot_instance_requests(self, Filters: Any, PaginationConfig: Any) -> Any:
@@ -310,6 +322,10 @@ class FakeAws:
         return "ActiveInstances", found, list
 
     # Single calls.
+
+    def _describe_instances(self, Filters: list[dict[str, Any]]) -> Any:
+        (ids,) = (f["Values"] for f in Filters if f["Name"] == "instance-id")
+        return {"Reservations": [{"Instances": [i for n, i in self.instances.items() if n in ids]}]}
 
     def _send_message(self, QueueUrl: str, MessageBody: str, DelaySeconds: int) -> None:
         assert QueueUrl == "queue"
@@ -407,21 +423,21 @@ class FakeAws:
 
     def _batch_get_item(self, RequestItems: Any) -> Any:
         [(table, request)] = RequestItems.items()
-        assert len(request["Keys"]) <= 100
-        stored = {_key(item): item for item in self._registry_items()}
         keys, unprocessed = request["Keys"], []
+        assert len(keys) <= 100
+        if table == "memory":
+            assert request["ConsistentRead"]
+            return {"Responses": {table: [i for k in keys if (i := self.memory.get(k["group"]["S"]))]}}
+        assert len({_key(key) for key in keys}) == len(keys)
         if self.unprocessed:
             self.unprocessed -= 1
             keys, unprocessed = keys[1:], keys[:1]
-        found = [stored[_key(key)] for key in keys if _key(key) in stored]
+        slots = {_key(item): item for item in self.slots}
+        items = ((slots.get(_key(k)) or self.rows.get(_key(k)[0], {}).get(_key(k)[1]), k) for k in keys)
         return {
-            "Responses": {table: found},
+            "Responses": {table: [{**key, **item} for item, key in items if item]},
             "UnprocessedKeys": {table: {"Keys": unprocessed}} if unprocessed else {},
         }
-
-    def _registry_items(self) -> list[dict[str, Any]]:
-        rows = (row for rows in self.rows.values() for row in rows.values())
-        return [*self.slots, *(row for row in rows if names.REGISTRY_KEY in row)]
 
     def _put_item(self, Item: Any, *, TableName: str, **more: Any) -> None:
         group = Item["group"]["S"]
@@ -469,6 +485,7 @@ _METHODS = {
     "ssm": ("put_parameter",),
     "sqs": ("send_message", "change_message_visibility_batch"),
     "ec2": (
+        "describe_instances",
         "describe_spot_fleet_requests",
         "describe_spot_fleet_request_history",
         "describe_capacity_reservations",

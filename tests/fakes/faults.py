@@ -18,7 +18,7 @@ from botocore.exceptions import ClientError
 
 from contracts.registry import item as registry_item
 from contracts.registry.item import Progress, Worker
-from tests.fakes.aws import ROOT, FakeAws
+from tests.fakes.aws import ROOT, FakeAws, tags
 
 BOOT_SECONDS = 90.0
 HOOK_SECONDS = 120.0
@@ -149,7 +149,7 @@ class FaultyAws(FakeAws):
             "StartTime": at,
         }
 
-    def _list_describe_auto_scaling_groups(self, AutoScalingGroupNames: list[str]) -> Any:
+    def _list_describe_auto_scaling_groups(self, AutoScalingGroupNames: list[str], **_: Any) -> Any:
         return "AutoScalingGroups", [self._group(self.pools[name]) for name in AutoScalingGroupNames], list
 
     def _group(self, pool: Pool) -> dict[str, Any]:
@@ -173,10 +173,17 @@ class FaultyAws(FakeAws):
         }
 
     def _list_describe_instances(self, Filters: list[dict[str, Any]], **_: Any) -> Any:
-        group = next(f["Values"][0] for f in Filters if f["Name"] == "tag:gpu-spot:group")
-        boxes = [b for p in self.pools.values() if p.group == group for b in p.boxes]
+        (groups,) = (f["Values"] for f in Filters if f["Name"] == "tag:gpu-spot:group")
+        boxes = [b for p in self.pools.values() if p.group in groups for b in p.boxes]
+        return "Reservations", self._descriptions(boxes), lambda page: [{"Instances": page}]
+
+    def _describe_instances(self, Filters: list[dict[str, Any]]) -> Any:
+        boxes = [b for p in self.pools.values() for b in p.boxes if b.id in Filters[0]["Values"]]
+        return {"Reservations": [{"Instances": self._descriptions(boxes)}]}
+
+    def _descriptions(self, boxes: list[Box]) -> list[dict[str, Any]]:
         shown = [b for b in boxes if not self.blind and self.now >= b.launched + HIDDEN_SECONDS]
-        return "Reservations", [self._description(b) for b in shown], lambda page: [{"Instances": page}]
+        return [self._description(box) for box in shown]
 
     def _description(self, box: Box) -> dict[str, Any]:
         return {
@@ -185,12 +192,14 @@ class FaultyAws(FakeAws):
             "Placement": {"AvailabilityZone": "us-west-2a"},
             "LaunchTime": datetime.fromtimestamp(box.launched, UTC),
             "State": {"Name": "running" if box.ended is None else "terminated"},
-            "Tags": [],
+            "Tags": tags(box.side.group),
             **({"InstanceLifecycle": "spot"} if box.spot else {}),
         }
 
     def _batch_get_item(self, RequestItems: Any) -> Any:
         [(table, request)] = RequestItems.items()
+        if table == "memory":
+            return super()._batch_get_item(RequestItems)
         items = (self._item(key["group"]["S"], key["worker"]["S"]) for key in request["Keys"])
         return {"Responses": {table: [item for item in items if item is not None]}}
 

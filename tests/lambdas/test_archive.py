@@ -128,7 +128,7 @@ def test_the_handler_runs_in_a_clean_process(code: Path, runtime: Path) -> None:
 import {module} as entry
 records = [{{"messageId": "broken", "body": "no JSON"}}]
 class Nothing:
-    def run(self, events, seconds):
+    def run(self, events, seconds, reporting):
         return []
 class Context:
     def get_remaining_time_in_millis(self):

@@ -14,9 +14,10 @@ from botocore.exceptions import ClientError
 from contracts import names
 from contracts.registry import item as registry_item
 from contracts.registry.item import Progress
-from lambdas.aws.capacity.controller import MAX_ATTEMPTS, Controller
+from lambdas.aws.capacity.controller import Controller
 from lambdas.aws.capacity.observe import SPOT_REQUEST_ATTEMPTS
 from lambdas.aws.capacity.wake_up_messages import RETRY_SECONDS
+from lambdas.aws.passes import MAX_ATTEMPTS
 from lambdas.core.capacity.memory import Memory, dump
 from lambdas.core.deadline.record import JobRecord
 from lambdas.core.money.bill import Bill
@@ -178,6 +179,8 @@ def test_an_alarm_is_logged_once_and_counted_as_long_as_its_cause_stands(
 
 
 def test_an_alarm_is_logged_even_if_an_action_fails(aws: FakeAws, log: io.StringIO) -> None:
+    aws.parameters[f"{ROOT}/inference/target"] = "3"
+    aws.groups["fallback"]["DesiredCapacity"] = 1
     aws.activities["fallback"] = [activity("Failed", "VcpuLimitExceeded", 1)]
     aws.throttled["set_desired_capacity"] = 1
     assert handle(record("spot-interruption-warning")) == ["spot-interruption-warning"]
@@ -187,7 +190,8 @@ def test_an_alarm_is_logged_even_if_an_action_fails(aws: FakeAws, log: io.String
 
 
 def metrics(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in capsys.readouterr().out.splitlines() if '"_aws"' in line]
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines() if '"_aws"' in line]
+    return [line for line in lines if "group" in line]
 
 
 def test_metrics_are_one_namespace_with_the_group_as_dimension(

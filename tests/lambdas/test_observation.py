@@ -208,6 +208,7 @@ def test_an_item_of_another_worker_cannot_mark_an_instance_for_ever(aws: FakeAws
 
 def test_failed_optional_reads_block_nothing(aws: FakeAws) -> None:
     aws.slots.append(row("i-0", deadline=NOW + 100))
+    aws.groups["primary"]["DesiredCapacity"] = 5
     aws.throttled.update(
         {"describe_spot_instance_requests": SPOT_REQUEST_ATTEMPTS, "describe_scaling_activities": 1}
     )
@@ -239,10 +240,10 @@ def test_a_launch_failure_stays_if_it_cannot_be_read_again(aws: FakeAws) -> None
     assert aws.groups["fallback"]["DesiredCapacity"] == 0
 
 
-def test_a_group_is_limited_to_its_share_of_time_and_pages() -> None:
+def test_a_pass_is_limited_in_time_and_pages() -> None:
     moments = iter([0.0, 1.0, 2.0])
     budget = Budget(2.0, lambda: next(moments))
-    with pytest.raises(BudgetError, match="share of the pass ended while reading its rows"):
+    with pytest.raises(BudgetError, match="the pass ended while reading its rows"):
         list(budget.pages("rows", ["one", "two", "three"]))
     endless = Budget(1.0, lambda: 0.0)
     assert len(list(endless.pages("rows", range(MAX_PAGES)))) == MAX_PAGES
@@ -276,7 +277,7 @@ def test_many_slots_are_read_in_batches_and_unprocessed_keys_again(aws: FakeAws)
     ]
     aws.unprocessed = 2
     assert only(controller(aws).run()).decision.state.ready == 4
-    assert aws.calls["batch_get_item"] == 3 + 2
+    assert aws.calls["batch_get_item"] == 1 + 3 + 2
     aws.unprocessed = 100
     [outcome] = controller(aws).run()
     assert isinstance(outcome.error, BudgetError)

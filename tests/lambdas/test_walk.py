@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from contracts.registry import item as registry_item
+from lambdas.aws import passes
 from lambdas.aws.capacity import controller, observe
 from lambdas.aws.capacity.auto_scaling import AutoScalingService
 from lambdas.core.capacity import group_state as situation
@@ -21,7 +22,7 @@ def test_nothing_breaks_on_a_hostile_aws(tmp_path: Path) -> None:
     assert main(["--out", str(out), "--steps", "4000", "--seed", "1000"]) == 0
     found = json.loads(out.read_text())
     assert found["violations"] == []
-    assert found["passes"] > 900
+    assert found["passes"] > 850
 
 
 def test_invariants_hold_for_a_job_with_a_deadline_and_any_progress() -> None:
@@ -67,7 +68,7 @@ def test_the_walk_detects_failed_terminations_in_the_memory(monkeypatch: pytest.
 
 @pytest.mark.soak
 def test_the_walk_detects_a_scale_in_that_may_take_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(AutoScalingService, "_can_return_to_warm_pool", lambda *_: True)
+    monkeypatch.setattr(AutoScalingService, "_should_scale_in", lambda *_: True)
     _, violations = walk.run(1_000, seed=27)
     assert any("AWS picks" in line for line in violations)
 
@@ -89,7 +90,7 @@ def test_the_walk_detects_several_replacements_at_once(monkeypatch: pytest.Monke
 @pytest.mark.soak
 def test_the_walk_detects_a_slow_retry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(walk.entry, "_retry_soon", lambda *_: None)
-    monkeypatch.setattr(controller, "MAX_ATTEMPTS", 1)
+    monkeypatch.setattr(passes, "MAX_ATTEMPTS", 1)
     _, violations = walk.run(4_000)
     assert any("is unhandled" in line for line in violations)
 

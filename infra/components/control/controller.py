@@ -14,7 +14,8 @@ from infra.components.control.wake_ups import WakeUps, WakeUpsArgs
 from infra.iam import controller_statements
 
 _SHORT: Final = "controller"
-_TIMEOUT_SECONDS: Final = 60
+_TIMEOUT_SECONDS: Final = 90
+"""A pass ends 40 seconds before: what has begun is completed."""
 _VISIBILITY_TIMEOUT_SECONDS: Final = 6 * _TIMEOUT_SECONDS
 """At least six times the function's timeout (Lambda guide, "Configuring a queue to use with Lambda")."""
 BATCH_SIZE: Final = 100

@@ -15,6 +15,7 @@ from infra.components.monitoring.alarm_spec import (
     Condition,
     function_alarms,
     of_function,
+    undecided_alarm,
 )
 
 MAX_REFUSED_PERCENT: Final = 10
@@ -29,6 +30,7 @@ def alarms(stack: str, services: Mapping[str, bool], function: pulumi.Input[str]
     yield from function_alarms(
         "health", function, title="health checker", consequence="unhealthy workers are not detected."
     )
+    yield undecided_alarm("health", stack, names.SERVICE_HEALTH, "health checker")
     for service, has_queue in services.items():
         metrics = of_function(stack, service, names.SERVICE_HEALTH)
         yield AlarmSpec(

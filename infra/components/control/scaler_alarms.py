@@ -14,6 +14,7 @@ from infra.components.monitoring.alarm_spec import (
     Condition,
     function_alarms,
     of_function,
+    undecided_alarm,
 )
 
 _TEN_MINUTES: Final = Condition("Maximum", periods=10, datapoints=10)
@@ -22,6 +23,7 @@ _TEN_MINUTES: Final = Condition("Maximum", periods=10, datapoints=10)
 def alarms(stack: str, services: Sequence[str], function: pulumi.Input[str]) -> Iterator[AlarmSpec]:
     """Yield the alarms of the scaler of a stack."""
     yield from function_alarms("scaler", function, title="scaler", consequence="targets do not change.")
+    yield undecided_alarm("scaler", stack, names.SERVICE_SCALER, "scaler")
     for service in services:
         metrics = of_function(stack, service, names.SERVICE_SCALER)
         for alarm, metric, condition, description in (

@@ -44,6 +44,8 @@ TEN_MINUTES: Final = Condition("Minimum", periods=10, datapoints=10)
 UNKNOWN: Final = replace(TEN_MINUTES, treat_missing_data="breaching")
 """Of a metric that says for ten minutes that something is unknown, or is missing itself."""
 
+_UNDECIDED: Final = Condition("Maximum", threshold=FIVE_MINUTES, period_seconds=FIVE_MINUTES)
+
 
 @dataclass(frozen=True)
 class MetricSource:
@@ -94,6 +96,13 @@ def function_alarms(
     not_running = f"The {title} has not run for five minutes: {consequence}"
     yield AlarmSpec(f"{short}-not-running", not_running, metrics, "Invocations", condition)
     yield AlarmSpec(f"{short}-errors", f"Invocations of the {title} fail.", metrics, "Errors", REPEATED)
+
+
+def undecided_alarm(short: str, stack: str, service: str, title: str) -> AlarmSpec:
+    """Return the alarm of a function whose passes do not reach each group."""
+    metrics = MetricSource(names.METRIC_NAMESPACE, {"stack": stack, "service": service})
+    late = f"The {title} has not decided about a group for five minutes; its log says which are left."
+    return AlarmSpec(f"{short}-late", late, metrics, names.METRIC_UNDECIDED_SECONDS, _UNDECIDED)
 
 
 def declare_alarm(

@@ -22,6 +22,7 @@ from infra.components.monitoring.alarm_spec import (
     function_alarms,
     of_function,
     of_instances,
+    undecided_alarm,
 )
 from infra.scope import Scope
 
@@ -75,6 +76,7 @@ def alarms(args: AlarmsArgs) -> Iterator[AlarmSpec]:
     """Yield all alarms of a stack."""
     yield from args.extra_alarms
     yield from _controller_alarms(args.function)
+    yield undecided_alarm("controller", args.scope.stack, args.service, "controller")
     yield from _queue_alarms(args)
     for group in args.groups:
         yield from _group_alarms(args.scope.stack, group, args.service)

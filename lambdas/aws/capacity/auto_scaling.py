@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from botocore.exceptions import BotoCoreError, ClientError
 
 from contracts.names import SUSPENDED_BY_STACK
+from lambdas.aws.budget import UNLIMITED, Budget, BudgetError
 from lambdas.aws.capacity.capacity_service import (
     CapacityChange,
     CapacityState,
@@ -42,6 +43,10 @@ _WARM_POOL_LAUNCH: Final = "into warm pool"
 _FAILED: Final = ("Failed", "Cancelled")
 """``Cancelled`` without a known message counts as a lack of capacity."""
 _THROTTLED: Final = ("Throttling", "ThrottlingException", "RequestLimitExceeded")
+_MAX_NAMES: Final = 100
+"""Source: Auto Scaling API reference, ``DescribeAutoScalingGroups``."""
+_MANY: Final = 10
+"""Terminations above which a scale-in is preferred: each is a call of its own, a scale-in has one for 50."""
 _MAX_PROTECTION_BATCH: Final = 50
 """Maximum instances in a call. Source: Auto Scaling API reference, ``SetInstanceProtection``."""
 _IN_PROGRESS: Final = "IdempotentCallInProgress"
@@ -60,9 +65,11 @@ class AutoScalingService:
     client: AutoScalingClient
     clock: Callable[[], float] = time.time
 
-    def describe(self, names: Sequence[str]) -> dict[str, CapacityState]:
-        """See ``CapacityService``; makes one call."""
-        states: dict[str, CapacityState] = {}
+    def describe(self, names: Sequence[str]) -> dict[str, CapacityState | GroupNotFoundError]:
+        """See ``CapacityService``; makes one call for each 100 groups."""
+        states: dict[str, CapacityState | GroupNotFoundError] = {
+            name: GroupNotFoundError(f"Auto Scaling group {name!r} does not exist") for name in names
+        }
         for group in self._groups(names):
             members = {
                 member["InstanceId"]: Member(
@@ -84,9 +91,6 @@ class AutoScalingService:
                 # Source: Auto Scaling guide, "Suspend and resume processes".
                 suspended=frozenset(suspended - {*SUSPENDED_BY_STACK}),
             )
-        for name in names:
-            if name not in states:
-                raise GroupNotFoundError(f"Auto Scaling group {name!r} does not exist")
         return states
 
     def launch_failures(self, name: str, role: GroupRole, now: float) -> tuple[LaunchFailure, ...]:
@@ -109,22 +113,26 @@ class AutoScalingService:
                 break
         return ()
 
-    def apply(self, name: str, change: CapacityChange, group: Group) -> None:
+    def apply(self, name: str, change: CapacityChange, group: Group, budget: Budget = UNLIMITED) -> None:
         """See ``CapacityService``; makes one call per terminated instance.
 
-        Instances that may return to a warm pool are removed by scale-in instead, and capacity for a zone is
-        launched there.
+        Instances that may return to a warm pool, and many at once, are removed by scale-in instead, and
+        capacity for a zone is launched there.
         """
         if change.zone and change.is_increase and not change.to_terminate:
             self._launch_in_zone(name, change)
             return
-        if change.to_terminate and not change.skip_warm_pool and self._can_return_to_warm_pool(name, change):
+        if change.to_terminate and self._should_scale_in(name, change):
             self._scale_in(name, change)
             return
         if change.capacity != change.current:
             self._set_desired(name, change.capacity)
-        not_terminated: dict[str, ClientError] = {}
+        not_terminated: dict[str, Exception] = {}
         for number, instance_id in enumerate(change.to_terminate):
+            if budget.is_over:
+                left = change.to_terminate[number:]
+                not_terminated |= dict.fromkeys(left, BudgetError(f"{len(left)} are left for the next pass"))
+                break
             try:
                 self.client.terminate_instance_in_auto_scaling_group(
                     InstanceId=instance_id, ShouldDecrementDesiredCapacity=True
@@ -175,20 +183,25 @@ class AutoScalingService:
         parts = (name, change.zone, change.current, change.capacity, period)
         return str(uuid.uuid5(uuid.NAMESPACE_URL, "/".join(map(str, parts))))
 
-    def _can_return_to_warm_pool(self, name: str, change: CapacityChange) -> bool:
-        """Return whether a scale-in removes exactly the given instances and returns them to the warm pool.
+    def _should_scale_in(self, name: str, change: CapacityChange) -> bool:
+        """Return whether a scale-in removes exactly the given instances, and is the better way.
 
-        A scale-in does not remove protected instances, and protection starts in service. No documentation
-        says that ``TerminateInstanceInAutoScalingGroup`` returns instances to the pool.
+        It is for instances that return to the warm pool, and for many without one. A scale-in does not remove
+        protected instances, and protection starts in service. No documentation says that
+        ``TerminateInstanceInAutoScalingGroup`` returns instances to the pool.
         Source: Auto Scaling guide, "Use instance scale-in protection".
         """
+        is_many = len(change.to_terminate) > _MANY
+        if change.skip_warm_pool and not is_many:
+            return False
         for group in self._groups([name]):
             policy = group.get("WarmPoolConfiguration", {}).get("InstanceReusePolicy", {})
+            returns = policy.get("ReuseOnScaleIn", False)
             not_counted = (*_TERMINATING, *_NOT_SERVING)
             counted = [m for m in group["Instances"] if not m["LifecycleState"].startswith(not_counted)]
             remaining = [member for member in counted if member["InstanceId"] not in change.to_terminate]
             return (
-                policy.get("ReuseOnScaleIn", False)
+                (not change.skip_warm_pool if returns else is_many)
                 and group["DesiredCapacity"] == change.capacity == len(counted)
                 and len(remaining) == len(counted) - len(change.to_terminate)
                 and all(m["LifecycleState"] == _IN_SERVICE and m["ProtectedFromScaleIn"] for m in remaining)
@@ -196,10 +209,16 @@ class AutoScalingService:
         return False
 
     def _groups(self, names: Sequence[str]) -> list[AutoScalingGroupTypeDef]:
-        pages = self.client.get_paginator("describe_auto_scaling_groups").paginate(
-            AutoScalingGroupNames=names
-        )
-        return [group for page in pages for group in page["AutoScalingGroups"]]
+        paginator = self.client.get_paginator("describe_auto_scaling_groups")
+        return [
+            group
+            for start in range(0, len(names), _MAX_NAMES)
+            for page in paginator.paginate(
+                AutoScalingGroupNames=names[start : start + _MAX_NAMES],
+                PaginationConfig={"PageSize": _MAX_NAMES},
+            )
+            for group in page["AutoScalingGroups"]
+        ]
 
     def _scale_in(self, name: str, change: CapacityChange) -> None:
         for start in range(0, len(change.to_terminate), _MAX_PROTECTION_BATCH):

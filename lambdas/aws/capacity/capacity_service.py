@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
+from lambdas.aws.budget import UNLIMITED, Budget
 from lambdas.core.model import Group, GroupRole, LaunchFailure
 
 
@@ -54,6 +55,11 @@ class CapacityState:
     suspended: frozenset[str] = frozenset()
     on_demand: int | None = None
 
+    @property
+    def lacks_capacity(self) -> bool:
+        """Whether the members do not fill the desired capacity."""
+        return sum(m.slots for m in self.members.values() if not m.is_terminating) < self.desired
+
 
 @dataclass(frozen=True, slots=True)
 class CapacityChange:
@@ -92,7 +98,7 @@ class CapacityService(Protocol):
 
     is_eventually_consistent: ClassVar[bool]
 
-    def describe(self, names: Sequence[str]) -> dict[str, CapacityState]:
+    def describe(self, names: Sequence[str]) -> dict[str, CapacityState | GroupNotFoundError]:
         """Return the state of each group or fleet; members that serve no more are left out."""
         ...
 
@@ -100,11 +106,12 @@ class CapacityService(Protocol):
         """Return why the newest launches failed: at most one known and one unknown failure."""
         ...
 
-    def apply(self, name: str, change: CapacityChange, group: Group) -> None:
+    def apply(self, name: str, change: CapacityChange, group: Group, budget: Budget = UNLIMITED) -> None:
         """Apply a change. Only the named instances are terminated; missing ones are no error.
 
         Raises:
-            NotTerminatedError: the desired capacity was set, and some instances were not terminated.
+            NotTerminatedError: the desired capacity was set, and some instances were not terminated: AWS
+                refused, or the time of the pass was over.
             ZoneUnavailableError: the desired capacity was set, and the change's zone has no capacity.
         """
         ...

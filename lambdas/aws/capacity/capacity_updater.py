@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from lambdas.aws.budget import UNLIMITED, Budget
 from lambdas.aws.capacity.auto_scaling import AutoScalingService
 from lambdas.aws.capacity.capacity_service import (
     CapacityChange,
@@ -39,9 +40,15 @@ class CapacityUpdater:
     capacity: Mapping[str, CapacityService]
 
     def apply_actions(
-        self, actions: Sequence[Action], settings: GroupSettings, observation: Observation
+        self,
+        actions: Sequence[Action],
+        settings: GroupSettings,
+        observation: Observation,
+        budget: Budget = UNLIMITED,
     ) -> tuple[FailedCapacityChange, ...]:
         """Apply the actions of a decision; idempotent. Alarms change nothing in AWS.
+
+        What the time of the pass does not suffice for is a failed change, which the next pass repeats.
 
         If one group cannot be changed, the other still is: a Spot failure must not block On-Demand. Decreases
         are applied first; if one fails, the other group is increased only as far as the maximum allows.
@@ -56,7 +63,7 @@ class CapacityUpdater:
             resource = settings.resources[role]
             limited = _limit(change, role, settings.group.maximum, observation) if has_failed else change
             try:
-                self.capacity[resource.kind].apply(resource.name, limited, settings.group)
+                self.capacity[resource.kind].apply(resource.name, limited, settings.group, budget)
             except NotTerminatedError as error:
                 failures.append(FailedCapacityChange(role, error, error.instance_ids))
             except ZoneUnavailableError as error:

@@ -2,42 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from contracts import names
 from contracts.group.control import Mode
 from lambdas.aws import settings as parameters
 from lambdas.aws.budget import Budget, BudgetError
 from lambdas.aws.capacity.capacity_blocks import CapacityBlocks
 from lambdas.aws.capacity.capacity_service import GroupNotFoundError, ZoneUnavailableError
 from lambdas.aws.capacity.capacity_updater import CapacityUpdater, FailedCapacityChange, capacity_services
-from lambdas.aws.capacity.observe import Observer
+from lambdas.aws.capacity.observe import Observer, View
 from lambdas.aws.capacity.spot_prices import SpotPrices
 from lambdas.aws.capacity.wake_up_messages import WakeUpScheduler
 from lambdas.aws.memory import ConflictError, MemoryStore, StoredMemory
+from lambdas.aws.passes import MAX_ATTEMPTS, REST_SECONDS, Pass, Reporting, Turns
 from lambdas.aws.registry import RegistryReader
 from lambdas.aws.settings import GroupSettings, ParameterError
 from lambdas.core.capacity.alarms import ON_DEMAND_ONLY
 from lambdas.core.capacity.availability import Decision, decide
-from lambdas.core.capacity.memory import apply_events, without_failed_request
+from lambdas.core.capacity.memory import Memory, apply_events, without_failed_request
 from lambdas.core.capacity.policies import by_deadline
 from lambdas.core.events import Event
-from lambdas.core.model import Alarm
+from lambdas.core.model import Alarm, GroupRole, Observation
 from lambdas.core.money import bill, costs
 
 if TYPE_CHECKING:
     from mypy_boto3_ssm import SSMClient
 
 
-MAX_ATTEMPTS: Final = 3
-"""Attempts per group and pass, after a read error or a decision of a concurrent execution.
-
-Three are enough to handle a notice however executions interleave: the second save was made after reading the
-first, the third after reading the second, so its observation is newer than the notice.
-"""
 PASS_SECONDS: Final = 50.0
 """Default time limit of a pass."""
 
@@ -61,6 +57,7 @@ class GroupOutcome:
     With a decision, ``errors`` occurred while it was applied. ``alarm_causes``: number of active alarms.
     ``read_errors`` did not prevent the decision: failed reads, malformed items, capacity not found in the
     preferred zone. ``is_partial``: a read failed. ``cost`` is None if a price is unknown.
+    ``rests_until``: the job has ended and nothing is left of it.
     """
 
     group: str
@@ -72,6 +69,7 @@ class GroupOutcome:
     errors: tuple[Exception, ...] = ()
     attempts: int = 1
     cost: costs.HourlyCost | None = None
+    rests_until: float = 0.0
 
     @property
     def error(self) -> Exception | None:
@@ -83,6 +81,24 @@ class GroupOutcome:
         """Whether a retry may succeed: not for invalid parameters or missing groups."""
         permanent = (GroupNotFoundError, ParameterError)
         return self.is_partial or any(not isinstance(error, permanent) for error in self.errors)
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether there is a decision."""
+        return self.decision is not None
+
+    @property
+    def should_retry(self) -> bool:
+        """Whether the same pass tries again."""
+        return not self.is_decided and self.is_retryable and not isinstance(self.error, BudgetError)
+
+    @property
+    def due(self) -> float:
+        """When the group must be decided again; 0: never."""
+        return 0.0 if self.decision is None else self.decision.next_run_at or 0.0
+
+
+_SILENT: Final[Reporting[GroupOutcome]] = Reporting()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,50 +115,86 @@ class Controller:
     wake_ups: WakeUpScheduler
     clock: Callable[[], float]
 
-    def run(self, events: Sequence[Event] = (), seconds: float = PASS_SECONDS) -> list[GroupOutcome]:
-        """Reconcile each group, within ``seconds``.
+    def run(
+        self,
+        events: Sequence[Event] = (),
+        seconds: float = PASS_SECONDS,
+        reporting: Reporting[GroupOutcome] = _SILENT,
+    ) -> list[GroupOutcome]:
+        """Reconcile the groups, within ``seconds``, those of ``events`` first.
 
-        An error in one group does not affect the others. Each has a share of the remaining time, and the
-        order rotates each minute.
+        An error in one group does not affect the others. Groups for which there is no time are the first of
+        the next pass.
         """
-        ends_at = self.clock() + seconds
-        groups, errors = self._parameters()
-        outcomes = [GroupOutcome(name, errors=(error,)) for name, error in errors.items()]
-        pending = [(group, 1) for group in _rotated(list(groups.values()), self.clock())]
-        while pending:
-            now, (settings, attempt) = self.clock(), pending.pop(0)
-            budget = Budget(now + (ends_at - now) / (len(pending) + 1), self.clock)
-            outcome = replace(self._outcome(settings, events, budget), attempts=attempt)
-            undecided = outcome.decision is None and not isinstance(outcome.error, BudgetError)
-            should_retry = undecided and outcome.is_retryable and attempt < MAX_ATTEMPTS
-            if should_retry and self.clock() < ends_at:
-                # Retry now: a message that returns to the queue is received much later.
-                pending.append((settings, attempt + 1))
-            else:
-                outcomes.append(outcome)
-        return outcomes
+        budget = Budget(self.clock() + seconds, self.clock)
+        groups, errors = self._parameters(budget)
+        invalid = [GroupOutcome(name, errors=(error,)) for name, error in errors.items()]
+        for outcome in invalid:
+            reporting.outcome(outcome)
+        owners = self._owners(events)
 
-    def _parameters(self) -> tuple[dict[str, GroupSettings], dict[str, ParameterError]]:
+        def serve(chunk: Sequence[str], attempt: int, budget: Budget) -> Iterator[GroupOutcome]:
+            now, settings = self.clock(), [groups[name] for name in chunk]
+            memories = self.memory_store.prefetched(chunk, budget)
+            view = self.observer.read(settings, now, budget)
+            for one in settings:
+                if one is not settings[0] and budget.is_over:
+                    return
+                yield replace(self._outcome(one, events, owners, memories, view, budget), attempts=attempt)
+
+        def fail(name: str, attempt: int, error: Exception) -> GroupOutcome:
+            return GroupOutcome(name, errors=(error,), attempts=attempt)
+
+        first = groups.keys() & owners.values()
+        outcomes = invalid + Pass(
+            Turns(self.memory_store.items, names.TURNS), budget, serve, fail, reporting
+        ).run(
+            {name: settings.slots for name, settings in groups.items()},
+            first,
+            ended={name for name, settings in groups.items() if settings.has_ended},
+        )
+        missed = first - {outcome.group for outcome in outcomes}
+        return outcomes + [fail(name, 1, BudgetError("no time for its event")) for name in sorted(missed)]
+
+    def _parameters(self, budget: Budget) -> tuple[dict[str, GroupSettings], dict[str, ParameterError]]:
         """Return all groups, with retries: without them the whole pass fails."""
         for _ in range(MAX_ATTEMPTS - 1):
             try:
-                return parameters.read(self.ssm, self.root)
+                return parameters.read(self.ssm, self.root, budget)
             except (BotoCoreError, ClientError):
                 continue
-        return parameters.read(self.ssm, self.root)
+        return parameters.read(self.ssm, self.root, budget)
 
-    def _outcome(self, settings: GroupSettings, events: Sequence[Event], budget: Budget) -> GroupOutcome:
+    def _owners(self, events: Sequence[Event]) -> dict[str, str]:
+        """Return the groups of the events' instances; those left out may be of any group."""
+        instance_ids = {i for event in events for i in event.instance_ids}
         try:
-            return self._reconcile(settings, events, budget)
+            return self.observer.owners(instance_ids)
+        except (BotoCoreError, ClientError):
+            return {}
+
+    def _outcome(self, settings: GroupSettings, *inputs: Any) -> GroupOutcome:
+        try:
+            return self._reconcile(settings, *inputs)
         except Exception as error:  # reported with the other groups
             return GroupOutcome(settings.group.name, errors=(error,))
 
-    def _reconcile(self, settings: GroupSettings, events: Sequence[Event], budget: Budget) -> GroupOutcome:
-        name = settings.group.name
-        now = self.clock()
-        stored = self.memory_store.load(name)
-        observation = self.blocks.apply(settings, self.observer.observe(settings, now, budget), now)
-        memory, price_error = self.prices.refresh(settings, apply_events(stored.memory, events, now), now)
+    def _reconcile(
+        self,
+        settings: GroupSettings,
+        events: Sequence[Event],
+        owners: Mapping[str, str],
+        memories: MemoryStore,
+        view: View,
+        budget: Budget,
+    ) -> GroupOutcome:
+        name, now = settings.group.name, view.now
+        own_events = [e for e in events if any(owners.get(i, name) == name for i in e.instance_ids)]
+        stored = memories.load(name)
+        doubts = _doubts(stored.memory)
+        observation = self.observer.observe(settings, now, budget, view, doubts)
+        observation = self.blocks.apply(settings, observation, now)
+        memory, price_error = self.prices.refresh(settings, apply_events(stored.memory, own_events, now), now)
         observation = replace(
             observation,
             spot_prices=memory.spot_prices,
@@ -165,7 +217,7 @@ class Controller:
             version = self.memory_store.save(name, decision.memory, wake_at, version)
         zone_errors: tuple[str, ...] = ()
         if acts:
-            results = self.updater.apply_actions(decision.actions, settings, observation)
+            results = self.updater.apply_actions(decision.actions, settings, observation, budget)
             failures = [failure for failure in results if not isinstance(failure.error, ZoneUnavailableError)]
             zone_errors = tuple(str(f.error) for f in results if isinstance(f.error, ZoneUnavailableError))
             errors += [failure.error for failure in failures]
@@ -182,6 +234,7 @@ class Controller:
             is_partial=observation.is_partial,
             errors=tuple(errors),
             cost=costs.hourly_cost(observation, settings.group.config.on_demand_prices),
+            rests_until=now + REST_SECONDS if _rests(settings, observation, decision) else 0.0,
         )
 
     def _remove_failed_requests(
@@ -222,9 +275,16 @@ class Controller:
         return next_run_at, []
 
 
-def _rotated(groups: list[GroupSettings], now: float) -> list[GroupSettings]:
-    first = int(now // 60) % len(groups) if groups else 0
-    return groups[first:] + groups[:first]
+def _doubts(memory: Memory) -> frozenset[GroupRole]:
+    """Return the roles whose last launches failed: whether they still do is read again."""
+    failing = {role for role in GroupRole if any(c.startswith(role) for c in memory.active_alarms)}
+    return frozenset(failing | ({GroupRole.PRIMARY} if memory.history.capacity_unavailable else set()))
+
+
+def _rests(settings: GroupSettings, observation: Observation, decision: Decision) -> bool:
+    """Return whether nothing is left of a job that has ended, and nothing is to be done."""
+    is_empty = not (observation.instances or observation.primary_desired or observation.fallback_desired)
+    return settings.has_ended and is_empty and not decision.actions and decision.next_run_at is None
 
 
 def build(client: Callable[[str], Any], config: ControllerConfig, clock: Callable[[], float]) -> Controller:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Final
@@ -13,7 +13,13 @@ from contracts import names
 from contracts.limits import NOTICE_SECONDS
 from contracts.registry.item import MAX_CLOCK_SKEW_SECONDS
 from lambdas.aws.budget import Budget
-from lambdas.aws.capacity.capacity_service import CapacityService, CapacityState, Member
+from lambdas.aws.capacity.capacity_service import (
+    CapacityService,
+    CapacityState,
+    GroupNotFoundError,
+    Member,
+)
+from lambdas.aws.hosts import tag
 from lambdas.aws.registry import (
     RegisteredWorkers,
     RegistryReader,
@@ -34,6 +40,54 @@ if TYPE_CHECKING:
 
 SPOT_REQUEST_ATTEMPTS: Final = 3
 _LIVE: Final = ("pending", "running")
+_MAX_FILTER_VALUES: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What was read of some groups at once, at ``now`` (epoch seconds).
+
+    Attributes:
+        states: Auto Scaling groups and fleets by name.
+        details: EC2's descriptions by group and instance.
+        deadlines: Of Spot instances with a notice, by instance.
+        registry: Has read the items of the groups' workers.
+        failed: Reads that failed for all of them.
+    """
+
+    now: float
+    states: Mapping[str, CapacityState | GroupNotFoundError]
+    details: Mapping[str, Mapping[str, InstanceTypeDef]]
+    deadlines: Mapping[str, float]
+    registry: RegistryReader
+    failed: tuple[str, ...]
+
+    def states_of(self, settings: GroupSettings) -> dict[GroupRole, CapacityState]:
+        """Return a group's states; raise ``GroupNotFoundError`` if one of its resources does not exist."""
+        states: dict[GroupRole, CapacityState] = {}
+        for role, resource in settings.resources.items():
+            state = self.states[resource.name]
+            if isinstance(state, GroupNotFoundError):
+                raise state
+            states[role] = state
+        return states
+
+    def details_of(self, settings: GroupSettings) -> Mapping[str, InstanceTypeDef]:
+        """Return EC2's descriptions of a group's instances."""
+        return self.details.get(settings.group.name, {})
+
+    def slots(self, settings: GroupSettings) -> dict[str, int]:
+        """Return the number of slots of each member of a group."""
+        states = (self.states[resource.name] for resource in settings.resources.values())
+        details = self.details_of(settings)
+        return {
+            i: settings.group.config.slots.get(
+                details[i]["InstanceType"] if i in details else member.instance_type, 1
+            )
+            for state in states
+            if isinstance(state, CapacityState)
+            for i, member in state.members.items()
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,30 +99,69 @@ class Observer:
     ec2: EC2Client
     registry: RegistryReader
 
-    def observe(self, settings: GroupSettings, now: float, budget: Budget) -> Observation:
+    def read(self, groups: Sequence[GroupSettings], now: float, budget: Budget) -> View:
+        """Read the state of some groups at once, at most `lambdas.aws.passes.MAX_GROUPS`.
+
+        Calls: one per 100 Auto Scaling groups, two per fleet and one more per 1,000 of its members, one
+        per 1,000 instances, one per 1,000 Spot requests that AWS interrupted in the last hours, one per 100
+        slots.
+
+        Raises:
+            BudgetError: the pass is over.
+        """
+        resources = [resource for settings in groups for resource in settings.resources.values()]
+        states: dict[str, CapacityState | GroupNotFoundError] = {}
+        for kind in sorted({resource.kind for resource in resources}):
+            budget.check("capacity")
+            states |= self.capacity[kind].describe([r.name for r in resources if r.kind == kind])
+        failed: list[str] = []
+        has_members = any(isinstance(state, CapacityState) and state.members for state in states.values())
+        view = View(
+            now,
+            states,
+            self._details([settings.group.name for settings in groups], budget),
+            self._deadlines(failed, budget) if has_members else {},
+            self.registry,
+            (),
+        )
+        keys = [
+            key
+            for settings in groups
+            for key in self.registry.keys(settings.group.name, view.slots(settings))
+        ]
+        return replace(view, registry=self.registry.prefetched(keys, budget), failed=tuple(failed))
+
+    def observe(
+        self,
+        settings: GroupSettings,
+        now: float,
+        budget: Budget,
+        view: View | None = None,
+        doubts: Collection[GroupRole] = tuple(GroupRole),
+    ) -> Observation:
         """Return the state of the group in AWS and in the worker registry.
 
-        Calls: one for the groups, one per 1,000 instances, one per 100 slots, one per 1,000 Spot requests
-        that AWS interrupted in the last hours, one per group role for launch failures; one per 1,000 members
-        of a fleet, one per 100 slots of on-premises hosts. Errors of Spot requests, launch failures and
+        Calls besides those for ``view``: one per group role for launch failures, if it lacks capacity or is
+        in ``doubts``; one per 100 slots of on-premises hosts. Errors of Spot requests, launch failures and
         on-premises workers are returned in ``read_errors``.
 
         Raises:
             GroupNotFoundError: a group or fleet does not exist.
-            BudgetError: the group's share of the pass is used up.
+            BudgetError: the pass is over.
         """
-        states = self._states(settings)
-        details = self._details(settings.group.name, budget)
-        registry = self._registered(settings, states, details, budget)
-        failed: list[str] = []
-        deadlines = self._deadlines(failed) if any(state.members for state in states.values()) else {}
+        view = view or self.read([settings], now, budget)
+        states, details = view.states_of(settings), view.details_of(settings)
+        registry = view.registry.read(settings.group.name, view.slots(settings), budget)
+        failed = list(view.failed)
         described = [
             _instance(settings, role, instance_id, member, details.get(instance_id), registry, now)
             for role, state in states.items()
             for instance_id, member in state.members.items()
         ]
-        instances = tuple(_with_deadline(i, deadlines.get(i.id)) for i in described if i is not None)
-        launch_failures, unknown = self._launch_failures(settings, now, failed)
+        instances = tuple(_with_deadline(i, view.deadlines.get(i.id)) for i in described if i is not None)
+        launch_failures, unknown = self._launch_failures(
+            settings, [r for r in states if r in doubts or states[r].lacks_capacity], now, failed
+        )
         on_premises_slots = self._on_premises_slots(settings, now, budget, failed)
         requests, ignored = replacements.filter_requests(
             settings.replacement_requests, settings.group, instances, now
@@ -104,32 +197,8 @@ class Observer:
             is_partial=bool(failed),
         )
 
-    def _states(self, settings: GroupSettings) -> dict[GroupRole, CapacityState]:
-        resources = settings.resources
-        states: dict[str, CapacityState] = {}
-        for kind in sorted({resource.kind for resource in resources.values()}):
-            states |= self.capacity[kind].describe([r.name for r in resources.values() if r.kind == kind])
-        return {role: states[resource.name] for role, resource in resources.items()}
-
-    def _registered(
-        self,
-        settings: GroupSettings,
-        states: Mapping[GroupRole, CapacityState],
-        details: Mapping[str, InstanceTypeDef],
-        budget: Budget,
-    ) -> RegisteredWorkers:
-        """Return the registered workers of the group's members."""
-        members = {i: member for state in states.values() for i, member in state.members.items()}
-        slots = {
-            i: settings.group.config.slots.get(
-                details[i]["InstanceType"] if i in details else member.instance_type, 1
-            )
-            for i, member in members.items()
-        }
-        return self.registry.read(settings.group.name, slots, budget)
-
-    def _details(self, group: str, budget: Budget) -> dict[str, InstanceTypeDef]:
-        """Return the instances by id, including terminated ones.
+    def _details(self, groups: Sequence[str], budget: Budget) -> dict[str, dict[str, InstanceTypeDef]]:
+        """Return the instances by group and id, including terminated ones.
 
         So a missing instance is one that EC2 does not describe yet. Instances are selected by tag, because a
         request with a list of ids fails if one of them is unknown.
@@ -137,18 +206,36 @@ class Observer:
         pages = self.ec2.get_paginator("describe_instances").paginate(
             Filters=[
                 {"Name": f"tag:{names.TAG_STACK}", "Values": [self.stack]},
-                {"Name": f"tag:{names.TAG_GROUP}", "Values": [group]},
+                {"Name": f"tag:{names.TAG_GROUP}", "Values": list(groups)},
             ],
             PaginationConfig={"PageSize": 1000},
         )
-        return {
-            instance["InstanceId"]: instance
-            for page in budget.pages("instances", pages)
-            for reservation in page["Reservations"]
-            for instance in reservation["Instances"]
-        }
+        details: dict[str, dict[str, InstanceTypeDef]] = {}
+        for page in budget.pages("instances", pages):
+            for reservation in page["Reservations"]:
+                for instance in reservation["Instances"]:
+                    group = tag(instance, names.TAG_GROUP)
+                    details.setdefault(group, {})[instance["InstanceId"]] = instance
+        return details
 
-    def _deadlines(self, failed: list[str]) -> Mapping[str, float]:
+    def owners(self, instance_ids: Collection[str]) -> dict[str, str]:
+        """Return the groups of these instances, empty for those of others; makes one call for 200.
+
+        Instances that EC2 does not describe yet are left out.
+        Source: EC2 API reference, "List and filter resources": 200 values per filter.
+        """
+        owners: dict[str, str] = {}
+        wanted = sorted(instance_ids)
+        for start in range(0, len(wanted), _MAX_FILTER_VALUES):
+            values = wanted[start : start + _MAX_FILTER_VALUES]
+            response = self.ec2.describe_instances(Filters=[{"Name": "instance-id", "Values": values}])
+            for reservation in response["Reservations"]:
+                for instance in reservation["Instances"]:
+                    is_ours = tag(instance, names.TAG_STACK) == self.stack
+                    owners[instance["InstanceId"]] = tag(instance, names.TAG_GROUP) if is_ours else ""
+        return owners
+
+    def _deadlines(self, failed: list[str], budget: Budget) -> Mapping[str, float]:
         """Return the deadlines of Spot instances with a notice, in case its event was lost.
 
         Retried at once: the next pass is half a notice later.
@@ -156,13 +243,13 @@ class Observer:
         error_text = ""
         for _ in range(SPOT_REQUEST_ATTEMPTS):
             try:
-                return self._interrupted()
+                return self._interrupted(budget)
             except (BotoCoreError, ClientError) as error:
                 error_text = f"Spot requests not read: {error}"
         failed.append(error_text)
         return {}
 
-    def _interrupted(self) -> Mapping[str, float]:
+    def _interrupted(self, budget: Budget) -> Mapping[str, float]:
         """Return the deadlines by instance id; AWS lists requests for hours after their instances ended."""
         pages = self.ec2.get_paginator("describe_spot_instance_requests").paginate(
             Filters=[{"Name": "status-code", "Values": list(INTERRUPTION_CODES)}],
@@ -170,7 +257,7 @@ class Observer:
         )
         return {
             request["InstanceId"]: request["Status"]["UpdateTime"].timestamp() + NOTICE_SECONDS
-            for page in pages
+            for page in budget.pages("Spot requests", pages)
             for request in page["SpotInstanceRequests"]
             if "InstanceId" in request
         }
@@ -191,12 +278,13 @@ class Observer:
         return count_serving(registered, now) // settings.group.config.on_premises
 
     def _launch_failures(
-        self, settings: GroupSettings, now: float, failed: list[str]
+        self, settings: GroupSettings, roles: Sequence[GroupRole], now: float, failed: list[str]
     ) -> tuple[tuple[LaunchFailure, ...], frozenset[GroupRole]]:
         """Return the launch failures, and the group roles whose activities could not be read."""
         failures: list[LaunchFailure] = []
         unknown: set[GroupRole] = set()
-        for role, resource in settings.resources.items():
+        for role in roles:
+            resource = settings.resources[role]
             try:
                 failures += self.capacity[resource.kind].launch_failures(resource.name, role, now)
             except (BotoCoreError, ClientError) as error:

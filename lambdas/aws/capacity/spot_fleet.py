@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from botocore.exceptions import ClientError
 
 from contracts.group.warm_pool import on_demand_share
+from lambdas.aws.budget import UNLIMITED, Budget, BudgetError
 from lambdas.aws.capacity.capacity_service import (
     CapacityChange,
     CapacityState,
@@ -30,6 +31,11 @@ if TYPE_CHECKING:
 
 _LIVE: Final = ("submitted", "active", "modifying")
 _MODIFIABLE: Final = "active"
+_MAX_TERMINATIONS: Final = 1_000
+"""Instances that a call may terminate at once: an account's resource tokens for ``TerminateInstances``.
+
+Source: EC2 developer guide, "Request throttling for the Amazon EC2 API".
+"""
 HISTORY_SECONDS: Final = 300.0
 """Age up to which an error in the history counts as a launch failure: the fleet retries every few minutes."""
 _SUMMARY: Final = "allLaunchSpecsTemporarilyBlacklisted"
@@ -46,14 +52,18 @@ class SpotFleetService:
     is_eventually_consistent: ClassVar[bool] = True
     client: EC2Client
 
-    def describe(self, names: Sequence[str]) -> dict[str, CapacityState]:
+    def describe(self, names: Sequence[str]) -> dict[str, CapacityState | GroupNotFoundError]:
         """See ``CapacityService``; makes one call for the fleets and one per page of members."""
-        states: dict[str, CapacityState] = {}
+        states: dict[str, CapacityState | GroupNotFoundError] = {
+            name: GroupNotFoundError(f"Spot Fleet {name!r} does not exist") for name in names
+        }
         response = self.client.describe_spot_fleet_requests(SpotFleetRequestIds=list(names))
         for fleet in response["SpotFleetRequestConfigs"]:
             name, state = fleet["SpotFleetRequestId"], fleet["SpotFleetRequestState"]
             if state not in _LIVE:
-                raise GroupNotFoundError(f"Spot Fleet {name!r} is {state}, allowed: {', '.join(_LIVE)}")
+                allowed = ", ".join(_LIVE)
+                states[name] = GroupNotFoundError(f"Spot Fleet {name!r} is {state}, allowed: {allowed}")
+                continue
             config = fleet["SpotFleetRequestConfig"]
             members = self._members(name, _weights(config))
             states[name] = CapacityState(
@@ -62,9 +72,6 @@ class SpotFleetService:
                 is_modifying=state != _MODIFIABLE,
                 on_demand=config.get("OnDemandTargetCapacity", 0),
             )
-        for name in names:
-            if name not in states:
-                raise GroupNotFoundError(f"Spot Fleet {name!r} does not exist")
         return states
 
     def launch_failures(self, name: str, role: GroupRole, now: float) -> tuple[LaunchFailure, ...]:
@@ -88,7 +95,7 @@ class SpotFleetService:
             unknown = [f for f in unknown if not f.message.startswith(_SUMMARY)]
         return (*classified[:1], *unknown[:1])
 
-    def apply(self, name: str, change: CapacityChange, group: Group) -> None:
+    def apply(self, name: str, change: CapacityChange, group: Group, budget: Budget = UNLIMITED) -> None:
         """See ``CapacityService``; makes one modification, of the target and the On-Demand share together.
 
         The target is lowered first, or the fleet would replace the terminated instances; it would refuse a
@@ -104,11 +111,13 @@ class SpotFleetService:
                 OnDemandTargetCapacity=on_demand,
                 ExcessCapacityTerminationPolicy="noTermination",
             )
-        if change.to_terminate:
+        for start in range(0, len(change.to_terminate), _MAX_TERMINATIONS):
+            left = change.to_terminate[start:]
             try:
-                self.client.terminate_instances(InstanceIds=list(change.to_terminate))
-            except ClientError as error:
-                raise NotTerminatedError(change.to_terminate, error) from error
+                budget.check("instances to terminate")
+                self.client.terminate_instances(InstanceIds=list(left[:_MAX_TERMINATIONS]))
+            except (BudgetError, ClientError) as error:
+                raise NotTerminatedError(left, error) from error
 
     def _members(self, name: str, weights: Mapping[str, int]) -> dict[str, Member]:
         pages = self.client.get_paginator("describe_spot_fleet_instances").paginate(SpotFleetRequestId=name)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
@@ -15,16 +16,22 @@ from lambdas.core.model import Pool
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
+    from mypy_boto3_ec2.type_defs import SpotPriceTypeDef
 
 _PRODUCTS: Final = ("Linux/UNIX", "Linux/UNIX (Amazon VPC)")
 """Accounts that once had EC2-Classic get prices for VPCs under the second name. Source: experience."""
+_SHARED_SECONDS: Final = 60.0
+"""Age up to which prices that were read for one group are used for another."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpotPrices:
-    """Refreshes the prices in a group's memory."""
+    """Refreshes the prices in a group's memory; ``shared``: those that were read, by types and zones."""
 
     ec2: EC2Client
+    shared: dict[tuple[Sequence[str], ...], tuple[float, Sequence[SpotPriceTypeDef]]] = field(
+        default_factory=dict
+    )
 
     def refresh(self, settings: GroupSettings, memory: Memory, now: float) -> tuple[Memory, str | None]:
         """Return the memory with current prices, and the error if they could not be read.
@@ -43,19 +50,29 @@ class SpotPrices:
 
     def _read(self, settings: GroupSettings, now: float) -> dict[str, float]:
         on_demand = settings.group.config.on_demand_prices
+        prices: dict[str, float] = {}
+        for record in self._records((*on_demand,), settings.group.config.zones, now):
+            pool = str(Pool(record["InstanceType"], record["AvailabilityZone"]))
+            price = float(record["SpotPrice"]) / on_demand[record["InstanceType"]]
+            prices[pool] = min(price, prices.get(pool, math.inf))
+        return prices
+
+    def _records(
+        self, types: tuple[str, ...], zones: tuple[str, ...], now: float
+    ) -> Sequence[SpotPriceTypeDef]:
+        """Return the prices in dollars; groups with the same types and zones share a call."""
+        read_at, records = self.shared.get((types, zones), (-math.inf, ()))
+        if 0 <= now - read_at < _SHARED_SECONDS:
+            return records
         time = datetime.fromtimestamp(now, UTC)
         pages = self.ec2.get_paginator("describe_spot_price_history").paginate(
-            InstanceTypes=list(on_demand),  # type: ignore[arg-type]  # the literal type has no use here
+            InstanceTypes=list(types),  # type: ignore[arg-type]  # the literal type has no use here
             ProductDescriptions=list(_PRODUCTS),
-            Filters=[{"Name": "availability-zone", "Values": list(settings.group.config.zones)}],
+            Filters=[{"Name": "availability-zone", "Values": list(zones)}],
             # Equal times return "the effective price as of the start time" (DescribeSpotPriceHistory).
             StartTime=time,
             EndTime=time,
         )
-        prices: dict[str, float] = {}
-        for page in pages:
-            for record in page["SpotPriceHistory"]:
-                pool = str(Pool(record["InstanceType"], record["AvailabilityZone"]))
-                price = float(record["SpotPrice"]) / on_demand[record["InstanceType"]]
-                prices[pool] = min(price, prices.get(pool, math.inf))
-        return prices
+        records = [record for page in pages for record in page["SpotPriceHistory"]]
+        self.shared[types, zones] = (now, records)
+        return records

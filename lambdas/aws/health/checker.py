@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from contracts import names
 from contracts.group import health_settings as settings
@@ -19,6 +19,7 @@ from lambdas.aws.health.remediation import RemediationExecutor
 from lambdas.aws.hosts import HostReader, RegistrySnapshot, fleet_members, hosts
 from lambdas.aws.items import ConflictError, VersionedItems
 from lambdas.aws.memory import MemoryStore
+from lambdas.aws.passes import Pass, Reporting, Turns
 from lambdas.aws.registry import RegistryReader
 from lambdas.aws.settings import GroupSettings, ParameterError
 from lambdas.core.health import decision as health_decision
@@ -60,6 +61,17 @@ class HealthOutcome:
     version: int = 0
     read_errors: tuple[str, ...] = ()
     errors: tuple[Exception, ...] = ()
+    should_retry: ClassVar[bool] = False
+    due: ClassVar[float] = 0.0
+    rests_until: ClassVar[float] = 0.0
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether this or another execution has decided."""
+        return self.decision is not None or not self.errors
+
+
+_SILENT: Final[Reporting[HealthOutcome]] = Reporting()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,30 +103,53 @@ class HealthChecker:
     executor: RemediationExecutor
     clock: Callable[[], float]
 
-    def run(self, seconds: float) -> list[HealthOutcome]:
-        """Check each service within ``seconds``; an error in one does not affect the others."""
-        now = self.clock()
-        budget = Budget(now + seconds, self.clock)
-        by_group = parameters.read_group_parameters(self.ssm, self.root)
-        services = {g: texts for g, texts in sorted(by_group.items()) if names.PARAMETER_HEALTH in texts}
+    def run(self, seconds: float, reporting: Reporting[HealthOutcome] = _SILENT) -> list[HealthOutcome]:
+        """Check the services, within ``seconds``; an error in one does not affect the others.
+
+        Services for which there is no time are the first of the next pass.
+        """
+        budget = Budget(self.clock() + seconds, self.clock)
+        by_group = parameters.read_group_parameters(self.ssm, self.root, budget)
+        services = {g: texts for g, texts in by_group.items() if names.PARAMETER_HEALTH in texts}
         if not services:
             return []
-        try:
-            instances = self.reader.instances(budget)
-        except Exception as error:  # reported; the next pass is in a minute
-            return [HealthOutcome(group, errors=(error,)) for group in services]
-        outcomes: list[HealthOutcome] = []
+        instances = self.reader.instances(budget)
+
+        def serve(chunk: Sequence[str], _: int, budget: Budget) -> Iterator[HealthOutcome]:
+            reading = replace(
+                self,
+                reader=self.reader.prefetched({g: services[g] for g in chunk}, instances, budget),
+                controller_memory=self.controller_memory.prefetched(chunk, budget),
+                memory_store=self.memory_store.prefetched(chunk, budget),
+            )
+            return reading._serve({g: (services[g], instances.get(g, [])) for g in chunk}, budget)
+
+        def fail(group: str, _: int, error: Exception) -> HealthOutcome:
+            return HealthOutcome(group, errors=(error,))
+
+        turns = Turns(self.memory_store.items, names.health_memory(names.TURNS))
+        slots = {name: len(instances.get(name, ())) for name in services}
+        outcomes = Pass(turns, budget, serve, fail, reporting).run(slots)
+        return self._send_daily_report(outcomes, self.clock(), reporting)
+
+    def _serve(
+        self, services: Mapping[str, tuple[Mapping[str, str], list[InstanceTypeDef]]], budget: Budget
+    ) -> Iterator[HealthOutcome]:
+        """Check some services: their parameters and instances."""
+        now = self.clock()
         all_inputs: list[_GroupInputs] = []
-        for group, texts in services.items():
+        for group, (texts, instances) in services.items():
             try:
-                all_inputs.append(self._read_inputs(group, texts, instances.get(group, []), budget, now))
+                all_inputs.append(self._read_inputs(group, texts, instances, budget, now))
             except Exception as error:  # reported with the other groups
-                outcomes.append(HealthOutcome(group, errors=(error,)))
+                yield HealthOutcome(group, errors=(error,))
         host_count = sum(len(i.instances) + len(i.registry.on_premises.workers) for i in all_inputs)
         # With a single host the cause may be the host rather than the registry.
         is_stale = host_count > 1 and not any(i.registry.has_fresh_worker(now) for i in all_inputs)
-        outcomes += [self._outcome(inputs, now, is_registry_stale=is_stale) for inputs in all_inputs]
-        return self._send_daily_report(outcomes, now)
+        for inputs in all_inputs:
+            if inputs is not all_inputs[0] and budget.is_over:
+                return
+            yield self._outcome(inputs, now, is_registry_stale=is_stale)
 
     def _read_inputs(
         self,
@@ -224,7 +259,9 @@ class HealthChecker:
             memory = health_decision.mark_notified(memory)
         return memory, errors
 
-    def _send_daily_report(self, outcomes: list[HealthOutcome], now: float) -> list[HealthOutcome]:
+    def _send_daily_report(
+        self, outcomes: list[HealthOutcome], now: float, reporting: Reporting[HealthOutcome]
+    ) -> list[HealthOutcome]:
         """Send one daily report for all groups that are due."""
         decisions = {
             o.group: o.decision for o in outcomes if o.decision is not None and o.decision.is_daily_report_due
@@ -236,6 +273,7 @@ class HealthChecker:
             self.executor.notify(notifications.daily_report(self.stack, decisions, failed))
         except Exception as error:  # sent in the next pass
             first, *rest = outcomes
+            reporting.outcome(HealthOutcome(first.group, errors=(error,)))
             return [replace(first, errors=(*first.errors, error)), *rest]
         return [self._mark_reported(o, now) if o.group in decisions else o for o in outcomes]
 
@@ -261,7 +299,7 @@ def build(
         stack=config.stack,
         root=config.root,
         ssm=ssm,
-        reader=HostReader(config.stack, client("ec2"), client("autoscaling"), dynamodb, registry),
+        reader=HostReader(config.stack, client("ec2"), client("autoscaling"), registry),
         controller_memory=MemoryStore(dynamodb, config.memory_table),
         memory_store=HealthMemoryStore(VersionedItems(dynamodb, config.memory_table)),
         executor=RemediationExecutor(

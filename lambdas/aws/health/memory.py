@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from contracts import names
+from lambdas.aws.budget import Budget
 from lambdas.aws.items import INVALID_VERSION, VersionedItems
 from lambdas.core.health import memory as memory_text
 from lambdas.core.health.memory import HealthMemory
@@ -24,6 +26,10 @@ class HealthMemoryStore:
     """Reads and writes the memory table; a save over a newer version raises ``ConflictError``."""
 
     items: VersionedItems
+
+    def prefetched(self, groups: Iterable[str], budget: Budget) -> HealthMemoryStore:
+        """Return a store that has read the memories of these groups at once."""
+        return replace(self, items=self.items.prefetched(map(names.health_memory, groups), budget))
 
     def load(self, group: str) -> StoredHealthMemory:
         """Return the group's memory; empty if there is none or it cannot be parsed."""

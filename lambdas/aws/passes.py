@@ -1,0 +1,211 @@
+"""A pass over the groups of a stack: some at once, completely, those first that were tried longest ago."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from lambdas.aws.budget import Budget
+from lambdas.aws.items import ConflictError, VersionedItems
+
+MAX_GROUPS: Final = 50
+"""Groups that are read at once: a call describes 100 Auto Scaling groups, two for each.
+
+Source: Auto Scaling API reference, ``DescribeAutoScalingGroups``, ``MaxRecords``.
+"""
+MAX_SLOTS: Final = 2_000
+"""Slots of several groups that are read at once: 20 calls to the registry."""
+MAX_ATTEMPTS: Final = 3
+"""Attempts per group and pass, after a read error or a decision of a concurrent execution.
+
+Three are enough to handle a notice however executions interleave: the second save was made after reading the
+first, the third after reading the second, so its observation is newer than the notice.
+"""
+SAVE_SECONDS: Final = 10.0
+"""Time between two writes of the turns, of which an execution that is killed loses the last."""
+REST_SECONDS: Final = 600.0
+"""Time between two looks at a group whose job has ended and which has no instance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """When a group was last tried and decided, is due, and rests until; epoch seconds, 0: never."""
+
+    tried: float = 0.0
+    decided: float = 0.0
+    due: float = 0.0
+    rests_until: float = 0.0
+
+
+class Outcome(Protocol):
+    """What a pass did for a group; ``due`` and ``rests_until`` as in `Turn`."""
+
+    @property
+    def group(self) -> str: ...  # noqa: D102
+    @property
+    def is_decided(self) -> bool: ...  # noqa: D102
+    @property
+    def should_retry(self) -> bool: ...  # noqa: D102
+    @property
+    def due(self) -> float: ...  # noqa: D102
+    @property
+    def rests_until(self) -> float: ...  # noqa: D102
+
+
+OutcomeT = TypeVar("OutcomeT", bound=Outcome)
+
+
+def _nothing(_: Any) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Reporting(Generic[OutcomeT]):
+    """What a pass tells while it runs.
+
+    Attributes:
+        outcome: of a group, as soon as it is served.
+        undecided: seconds since the oldest decision of a group, at the start.
+        left: the groups for which there was no time.
+    """
+
+    outcome: Callable[[OutcomeT], None] = _nothing
+    undecided: Callable[[float], None] = _nothing
+    left: Callable[[Sequence[str]], None] = _nothing
+
+
+@dataclass(slots=True)
+class Turns:
+    """The turns of a function's groups: an item, which concurrent executions merge."""
+
+    items: VersionedItems
+    key: str
+    by_group: dict[str, Turn] = field(default_factory=dict)
+    _version: int = 0
+
+    def load(self) -> None:
+        """Read the item; without a valid one nothing is known."""
+        try:
+            item, self._version = self.items.load(self.key)
+            stored = {name: Turn(*at) for name, at in json.loads((item or {})["turns"]["S"]).items()}
+        except (BotoCoreError, ClientError, ValueError, KeyError, TypeError, AttributeError):
+            return
+        for name, turn in stored.items():
+            if turn.tried >= self.by_group.get(name, turn).tried:
+                self.by_group[name] = turn
+
+    def save(self, groups: Collection[str]) -> None:
+        """Write the turns of these groups; if that fails, the next pass has an older order."""
+        for _ in range(MAX_ATTEMPTS):
+            turns = {name: self.by_group[name] for name in groups}
+            rows = {
+                n: [round(at) for at in (t.tried, t.decided, t.due, t.rests_until)] for n, t in turns.items()
+            }
+            text = json.dumps(rows, separators=(",", ":"))
+            try:
+                self._version = self.items.save(self.key, {"turns": {"S": text}}, self._version)
+            except ConflictError:
+                self.load()
+            except (BotoCoreError, ClientError):
+                return
+            else:
+                return
+
+
+@dataclass(frozen=True, slots=True)
+class Pass(Generic[OutcomeT]):
+    """A pass of a function.
+
+    Attributes:
+        serve: Yields the outcomes of some groups, in their order, until the time is over; ``int`` is the
+            attempt. It raises what could not be read for all of them.
+        fail: Returns the outcome of a group that could not be read.
+    """
+
+    turns: Turns
+    budget: Budget
+    serve: Callable[[Sequence[str], int, Budget], Iterator[OutcomeT]]
+    fail: Callable[[str, int, Exception], OutcomeT]
+    reporting: Reporting[OutcomeT]
+
+    def run(
+        self, slots: Mapping[str, int], first: Collection[str] = (), ended: Collection[str] = ()
+    ) -> list[OutcomeT]:
+        """Serve the groups (``slots``: about how many each has), and return the outcomes.
+
+        ``first`` come first, then those that are due, then those that were tried longest ago. Of groups that
+        cannot be read together each is tried alone. ``ended`` groups may rest.
+        """
+        began, turns = self.budget.clock(), self.turns.by_group
+        self.turns.load()
+        for name in slots:
+            turns.setdefault(name, Turn(decided=began))
+        awake = [n for n in slots if n in first or n not in ended or turns[n].rests_until <= began]
+        self.reporting.undecided(max((began - turns[name].decided for name in awake), default=0.0))
+        awake.sort(key=lambda n: (n not in first, not 0 < turns[n].due <= began, turns[n].tried, n))
+        pending = [(chunk, 1) for chunk in _chunks(awake, slots)]
+        outcomes: list[OutcomeT] = []
+        failed: dict[str, OutcomeT] = {}
+        saved_at = began
+
+        def finish(outcome: OutcomeT, at: float) -> None:
+            decided = at if outcome.is_decided else turns[outcome.group].decided
+            turns[outcome.group] = Turn(at, decided, outcome.due, outcome.rests_until)
+            outcomes.append(outcome)
+            self.reporting.outcome(outcome)
+
+        while pending and not self.budget.is_over:
+            chunk, attempt = pending.pop(0)
+            at = self.budget.clock()
+            # A concurrent execution may have decided since.
+            chunk = [n for n in chunk if n in first or attempt > 1 or turns[n].decided <= began]
+            unserved = dict.fromkeys(chunk)
+            for outcome, is_shared in self._outcomes(chunk, attempt):
+                if is_shared and outcomes and self.budget.is_over:
+                    break
+                del unserved[outcome.group]
+                is_repeated = outcome.should_retry or (is_shared and len(chunk) > 1)
+                if is_repeated and attempt < MAX_ATTEMPTS and not self.budget.is_over:
+                    failed[outcome.group] = outcome
+                    pending.append(([outcome.group], attempt + 1))
+                else:
+                    finish(outcome, at)
+            if unserved:
+                pending.insert(0, (list(unserved), attempt))
+            elif pending and self.budget.clock() >= saved_at + SAVE_SECONDS:
+                saved_at = self.budget.clock()
+                self.turns.save(slots)
+        left = [name for chunk, _ in pending for name in chunk]
+        for name in failed.keys() & left:
+            finish(failed[name], self.budget.clock())
+        self.turns.save(slots)
+        if left := [name for name in left if name not in failed]:
+            self.reporting.left(left)
+        return outcomes
+
+    def _outcomes(self, chunk: Sequence[str], attempt: int) -> Iterator[tuple[OutcomeT, bool]]:
+        """Yield outcomes, and whether an error is shared: the groups could not be read together."""
+        unserved = dict.fromkeys(chunk)
+        try:
+            for outcome in self.serve(chunk, attempt, self.budget):
+                del unserved[outcome.group]
+                yield outcome, False
+        except Exception as error:  # reported with each group
+            for name in unserved:
+                yield self.fail(name, attempt, error), True
+
+
+def _chunks(names: Sequence[str], slots: Mapping[str, int]) -> Iterator[list[str]]:
+    """Yield the groups that are read together."""
+    chunk: list[str] = []
+    for name in names:
+        if chunk and (len(chunk) == MAX_GROUPS or sum(slots[n] for n in (*chunk, name)) > MAX_SLOTS):
+            yield chunk
+            chunk = []
+        chunk.append(name)
+    if chunk:
+        yield chunk

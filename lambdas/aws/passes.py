@@ -145,7 +145,8 @@ class Pass(Generic[OutcomeT]):
         for name in slots:
             turns.setdefault(name, Turn(decided=began))
         awake = [n for n in slots if n in first or n not in ended or turns[n].rests_until <= began]
-        self.reporting.undecided(max((began - turns[name].decided for name in awake), default=0.0))
+        waits = (began - max(t.decided, min(t.rests_until, began)) for t in map(turns.__getitem__, awake))
+        self.reporting.undecided(max(waits, default=0.0))
         awake.sort(key=lambda n: (n not in first, not 0 < turns[n].due <= began, turns[n].tried, n))
         pending = [(chunk, 1) for chunk in _chunks(awake, slots)]
         outcomes: list[OutcomeT] = []

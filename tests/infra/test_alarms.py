@@ -39,6 +39,11 @@ ALARMS: Final[dict[str, Condition]] = {
         [f"{function}-errors" for function in ("broker-users", "controller", "health", "scaler")],
         Condition("Sum", "AWS/Lambda Errors", ">= 1", (3, 5), 60),
     ),
+    # Seconds since the oldest decision of a group, each minute.
+    **dict.fromkeys(
+        [f"{function}-late" for function in ("controller", "health", "scaler")],
+        Condition("Maximum", "gpu-spot UndecidedSeconds", ">= 300", (1, 1), 300),
+    ),
     "controller-throttles": Condition("Sum", "AWS/Lambda Throttles", ">= 1", (3, 5), 60),
     "<group>-controller-errors": Condition("Sum", "gpu-spot ControllerErrors", ">= 1", (3, 5), 60),
     # Percent of all requests, emitted each minute while there are any: the scaler plans for at most one late

@@ -14,7 +14,7 @@ from contracts.agent.config import Metrics
 from lambdas.aws.capacity.controller import GroupOutcome
 from lambdas.core.money.costs import HourlyCost
 from lambdas.handlers import controller
-from lambdas.handlers.metrics import emit
+from lambdas.handlers.metrics import emit, reporting
 from tests.infra.declared import HEADINGS, heading, run, shipped, variant
 from tests.infra.training import queue_stack
 from userdata.render import CLOUD_INIT_LOG, UNIT_LOG
@@ -29,6 +29,7 @@ def emitted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
         monkeypatch.setenv(name, value)
     emit("inference", controller.gauges(GroupOutcome("inference", cost=HourlyCost(1.0, 2.0)), FACTS))
     emit("inference", {"ControllerErrors": 1})
+    reporting(print, [], controller.logger).undecided(60.0)
     dimensions: dict[str, dict[str, str]] = {}
     for line in capsys.readouterr().out.splitlines():
         entry = json.loads(line)
@@ -51,6 +52,7 @@ def test_alarms_use_metrics_that_the_controller_emits(emitted: dict[str, dict[st
         "AlarmCauses",
         "ReadErrors",
         "ControllerErrors",
+        "UndecidedSeconds",
     }
     for alarm in alarms:
         assert alarm["dimensions"] == emitted[alarm["metricName"]], alarm["metricName"]

@@ -21,7 +21,8 @@ def test_calls_grow_only_with_pages_and_decisions_are_fast(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], bench: Any, keys: tuple[str, ...]
 ) -> None:
     out = tmp_path / "bench.json"
-    assert bench.main(["--out", str(out), "--sizes", "10", "1000", "1500"]) == 0
+    more = ["--stacks", "60x3"] if bench is checker else []
+    assert bench.main(["--out", str(out), "--sizes", "10", "1000", "1500", *more]) == 0
     result = json.loads(out.read_text())
     stable = result
     for key in keys:

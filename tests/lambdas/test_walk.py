@@ -62,14 +62,14 @@ def test_the_walk_detects_failed_terminations_in_the_memory(monkeypatch: pytest.
         )
 
     monkeypatch.setattr(situation.GroupState, "from_observation", as_if_terminated)
-    _, violations = walk.run(1_000, seed=8)
+    _, violations = walk.run(1_000, seed=0)
     assert any("AWS picks" in line for line in violations)
 
 
 @pytest.mark.soak
 def test_the_walk_detects_a_scale_in_that_may_take_another(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(AutoScalingService, "_should_scale_in", lambda *_: True)
-    _, violations = walk.run(1_000, seed=27)
+    _, violations = walk.run(1_000, seed=0)
     assert any("AWS picks" in line for line in violations)
 
 
@@ -99,5 +99,5 @@ def test_the_walk_detects_a_slow_retry(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_walk_detects_terminations_despite_malformed_items(monkeypatch: pytest.MonkeyPatch) -> None:
     """If malformed items are not attributed to their instance, the only serving one may be terminated."""
     monkeypatch.setattr(registry_item, "instance_of", lambda _: "")
-    _, violations = walk.run(500, seed=322)
+    _, violations = walk.run(500, seed=25)
     assert any("was the last ready worker" in line for line in violations)

@@ -35,6 +35,7 @@ from contracts.group import replacement_requests
 from contracts.group.replacement_requests import ReplacementRequest
 from contracts.registry.item import Progress
 from lambdas.aws.capacity.controller import Controller, GroupOutcome, build
+from lambdas.aws.passes import Reporting
 from lambdas.core.capacity import memory as codec
 from lambdas.core.capacity.availability import Decision
 from lambdas.core.model import TerminateInstances
@@ -283,7 +284,7 @@ def handled_by(walk: Walk) -> Iterator[None]:
     """Make the handler use this walk's controller, and collect its outcomes instead of log lines."""
     with (
         mock.patch.object(entry, "_controller", return_value=walk.controller),
-        mock.patch.object(entry, "_report", walk.outcomes.append),
+        mock.patch.object(entry, "reporting", return_value=Reporting(walk.outcomes.append)),
         mock.patch.object(entry.logger, "warning"),
     ):
         yield

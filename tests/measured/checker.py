@@ -22,10 +22,15 @@ from lambdas.core.capacity.availability import decide
 from lambdas.core.events import Event, InterruptionNotice
 from research.parts.run import MACHINE, parser_of, verdict, write
 from tests.fakes.aws import GROUP, PAGE, ROOT, FakeAws, config
+from tests.lambdas import many_groups
 from tests.lambdas.single_group import NOW, controller
 
 SIZES = (10, 100, 1_000, 10_000)
 KINDS = {"mixed-asg": "primary", "spot-fleet": "sfr-73fbd2ce-aa30-494c-8788-1cee4EXAMPLE"}
+STACKS = ((200, 10), (250, 10), (1_000, 10), (1, 5_000))
+"""Numbers of groups, and of instances in each."""
+_MINUTES = 5
+MOST_UNDECIDED_SECONDS = 180
 REPEATS = 7
 MOST_DECIDE_MS = 50.0
 MOST_ITEM_BYTES = 400_000
@@ -86,6 +91,20 @@ def measure(kind: str, size: int, policy: str, share_noticed: float = 0.0) -> di
     }
 
 
+def many(groups: int, size: int) -> dict[str, Any]:
+    """Return what passes over many groups bring on a fake clock with AWS's latencies and published rates."""
+    aws = many_groups.stack(groups, size)
+    started = time.process_time()
+    played = many_groups.play(aws, _MINUTES)
+    cpu = (time.process_time() - started) / _MINUTES
+    return {
+        "longest_seconds": round(played.longest),
+        "cpu_ms_of_a_group": round(1000 * cpu / groups, 2),
+        "calls_a_minute": many_groups.limits(played.calls),
+        "calls_of_a_group": round(sum(played.calls.values()) / groups, 2),
+    }
+
+
 def _min_seconds(work: Callable[[], object]) -> float:
     """Return the minimum CPU time in seconds of several runs, the least disturbed one."""
     times = []
@@ -115,9 +134,15 @@ def figures(sizes: Sequence[int], names: Sequence[str] = policies.NAMES) -> dict
     }
 
 
-def broken(results: dict[str, Any]) -> list[str]:
+def broken(results: dict[str, Any], stacks: dict[str, Any]) -> list[str]:
     """Return violations, one line each: time, calls that grow faster than pages, the item's size."""
     lines = []
+    for name, at in stacks.items():
+        if at["longest_seconds"] > MOST_UNDECIDED_SECONDS:
+            lines.append(f"{name}: a group had no decision for {at['longest_seconds']} s")
+        for call, (count, limit) in at["calls_a_minute"].items():
+            if not isinstance(limit, str) and count > limit:
+                lines.append(f"{name}: {count} calls of {call} a minute, {limit:.0f} are allowed")
     for policy, cases in results.items():
         for name, sizes in cases.items():
             beyond = {size["calls_beyond_further_pages"] for size in sizes.values()}
@@ -134,14 +159,17 @@ def broken(results: dict[str, Any]) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = parser_of(__doc__, "checker")
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, metavar="N")
+    parser.add_argument("--stacks", type=_stack, nargs="*", default=STACKS, metavar="GROUPSxSIZE")
     options = parser.parse_args(arguments)
     results = figures(options.sizes)
-    problems = broken(results)
+    stacks = {f"{groups} groups of {size}": many(groups, size) for groups, size in options.stacks}
+    problems = broken(results, stacks)
     result = {
         "machine": MACHINE,
         "most_decide_ms": MOST_DECIDE_MS,
         "default_policy": policies.DEFAULT,
         "policies": results,
+        "stacks": stacks,
         "broken": problems,
     }
     write(options.out, result)
@@ -153,7 +181,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     f"{f'{policy}, {name}':44}{size:>10}{at['pass_ms']:10.1f}{at['decide_ms']:11.2f}"
                     f"{at['calls_total']:7}{at['memory_bytes']:10}"
                 )
+    for name, at in stacks.items():
+        print(
+            f"{name}: {at['longest_seconds']} s, {at['calls_of_a_group']} calls a group, "
+            f"{at['cpu_ms_of_a_group']} ms of CPU a group"
+        )
+        for call, (count, limit) in at["calls_a_minute"].items():
+            print(f"    {call:40}{count:>7} a minute, limit {limit}")
     return verdict(problems)
+
+
+def _stack(text: str) -> tuple[int, int]:
+    groups, _, size = text.partition("x")
+    return int(groups), int(size)
 
 
 if __name__ == "__main__":

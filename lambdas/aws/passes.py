@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -32,7 +32,22 @@ REST_SECONDS: Final = 600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class Place:
+    """The deployed resources of a stack that a function uses.
+
+    Attributes:
+        told: Where it sends messages: the controller's queue, the health checker's topic.
+    """
+
+    stack: str
+    root: str
+    memory_table: str
+    registry_table: str
+    instance_arns: str
+    told: str = ""
+
+
+class Turn(NamedTuple):
     """When a group was last tried and decided, is due, and rests until; epoch seconds, 0: never."""
 
     tried: float = 0.0
@@ -41,19 +56,22 @@ class Turn:
     rests_until: float = 0.0
 
 
+class Verdict(NamedTuple):
+    """What a pass needs to know of an outcome; ``due`` and ``rests_until`` as in `Turn`."""
+
+    is_decided: bool
+    should_retry: bool = False
+    due: float = 0.0
+    rests_until: float = 0.0
+
+
 class Outcome(Protocol):
-    """What a pass did for a group; ``due`` and ``rests_until`` as in `Turn`."""
+    """What a pass did for a group."""
 
     @property
     def group(self) -> str: ...  # noqa: D102
     @property
-    def is_decided(self) -> bool: ...  # noqa: D102
-    @property
-    def should_retry(self) -> bool: ...  # noqa: D102
-    @property
-    def due(self) -> float: ...  # noqa: D102
-    @property
-    def rests_until(self) -> float: ...  # noqa: D102
+    def verdict(self) -> Verdict: ...  # noqa: D102
 
 
 OutcomeT = TypeVar("OutcomeT", bound=Outcome)
@@ -102,9 +120,7 @@ class Turns:
         """Write the turns of these groups; if that fails, the next pass has an older order."""
         for _ in range(MAX_ATTEMPTS):
             turns = {name: self.by_group[name] for name in groups}
-            rows = {
-                n: [round(at) for at in (t.tried, t.decided, t.due, t.rests_until)] for n, t in turns.items()
-            }
+            rows = {name: [round(at) for at in turn] for name, turn in turns.items()}
             text = json.dumps(rows, separators=(",", ":"))
             try:
                 self._version = self.items.save(self.key, {"turns": {"S": text}}, self._version)
@@ -154,8 +170,9 @@ class Pass(Generic[OutcomeT]):
         saved_at = began
 
         def finish(outcome: OutcomeT, at: float) -> None:
-            decided = at if outcome.is_decided else turns[outcome.group].decided
-            turns[outcome.group] = Turn(at, decided, outcome.due, outcome.rests_until)
+            is_decided, _, due, rests_until = outcome.verdict
+            decided = at if is_decided else turns[outcome.group].decided
+            turns[outcome.group] = Turn(at, decided, due, rests_until)
             outcomes.append(outcome)
             self.reporting.outcome(outcome)
 
@@ -169,7 +186,7 @@ class Pass(Generic[OutcomeT]):
                 if is_shared and outcomes and self.budget.is_over:
                     break
                 del unserved[outcome.group]
-                is_repeated = outcome.should_retry or (is_shared and len(chunk) > 1)
+                is_repeated = outcome.verdict.should_retry or (is_shared and len(chunk) > 1)
                 if is_repeated and attempt < MAX_ATTEMPTS and not self.budget.is_over:
                     failed[outcome.group] = outcome
                     pending.append(([outcome.group], attempt + 1))

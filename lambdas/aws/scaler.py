@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from contracts import names
 from contracts.group import scaling_settings as settings
@@ -16,7 +16,7 @@ from lambdas.aws.hosts import HostReader, hosts
 from lambdas.aws.items import ConflictError, VersionedItems
 from lambdas.aws.load_sources import LoadReader
 from lambdas.aws.memory import MemoryStore
-from lambdas.aws.passes import Pass, Reporting, Turns
+from lambdas.aws.passes import Pass, Place, Reporting, Turns, Verdict
 from lambdas.aws.registry import RegistryReader
 from lambdas.aws.settings import ParameterError
 from lambdas.core.capacity.memory import DEFAULT_BOOT_SECONDS
@@ -28,17 +28,6 @@ from lambdas.core.scaling.observation import observe
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import InstanceTypeDef
     from mypy_boto3_ssm import SSMClient
-
-
-@dataclass(frozen=True, slots=True)
-class ScalerConfig:
-    """The deployed resources of a stack's scaler."""
-
-    stack: str
-    root: str
-    memory_table: str
-    registry_table: str
-    instance_arns: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +48,11 @@ class ScalerOutcome:
     dry_run: bool = False
     read_errors: tuple[str, ...] = ()
     error: Exception | None = None
-    should_retry: ClassVar[bool] = False
-    due: ClassVar[float] = 0.0
-    rests_until: ClassVar[float] = 0.0
 
     @property
-    def is_decided(self) -> bool:
-        """Whether this or another execution has decided."""
-        return self.error is None
+    def verdict(self) -> Verdict:
+        """Without an error this or another execution has decided."""
+        return Verdict(self.error is None)
 
 
 _SILENT: Final[Reporting[ScalerOutcome]] = Reporting()
@@ -200,7 +186,7 @@ def _target(group: str, texts: Mapping[str, str], scaling: ScalingSettings) -> i
     return maximum if len(text.lstrip("0")) > len(str(maximum)) else min(int(text), maximum)
 
 
-def build(client: Callable[[str], Any], config: ScalerConfig, clock: Callable[[], float]) -> Scaler:
+def build(client: Callable[[str], Any], config: Place, clock: Callable[[], float]) -> Scaler:
     """Return the scaler of a stack; ``client`` returns the boto3 client of a service by its name."""
     dynamodb = client("dynamodb")
     registry = RegistryReader(dynamodb, config.registry_table, config.instance_arns)

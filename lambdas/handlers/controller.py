@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -14,7 +13,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from contracts import names
-from lambdas.aws.capacity.controller import Controller, ControllerConfig, GroupOutcome, build
+from lambdas.aws.capacity.controller import Controller, GroupOutcome, build
 from lambdas.aws.capacity.wake_up_messages import RETRY_SECONDS
 from lambdas.core.capacity.alarms import ON_DEMAND_ONLY
 from lambdas.core.capacity.policies import by_deadline
@@ -22,7 +21,7 @@ from lambdas.core.events import Event, WakeUp, parse
 from lambdas.core.model import Alarm, GroupRole, PurchaseOption, SetDesired, describe
 from lambdas.core.money import bill
 from lambdas.handlers.metrics import emit, reporting
-from lambdas.handlers.runtime import LambdaContext, client
+from lambdas.handlers.runtime import LambdaContext, client, place
 
 _SQS_CONFIG = Config(retries={"mode": "standard", "total_max_attempts": 2}, connect_timeout=1, read_timeout=2)
 """Wake-ups are scheduled before capacity changes: a slow call must not delay these."""
@@ -95,15 +94,7 @@ def _retry_soon(controller: Controller, events: Sequence[Event], instance_events
 
 @cache
 def _controller() -> Controller:
-    config = ControllerConfig(
-        stack=os.environ[names.ENV_STACK],
-        root=os.environ[names.ENV_PARAMETER_ROOT],
-        memory_table=os.environ[names.ENV_MEMORY_TABLE],
-        registry_table=os.environ[names.ENV_REGISTRY_TABLE],
-        instance_arns=os.environ[names.ENV_INSTANCE_ARNS],
-        queue_url=os.environ[names.ENV_QUEUE_URL],
-    )
-    return build(_client, config, time.time)
+    return build(_client, place(names.ENV_QUEUE_URL), time.time)
 
 
 def _client(service: str) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping
 from functools import cache
@@ -11,11 +10,11 @@ from typing import Final
 from aws_lambda_powertools import Logger
 
 from contracts import names
-from lambdas.aws.health.checker import HealthChecker, HealthCheckerConfig, HealthOutcome, build
+from lambdas.aws.health.checker import HealthChecker, HealthOutcome, build
 from lambdas.core.health.decision import HealthDecision
 from lambdas.core.health.model import ORIGINS, HealthSummary
 from lambdas.handlers.metrics import emit, reporting
-from lambdas.handlers.runtime import LambdaContext, client
+from lambdas.handlers.runtime import LambdaContext, client, place
 
 _SPARE_SECONDS: Final = 10.0
 """Part of the function's timeout that is reserved for the work after the reads."""
@@ -32,15 +31,7 @@ def handler(event: object, context: LambdaContext) -> None:
 
 @cache
 def _checker() -> HealthChecker:
-    config = HealthCheckerConfig(
-        stack=os.environ[names.ENV_STACK],
-        root=os.environ[names.ENV_PARAMETER_ROOT],
-        memory_table=os.environ[names.ENV_MEMORY_TABLE],
-        registry_table=os.environ[names.ENV_REGISTRY_TABLE],
-        instance_arns=os.environ[names.ENV_INSTANCE_ARNS],
-        topic=os.environ[names.ENV_TOPIC],
-    )
-    return build(client, config, time.time)
+    return build(client, place(names.ENV_TOPIC), time.time)
 
 
 def _report(outcome: HealthOutcome) -> None:

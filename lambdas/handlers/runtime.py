@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 import boto3
 from botocore.config import Config
+
+from contracts import names
+from lambdas.aws.passes import Place
 
 DEFAULT_CONFIG: Final = Config(
     retries={"mode": "standard", "total_max_attempts": 3}, connect_timeout=2, read_timeout=10
@@ -24,6 +28,18 @@ def client(service: str, config: Config | None = None) -> Any:
     create: Callable[..., Any] = boto3.client
     usual = PARAMETERS_CONFIG if service == "ssm" else DEFAULT_CONFIG
     return create(service, config=config or usual)
+
+
+def place(told: str = "") -> Place:
+    """Return what the function's variables name; ``told`` is the variable of where it sends messages."""
+    variables = (
+        names.ENV_STACK,
+        names.ENV_PARAMETER_ROOT,
+        names.ENV_MEMORY_TABLE,
+        names.ENV_REGISTRY_TABLE,
+        names.ENV_INSTANCE_ARNS,
+    )
+    return Place(*(os.environ[name] for name in (*variables, *([told] if told else []))))
 
 
 class LambdaContext(Protocol):

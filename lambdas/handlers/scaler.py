@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from functools import cache
 from typing import Final
@@ -10,10 +9,10 @@ from typing import Final
 from aws_lambda_powertools import Logger
 
 from contracts import names
-from lambdas.aws.scaler import Scaler, ScalerConfig, ScalerOutcome, build
+from lambdas.aws.scaler import Scaler, ScalerOutcome, build
 from lambdas.core.scaling.model import Reason
 from lambdas.handlers.metrics import emit, reporting
-from lambdas.handlers.runtime import LambdaContext, client
+from lambdas.handlers.runtime import LambdaContext, client, place
 
 _SPARE_SECONDS: Final = 10.0
 """Part of the function's timeout that is reserved for the work after the reads."""
@@ -31,14 +30,7 @@ def handler(event: object, context: LambdaContext) -> None:
 
 @cache
 def _scaler() -> Scaler:
-    config = ScalerConfig(
-        stack=os.environ[names.ENV_STACK],
-        root=os.environ[names.ENV_PARAMETER_ROOT],
-        memory_table=os.environ[names.ENV_MEMORY_TABLE],
-        registry_table=os.environ[names.ENV_REGISTRY_TABLE],
-        instance_arns=os.environ[names.ENV_INSTANCE_ARNS],
-    )
-    return build(client, config, time.time)
+    return build(client, place(), time.time)
 
 
 def _report(outcome: ScalerOutcome) -> None:

@@ -167,7 +167,7 @@ def test_an_incident_is_notified_once_when_it_opens_and_once_when_it_is_resolved
 
 def test_a_failed_notification_is_sent_in_a_later_pass(aws: FakeAws) -> None:
     add_xid_errors(aws, 10)
-    aws.refused.add(PLACE.topic)
+    aws.refused.add(PLACE.told)
     [outcome] = passes(aws, 3)
     assert len(outcome.errors) == 1
     assert aws.messages == []

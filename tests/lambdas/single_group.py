@@ -5,11 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from lambdas.aws.capacity.controller import Controller, ControllerConfig, GroupOutcome, build
+from lambdas.aws.capacity.controller import Controller, GroupOutcome, build
+from lambdas.aws.passes import Place
 from tests.fakes.aws import ARNS, ROOT, FakeAws
 
 NOW = 1_000_000.0
-CONTROLLER_CONFIG = ControllerConfig("dev", ROOT, "memory", "registry", ARNS, "queue")
+CONTROLLER_CONFIG = Place("dev", ROOT, "memory", "registry", ARNS, "queue")
 
 
 def controller(aws: FakeAws, now: float = NOW) -> Controller:

@@ -184,7 +184,7 @@ def test_the_scaler_reads_the_proxies_requests_and_their_workers() -> None:
     assert outcome.read_errors == ()
     aws.calls.clear()
     aws.minute()
-    assert aws.calls["get_item"] == 4  # the rows of queue and proxies, the controller's memory, its own
+    assert aws.calls["batch_get_item"] == 3  # the rows of queue, proxies and workers, the two memories
 
 
 def test_while_a_proxy_is_unknown_the_target_stays_and_an_alarm_says_so() -> None:

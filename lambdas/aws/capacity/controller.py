@@ -19,7 +19,7 @@ from lambdas.aws.capacity.observe import Observer, View
 from lambdas.aws.capacity.spot_prices import SpotPrices
 from lambdas.aws.capacity.wake_up_messages import WakeUpScheduler
 from lambdas.aws.memory import ConflictError, MemoryStore, StoredMemory
-from lambdas.aws.passes import MAX_ATTEMPTS, REST_SECONDS, Pass, Reporting, Turns
+from lambdas.aws.passes import MAX_ATTEMPTS, REST_SECONDS, Pass, Place, Reporting, Turns, Verdict
 from lambdas.aws.registry import RegistryReader
 from lambdas.aws.settings import GroupSettings, ParameterError
 from lambdas.core.capacity.alarms import ON_DEMAND_ONLY
@@ -36,18 +36,6 @@ if TYPE_CHECKING:
 
 PASS_SECONDS: Final = 50.0
 """Default time limit of a pass."""
-
-
-@dataclass(frozen=True, slots=True)
-class ControllerConfig:
-    """The deployed resources of a stack's controller."""
-
-    stack: str
-    root: str
-    memory_table: str
-    registry_table: str
-    instance_arns: str
-    queue_url: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,19 +71,11 @@ class GroupOutcome:
         return self.is_partial or any(not isinstance(error, permanent) for error in self.errors)
 
     @property
-    def is_decided(self) -> bool:
-        """Whether there is a decision."""
-        return self.decision is not None
-
-    @property
-    def should_retry(self) -> bool:
-        """Whether the same pass tries again."""
-        return not self.is_decided and self.is_retryable and not isinstance(self.error, BudgetError)
-
-    @property
-    def due(self) -> float:
-        """When the group must be decided again; 0: never."""
-        return 0.0 if self.decision is None else self.decision.next_run_at or 0.0
+    def verdict(self) -> Verdict:
+        """Without a decision the same pass tries again."""
+        if self.decision is None:
+            return Verdict(False, self.is_retryable and not isinstance(self.error, BudgetError))
+        return Verdict(True, False, self.decision.next_run_at or 0.0, self.rests_until)
 
 
 _SILENT: Final[Reporting[GroupOutcome]] = Reporting()
@@ -287,7 +267,7 @@ def _rests(settings: GroupSettings, observation: Observation, decision: Decision
     return settings.has_ended and is_empty and not decision.actions and decision.next_run_at is None
 
 
-def build(client: Callable[[str], Any], config: ControllerConfig, clock: Callable[[], float]) -> Controller:
+def build(client: Callable[[str], Any], config: Place, clock: Callable[[], float]) -> Controller:
     """Return the controller of a stack; ``client`` returns the boto3 client of a service by its name."""
     dynamodb, ec2 = client("dynamodb"), client("ec2")
     capacity = capacity_services(client("autoscaling"), ec2)
@@ -300,6 +280,6 @@ def build(client: Callable[[str], Any], config: ControllerConfig, clock: Callabl
         blocks=CapacityBlocks(ec2),
         memory_store=MemoryStore(dynamodb, config.memory_table),
         updater=CapacityUpdater(capacity),
-        wake_ups=WakeUpScheduler(client("sqs"), config.queue_url),
+        wake_ups=WakeUpScheduler(client("sqs"), config.told),
         clock=clock,
     )

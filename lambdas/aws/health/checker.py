@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from contracts import names
 from contracts.group import health_settings as settings
@@ -19,7 +19,7 @@ from lambdas.aws.health.remediation import RemediationExecutor
 from lambdas.aws.hosts import HostReader, RegistrySnapshot, fleet_members, hosts
 from lambdas.aws.items import ConflictError, VersionedItems
 from lambdas.aws.memory import MemoryStore
-from lambdas.aws.passes import Pass, Reporting, Turns
+from lambdas.aws.passes import Pass, Place, Reporting, Turns, Verdict
 from lambdas.aws.registry import RegistryReader
 from lambdas.aws.settings import GroupSettings, ParameterError
 from lambdas.core.health import decision as health_decision
@@ -37,18 +37,6 @@ _ACTING = (Mode.AUTOMATIC, Mode.MANUAL)
 
 
 @dataclass(frozen=True, slots=True)
-class HealthCheckerConfig:
-    """The deployed resources of a stack's health checker."""
-
-    stack: str
-    root: str
-    memory_table: str
-    registry_table: str
-    instance_arns: str
-    topic: str
-
-
-@dataclass(frozen=True, slots=True)
 class HealthOutcome:
     """The result of a pass for a group: a decision, or the error that prevented it.
 
@@ -61,14 +49,11 @@ class HealthOutcome:
     version: int = 0
     read_errors: tuple[str, ...] = ()
     errors: tuple[Exception, ...] = ()
-    should_retry: ClassVar[bool] = False
-    due: ClassVar[float] = 0.0
-    rests_until: ClassVar[float] = 0.0
 
     @property
-    def is_decided(self) -> bool:
-        """Whether this or another execution has decided."""
-        return self.decision is not None or not self.errors
+    def verdict(self) -> Verdict:
+        """Without an error this or another execution has decided."""
+        return Verdict(self.decision is not None or not self.errors)
 
 
 _SILENT: Final[Reporting[HealthOutcome]] = Reporting()
@@ -289,9 +274,7 @@ class HealthChecker:
         return replace(outcome, decision=replace(decision, memory=memory), version=version)
 
 
-def build(
-    client: Callable[[str], Any], config: HealthCheckerConfig, clock: Callable[[], float]
-) -> HealthChecker:
+def build(client: Callable[[str], Any], config: Place, clock: Callable[[], float]) -> HealthChecker:
     """Return the health checker of a stack; ``client`` returns the boto3 client of a service by its name."""
     dynamodb, ssm = client("dynamodb"), client("ssm")
     registry = RegistryReader(dynamodb, config.registry_table, config.instance_arns)
@@ -303,7 +286,7 @@ def build(
         controller_memory=MemoryStore(dynamodb, config.memory_table),
         memory_store=HealthMemoryStore(VersionedItems(dynamodb, config.memory_table)),
         executor=RemediationExecutor(
-            config.stack, ssm, dynamodb, config.registry_table, client("sns"), config.topic
+            config.stack, ssm, dynamodb, config.registry_table, client("sns"), config.told
         ),
         clock=clock,
     )

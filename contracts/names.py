@@ -204,7 +204,7 @@ def on_premises_partition(group: str) -> str:
     return f"{group}@on-premises"
 
 
-TURNS: Final = ".turns"
+VISITS: Final = ".visits"
 """Key, in place of a group, of when a function served its groups; no group's name begins so."""
 
 

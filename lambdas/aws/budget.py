@@ -34,11 +34,11 @@ class Budget:
         if self.is_over:
             raise BudgetError(f"the pass ended while reading its {records}")
 
-    def pages(self, records: str, pages: Iterable[_Page], most: float = MAX_PAGES) -> Iterator[_Page]:
+    def pages(self, records: str, pages: Iterable[_Page], max_pages: float = MAX_PAGES) -> Iterator[_Page]:
         """Yield pages of records; raise ``BudgetError`` if there are too many, or the time is over."""
         for number, page in enumerate(pages, start=1):
-            if number > most:
-                raise BudgetError(f"more than {most} pages of {records}")
+            if number > max_pages:
+                raise BudgetError(f"more than {max_pages} pages of {records}")
             self.check(records)
             yield page
 

@@ -34,18 +34,18 @@ def batch_get(
 ) -> Iterator[Item]:
     """Yield the items with these keys; missing ones are left out. Raises ``BudgetError``."""
     for start in range(0, len(keys), _BATCH):
-        unread: Sequence[Item] = keys[start : start + _BATCH]
+        pending_keys: Sequence[Item] = keys[start : start + _BATCH]
         for _ in range(_MAX_ATTEMPTS):
             budget.check(f"items of {table}")
-            request: Any = {"Keys": unread, **({"ConsistentRead": True} if consistent else {})}
+            request: Any = {"Keys": pending_keys, **({"ConsistentRead": True} if consistent else {})}
             response = dynamodb.batch_get_item(RequestItems={table: request})
             yield from response["Responses"].get(table, ())
             unprocessed = response.get("UnprocessedKeys", {})
-            unread = unprocessed[table]["Keys"] if table in unprocessed else ()
-            if not unread:
+            pending_keys = unprocessed[table]["Keys"] if table in unprocessed else ()
+            if not pending_keys:
                 break
         else:
-            raise BudgetError(f"{len(unread)} items of {table} not read in {_MAX_ATTEMPTS} attempts")
+            raise BudgetError(f"{len(pending_keys)} items of {table} not read in {_MAX_ATTEMPTS} attempts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +59,8 @@ class VersionedItems:
     def prefetched(self, keys: Iterable[str], budget: Budget) -> VersionedItems:
         """Return a reader that has read these items at once."""
         read: dict[str, Item | None] = dict.fromkeys(keys)
-        wanted = [{names.MEMORY_KEY: {"S": key}} for key in read]
-        for item in batch_get(self.dynamodb, self.table, wanted, budget, consistent=True):
+        key_items = [{names.MEMORY_KEY: {"S": key}} for key in read]
+        for item in batch_get(self.dynamodb, self.table, key_items, budget, consistent=True):
             read[item[names.MEMORY_KEY]["S"]] = item
         return replace(self, fetched=read)
 
@@ -75,8 +75,8 @@ class VersionedItems:
             return item, INVALID_VERSION
 
     def _get(self, key: str) -> Item | None:
-        wanted = {names.MEMORY_KEY: {"S": key}}
-        return self.dynamodb.get_item(TableName=self.table, Key=wanted, ConsistentRead=True).get("Item")
+        key_items = {names.MEMORY_KEY: {"S": key}}
+        return self.dynamodb.get_item(TableName=self.table, Key=key_items, ConsistentRead=True).get("Item")
 
     def save(self, key: str, attributes: dict[str, Any], version: int) -> int:
         """Store an item, return its version; raise ``ConflictError`` unless ``version`` is the newest."""

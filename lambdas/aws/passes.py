@@ -26,17 +26,17 @@ Three are enough to handle a notice however executions interleave: the second sa
 first, the third after reading the second, so its observation is newer than the notice.
 """
 SAVE_SECONDS: Final = 10.0
-"""Time between two writes of the turns, of which an execution that is killed loses the last."""
+"""Time between two writes of the visits, of which an execution that is killed loses the last."""
 REST_SECONDS: Final = 600.0
 """Time between two looks at a group whose job has ended and which has no instance."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StackResources:
     """The deployed resources of a stack that a function uses.
 
     Attributes:
-        told: Where it sends messages: the controller's queue, the health checker's topic.
+        message_target: Where it sends messages: the controller's queue, the health checker's topic.
     """
 
     stack: str
@@ -44,24 +44,24 @@ class Place:
     memory_table: str
     registry_table: str
     instance_arns: str
-    told: str = ""
+    message_target: str = ""
 
 
-class Turn(NamedTuple):
+class Visit(NamedTuple):
     """When a group was last tried and decided, is due, and rests until; epoch seconds, 0: never."""
 
     tried: float = 0.0
     decided: float = 0.0
-    due: float = 0.0
+    due_at: float = 0.0
     rests_until: float = 0.0
 
 
 class Verdict(NamedTuple):
-    """What a pass needs to know of an outcome; ``due`` and ``rests_until`` as in `Turn`."""
+    """What a pass needs to know of an outcome; ``due_at`` and ``rests_until`` as in `Visit`."""
 
     is_decided: bool
     should_retry: bool = False
-    due: float = 0.0
+    due_at: float = 0.0
     rests_until: float = 0.0
 
 
@@ -88,42 +88,42 @@ class Reporting(Generic[OutcomeT]):
     Attributes:
         outcome: of a group, as soon as it is served.
         undecided: seconds since the oldest decision of a group, at the start.
-        left: the groups for which there was no time.
+        unserved: the groups for which there was no time.
     """
 
     outcome: Callable[[OutcomeT], None] = _nothing
     undecided: Callable[[float], None] = _nothing
-    left: Callable[[Sequence[str]], None] = _nothing
+    unserved: Callable[[Sequence[str]], None] = _nothing
 
 
 @dataclass(slots=True)
-class Turns:
-    """The turns of a function's groups: an item, which concurrent executions merge."""
+class Visits:
+    """The visits of a function's groups: an item, which concurrent executions merge."""
 
     items: VersionedItems
     key: str
-    by_group: dict[str, Turn] = field(default_factory=dict)
+    by_group: dict[str, Visit] = field(default_factory=dict)
     _version: int = 0
 
     def load(self) -> None:
         """Read the item; without a valid one nothing is known."""
         try:
             item, self._version = self.items.load(self.key)
-            stored = {name: Turn(*at) for name, at in json.loads((item or {})["turns"]["S"]).items()}
+            stored = {name: Visit(*at) for name, at in json.loads((item or {})["visits"]["S"]).items()}
         except (BotoCoreError, ClientError, ValueError, KeyError, TypeError, AttributeError):
             return
-        for name, turn in stored.items():
-            if turn.tried >= self.by_group.get(name, turn).tried:
-                self.by_group[name] = turn
+        for name, visit in stored.items():
+            if visit.tried >= self.by_group.get(name, visit).tried:
+                self.by_group[name] = visit
 
     def save(self, groups: Collection[str]) -> None:
-        """Write the turns of these groups; if that fails, the next pass has an older order."""
+        """Write the visits of these groups; if that fails, the next pass has an older order."""
         for _ in range(MAX_ATTEMPTS):
-            turns = {name: self.by_group[name] for name in groups}
-            rows = {name: [round(at) for at in turn] for name, turn in turns.items()}
+            visits = {name: self.by_group[name] for name in groups}
+            rows = {name: [round(at) for at in visit] for name, visit in visits.items()}
             text = json.dumps(rows, separators=(",", ":"))
             try:
-                self._version = self.items.save(self.key, {"turns": {"S": text}}, self._version)
+                self._version = self.items.save(self.key, {"visits": {"S": text}}, self._version)
             except ConflictError:
                 self.load()
             except (BotoCoreError, ClientError):
@@ -142,7 +142,7 @@ class Pass(Generic[OutcomeT]):
         fail: Returns the outcome of a group that could not be read.
     """
 
-    turns: Turns
+    visits: Visits
     budget: Budget
     serve: Callable[[Sequence[str], int, Budget], Iterator[OutcomeT]]
     fail: Callable[[str, int, Exception], OutcomeT]
@@ -156,23 +156,23 @@ class Pass(Generic[OutcomeT]):
         ``first`` come first, then those that are due, then those that were tried longest ago. Of groups that
         cannot be read together each is tried alone. ``ended`` groups may rest.
         """
-        began, turns = self.budget.clock(), self.turns.by_group
-        self.turns.load()
+        began, visits = self.budget.clock(), self.visits.by_group
+        self.visits.load()
         for name in slots:
-            turns.setdefault(name, Turn(decided=began))
-        awake = [n for n in slots if n in first or n not in ended or turns[n].rests_until <= began]
-        waits = (began - max(t.decided, min(t.rests_until, began)) for t in map(turns.__getitem__, awake))
+            visits.setdefault(name, Visit(decided=began))
+        awake = [n for n in slots if n in first or n not in ended or visits[n].rests_until <= began]
+        waits = (began - max(t.decided, min(t.rests_until, began)) for t in map(visits.__getitem__, awake))
         self.reporting.undecided(max(waits, default=0.0))
-        awake.sort(key=lambda n: (n not in first, not 0 < turns[n].due <= began, turns[n].tried, n))
+        awake.sort(key=lambda n: (n not in first, not 0 < visits[n].due_at <= began, visits[n].tried, n))
         pending = [(chunk, 1) for chunk in _chunks(awake, slots)]
         outcomes: list[OutcomeT] = []
         failed: dict[str, OutcomeT] = {}
         saved_at = began
 
         def finish(outcome: OutcomeT, at: float) -> None:
-            is_decided, _, due, rests_until = outcome.verdict
-            decided = at if is_decided else turns[outcome.group].decided
-            turns[outcome.group] = Turn(at, decided, due, rests_until)
+            is_decided, _, due_at, rests_until = outcome.verdict
+            decided = at if is_decided else visits[outcome.group].decided
+            visits[outcome.group] = Visit(at, decided, due_at, rests_until)
             outcomes.append(outcome)
             self.reporting.outcome(outcome)
 
@@ -180,7 +180,7 @@ class Pass(Generic[OutcomeT]):
             chunk, attempt = pending.pop(0)
             at = self.budget.clock()
             # A concurrent execution may have decided since.
-            chunk = [n for n in chunk if n in first or attempt > 1 or turns[n].decided <= began]
+            chunk = [n for n in chunk if n in first or attempt > 1 or visits[n].decided <= began]
             unserved = dict.fromkeys(chunk)
             for outcome, is_shared in self._outcomes(chunk, attempt):
                 if is_shared and outcomes and self.budget.is_over:
@@ -196,13 +196,13 @@ class Pass(Generic[OutcomeT]):
                 pending.insert(0, (list(unserved), attempt))
             elif pending and self.budget.clock() >= saved_at + SAVE_SECONDS:
                 saved_at = self.budget.clock()
-                self.turns.save(slots)
-        left = [name for chunk, _ in pending for name in chunk]
-        for name in failed.keys() & left:
+                self.visits.save(slots)
+        unserved_groups = [name for chunk, _ in pending for name in chunk]
+        for name in failed.keys() & unserved_groups:
             finish(failed[name], self.budget.clock())
-        self.turns.save(slots)
-        if left := [name for name in left if name not in failed]:
-            self.reporting.left(left)
+        self.visits.save(slots)
+        if unserved_groups := [name for name in unserved_groups if name not in failed]:
+            self.reporting.unserved(unserved_groups)
         return outcomes
 
     def _outcomes(self, chunk: Sequence[str], attempt: int) -> Iterator[tuple[OutcomeT, bool]]:

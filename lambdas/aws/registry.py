@@ -85,14 +85,14 @@ class RegistryReader:
     def prefetched(self, keys: Iterable[Item], budget: Budget) -> Self:
         """Return a reader that has read the items with these keys at once."""
         by_id = {_id(key): key for key in keys}
-        found = batch_get(self.dynamodb, self.table, list(by_id.values()), budget)
-        return replace(self, fetched={**dict.fromkeys(by_id), **{_id(item): item for item in found}})
+        items = batch_get(self.dynamodb, self.table, list(by_id.values()), budget)
+        return replace(self, fetched={**dict.fromkeys(by_id), **{_id(item): item for item in items}})
 
     def items(self, keys: Sequence[Item], budget: Budget) -> Iterator[Item]:
         """Yield the items with these keys; missing ones are left out. Raises ``BudgetError``."""
         yield from (item for key in keys if (item := self.fetched.get(_id(key))) is not None)
-        unread = [key for key in keys if _id(key) not in self.fetched]
-        yield from batch_get(self.dynamodb, self.table, unread, budget)
+        missing_keys = [key for key in keys if _id(key) not in self.fetched]
+        yield from batch_get(self.dynamodb, self.table, missing_keys, budget)
 
 
 def on_premises_keys(group: str, slots: Mapping[str, int]) -> list[Item]:

@@ -16,7 +16,7 @@ from lambdas.aws.hosts import HostReader, hosts
 from lambdas.aws.items import ConflictError, VersionedItems
 from lambdas.aws.load_sources import LoadReader
 from lambdas.aws.memory import MemoryStore
-from lambdas.aws.passes import Pass, Place, Reporting, Turns, Verdict
+from lambdas.aws.passes import Pass, Reporting, StackResources, Verdict, Visits
 from lambdas.aws.registry import RegistryReader
 from lambdas.aws.settings import ParameterError
 from lambdas.core.capacity.memory import DEFAULT_BOOT_SECONDS
@@ -99,9 +99,9 @@ class Scaler:
         def fail(group: str, _: int, error: Exception) -> ScalerOutcome:
             return ScalerOutcome(group, error=error)
 
-        turns = Turns(self.items, names.scaling_memory(names.TURNS))
+        visits = Visits(self.items, names.scaling_memory(names.VISITS))
         slots = {name: len(instances.get(name, ())) for name in services}
-        return Pass(turns, budget, serve, fail, reporting).run(slots)
+        return Pass(visits, budget, serve, fail, reporting).run(slots)
 
     def _outcome(self, group: str, *inputs: Any) -> ScalerOutcome:
         try:
@@ -186,7 +186,7 @@ def _target(group: str, texts: Mapping[str, str], scaling: ScalingSettings) -> i
     return maximum if len(text.lstrip("0")) > len(str(maximum)) else min(int(text), maximum)
 
 
-def build(client: Callable[[str], Any], config: Place, clock: Callable[[], float]) -> Scaler:
+def build(client: Callable[[str], Any], config: StackResources, clock: Callable[[], float]) -> Scaler:
     """Return the scaler of a stack; ``client`` returns the boto3 client of a service by its name."""
     dynamodb = client("dynamodb")
     registry = RegistryReader(dynamodb, config.registry_table, config.instance_arns)

@@ -21,7 +21,7 @@ from lambdas.core.events import Event, WakeUp, parse
 from lambdas.core.model import Alarm, GroupRole, PurchaseOption, SetDesired, describe
 from lambdas.core.money import bill
 from lambdas.handlers.metrics import emit, reporting
-from lambdas.handlers.runtime import LambdaContext, client, place
+from lambdas.handlers.runtime import LambdaContext, client, stack_resources
 
 _SQS_CONFIG = Config(retries={"mode": "standard", "total_max_attempts": 2}, connect_timeout=1, read_timeout=2)
 """Wake-ups are scheduled before capacity changes: a slow call must not delay these."""
@@ -65,10 +65,10 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, list[dic
         events.append(parsed)
         if not isinstance(parsed, WakeUp):
             instance_events[record["messageId"]] = record["receiptHandle"]
-    left: list[str] = []
+    unserved: list[str] = []
     seconds = context.get_remaining_time_in_millis() / 1000 - _SPARE_SECONDS
     try:
-        outcomes = controller.run(events, seconds, reporting(_report, left, logger))
+        outcomes = controller.run(events, seconds, reporting(_report, unserved, logger))
     except Exception:
         _retry_soon(controller, events, instance_events)
         raise
@@ -76,7 +76,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, list[dic
     if any(outcome.is_retryable for outcome in outcomes):
         failed = instance_events
         # After a pass that was too short two more would be as short, and the next minute's comes anyway.
-        _retry_soon(controller, () if left else events, failed)
+        _retry_soon(controller, () if unserved else events, failed)
     return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in (*malformed, *failed)]}
 
 
@@ -94,7 +94,7 @@ def _retry_soon(controller: Controller, events: Sequence[Event], instance_events
 
 @cache
 def _controller() -> Controller:
-    return build(_client, place(names.ENV_QUEUE_URL), time.time)
+    return build(_client, stack_resources(names.ENV_QUEUE_URL), time.time)
 
 
 def _client(service: str) -> Any:

@@ -14,7 +14,7 @@ from lambdas.aws.health.checker import HealthChecker, HealthOutcome, build
 from lambdas.core.health.decision import HealthDecision
 from lambdas.core.health.model import ORIGINS, HealthSummary
 from lambdas.handlers.metrics import emit, reporting
-from lambdas.handlers.runtime import LambdaContext, client, place
+from lambdas.handlers.runtime import LambdaContext, client, stack_resources
 
 _SPARE_SECONDS: Final = 10.0
 """Part of the function's timeout that is reserved for the work after the reads."""
@@ -31,7 +31,7 @@ def handler(event: object, context: LambdaContext) -> None:
 
 @cache
 def _checker() -> HealthChecker:
-    return build(client, place(names.ENV_TOPIC), time.time)
+    return build(client, stack_resources(names.ENV_TOPIC), time.time)
 
 
 def _report(outcome: HealthOutcome) -> None:

@@ -39,14 +39,16 @@ def emit(group: str, values: Mapping[str, float], **dimensions: str) -> None:
     metrics.flush_metrics()
 
 
-def reporting(outcome: Callable[[OutcomeT], None], left: list[str], logger: Logger) -> Reporting[OutcomeT]:
-    """Return what writes logs and metrics while a pass runs; ``left`` becomes the groups without a turn."""
+def reporting(
+    outcome: Callable[[OutcomeT], None], unserved: list[str], logger: Logger
+) -> Reporting[OutcomeT]:
+    """Return what writes logs and metrics while a pass runs; it extends ``unserved``."""
 
-    def tell_left(groups: Sequence[str]) -> None:
-        left.extend(groups)
+    def report_unserved(groups: Sequence[str]) -> None:
+        unserved.extend(groups)
         logger.warning("groups left for the next pass", extra={"count": len(groups), "first": groups[:10]})
 
-    def tell_undecided(seconds: float) -> None:
+    def report_undecided(seconds: float) -> None:
         emit("", {names.METRIC_UNDECIDED_SECONDS: seconds})
 
-    return Reporting(outcome, tell_undecided, tell_left)
+    return Reporting(outcome, report_undecided, report_unserved)

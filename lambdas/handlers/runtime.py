@@ -10,7 +10,7 @@ import boto3
 from botocore.config import Config
 
 from contracts import names
-from lambdas.aws.passes import Place
+from lambdas.aws.passes import StackResources
 
 DEFAULT_CONFIG: Final = Config(
     retries={"mode": "standard", "total_max_attempts": 3}, connect_timeout=2, read_timeout=10
@@ -30,16 +30,16 @@ def client(service: str, config: Config | None = None) -> Any:
     return create(service, config=config or usual)
 
 
-def place(told: str = "") -> Place:
-    """Return what the function's variables name; ``told`` is the variable of where it sends messages."""
-    variables = (
-        names.ENV_STACK,
-        names.ENV_PARAMETER_ROOT,
-        names.ENV_MEMORY_TABLE,
-        names.ENV_REGISTRY_TABLE,
-        names.ENV_INSTANCE_ARNS,
+def stack_resources(message_target: str = "") -> StackResources:
+    """Return what the function's variables name; ``message_target`` is also a variable."""
+    return StackResources(
+        os.environ[names.ENV_STACK],
+        os.environ[names.ENV_PARAMETER_ROOT],
+        os.environ[names.ENV_MEMORY_TABLE],
+        os.environ[names.ENV_REGISTRY_TABLE],
+        os.environ[names.ENV_INSTANCE_ARNS],
+        os.environ[message_target] if message_target else "",
     )
-    return Place(*(os.environ[name] for name in (*variables, *([told] if told else []))))
 
 
 class LambdaContext(Protocol):

@@ -12,7 +12,7 @@ from contracts import names
 from lambdas.aws.scaler import Scaler, ScalerOutcome, build
 from lambdas.core.scaling.model import Reason
 from lambdas.handlers.metrics import emit, reporting
-from lambdas.handlers.runtime import LambdaContext, client, place
+from lambdas.handlers.runtime import LambdaContext, client, stack_resources
 
 _SPARE_SECONDS: Final = 10.0
 """Part of the function's timeout that is reserved for the work after the reads."""
@@ -30,7 +30,7 @@ def handler(event: object, context: LambdaContext) -> None:
 
 @cache
 def _scaler() -> Scaler:
-    return build(client, place(), time.time)
+    return build(client, stack_resources(), time.time)
 
 
 def _report(outcome: ScalerOutcome) -> None:

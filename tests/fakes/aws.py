@@ -25,7 +25,7 @@ from contracts.registry.item import Worker, WorkerState
 from contracts.registry.worker_report import WorkerReport
 from lambdas.aws.health.checker import HealthChecker, build
 from lambdas.aws.hosts import tag
-from lambdas.aws.passes import Place
+from lambdas.aws.passes import StackResources
 from lambdas.core.events import WakeUp, parse
 from tests import models
 
@@ -40,7 +40,7 @@ NOW = 1_767_571_200.0 + 8 * 3600
 ROOT = "/gpu-spot/dev/groups"
 GROUP = "inference"
 ARNS = registry_item.instance_arns("aws", "us-west-2", "123456789012")
-PLACE = Place("dev", ROOT, "memory", "registry", ARNS, "arn:aws:sns:us-west-2:123456789012:alarms")
+PLACE = StackResources("dev", ROOT, "memory", "registry", ARNS, "arn:aws:sns:us-west-2:123456789012:alarms")
 REPORT = WorkerReport("sha256:1", gpu="GPU-1", reported_at=NOW, done=100, rate=1.0, gpu_use=70.0)
 
 

@@ -167,7 +167,7 @@ def test_an_incident_is_notified_once_when_it_opens_and_once_when_it_is_resolved
 
 def test_a_failed_notification_is_sent_in_a_later_pass(aws: FakeAws) -> None:
     add_xid_errors(aws, 10)
-    aws.refused.add(PLACE.told)
+    aws.refused.add(PLACE.message_target)
     [outcome] = passes(aws, 3)
     assert len(outcome.errors) == 1
     assert aws.messages == []
@@ -251,7 +251,7 @@ def test_a_group_without_health_settings_is_ignored(aws: FakeAws) -> None:
 
 def decided(aws: FakeAws) -> dict[str, object]:
     """Return the memories of groups."""
-    return {key: item for key, item in aws.memory.items() if not key.startswith(names.TURNS)}
+    return {key: item for key, item in aws.memory.items() if not key.startswith(names.VISITS)}
 
 
 def test_a_read_that_fails_changes_nothing(aws: FakeAws) -> None:

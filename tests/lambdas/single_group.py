@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from lambdas.aws.capacity.controller import Controller, GroupOutcome, build
-from lambdas.aws.passes import Place
+from lambdas.aws.passes import StackResources
 from tests.fakes.aws import ARNS, ROOT, FakeAws
 
 NOW = 1_000_000.0
-CONTROLLER_CONFIG = Place("dev", ROOT, "memory", "registry", ARNS, "queue")
+CONTROLLER_CONFIG = StackResources("dev", ROOT, "memory", "registry", ARNS, "queue")
 
 
 def controller(aws: FakeAws, now: float = NOW) -> Controller:

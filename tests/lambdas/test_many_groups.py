@@ -51,7 +51,7 @@ def test_a_thousand_groups_that_all_lack_capacity_take_turns() -> None:
 def test_the_next_pass_begins_with_those_that_were_left() -> None:
     aws = stack(3 * MAX_GROUPS, 1)
     left: list[str] = []
-    first = controller(aws).run(seconds=3.0, reporting=Reporting(left=left.extend))
+    first = controller(aws).run(seconds=3.0, reporting=Reporting(unserved=left.extend))
     assert {o.group for o in first} | {*left} == {f"g{n:04}" for n in range(3 * MAX_GROUPS)}
     assert 0 < len(first) < 3 * MAX_GROUPS
     assert [o.group for o in controller(aws).run(seconds=50.0)][: len(left)] == left
@@ -108,7 +108,7 @@ def test_a_notice_is_written_to_its_own_group_only_and_that_comes_first() -> Non
     outcomes = controller(aws).run(events)
     assert outcomes[0].group == "g0077"
     changed = {name for name, item in aws.memory.items() if item["version"] != before.get(name)}
-    assert changed == {"g0077", names.TURNS}
+    assert changed == {"g0077", names.VISITS}
 
 
 def test_a_job_that_has_ended_is_looked_at_every_tenth_minute_and_has_no_series(

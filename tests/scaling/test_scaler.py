@@ -17,7 +17,7 @@ from contracts.registry import item as registry_item
 from contracts.registry.item import Worker
 from contracts.registry.queue_state import QueueState
 from contracts.registry.queue_state import dump as queue_row
-from lambdas.aws.passes import Place
+from lambdas.aws.passes import StackResources
 from lambdas.aws.scaler import ScalerOutcome, build
 from lambdas.core.capacity import memory as controllers
 from lambdas.core.model import PurchaseOption
@@ -25,7 +25,7 @@ from lambdas.core.scaling.model import Reason
 from lambdas.handlers import scaler as handler
 from tests.fakes.aws import ARNS, GROUP, NOW, REPORT, ROOT, FakeAws, partition
 
-PLACE = Place("dev", ROOT, "memory", "registry", ARNS)
+PLACE = StackResources("dev", ROOT, "memory", "registry", ARNS)
 SETTINGS = ScalingSettings(1, 16, 2)
 WORKER_RATE = 0.5
 """Requests a second of a worker that is always busy."""

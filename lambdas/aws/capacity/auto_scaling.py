@@ -130,8 +130,10 @@ class AutoScalingService:
         not_terminated: dict[str, Exception] = {}
         for number, instance_id in enumerate(change.to_terminate):
             if budget.is_over:
-                left = change.to_terminate[number:]
-                not_terminated |= dict.fromkeys(left, BudgetError(f"{len(left)} are left for the next pass"))
+                remaining = change.to_terminate[number:]
+                not_terminated |= dict.fromkeys(
+                    remaining, BudgetError(f"{len(remaining)} are left for the next pass")
+                )
                 break
             try:
                 self.client.terminate_instance_in_auto_scaling_group(

@@ -19,7 +19,7 @@ from lambdas.aws.capacity.observe import Observer, View
 from lambdas.aws.capacity.spot_prices import SpotPrices
 from lambdas.aws.capacity.wake_up_messages import WakeUpScheduler
 from lambdas.aws.memory import ConflictError, MemoryStore, StoredMemory
-from lambdas.aws.passes import MAX_ATTEMPTS, REST_SECONDS, Pass, Place, Reporting, Turns, Verdict
+from lambdas.aws.passes import MAX_ATTEMPTS, REST_SECONDS, Pass, Reporting, StackResources, Verdict, Visits
 from lambdas.aws.registry import RegistryReader
 from lambdas.aws.settings import GroupSettings, ParameterError
 from lambdas.core.capacity.alarms import ON_DEMAND_ONLY
@@ -117,17 +117,17 @@ class Controller:
             now, settings = self.clock(), [groups[name] for name in chunk]
             memories = self.memory_store.prefetched(chunk, budget)
             view = self.observer.read(settings, now, budget)
-            for one in settings:
-                if one is not settings[0] and budget.is_over:
+            for group in settings:
+                if group is not settings[0] and budget.is_over:
                     return
-                yield replace(self._outcome(one, events, owners, memories, view, budget), attempts=attempt)
+                yield replace(self._outcome(group, events, owners, memories, view, budget), attempts=attempt)
 
         def fail(name: str, attempt: int, error: Exception) -> GroupOutcome:
             return GroupOutcome(name, errors=(error,), attempts=attempt)
 
         first = groups.keys() & owners.values()
         outcomes = invalid + Pass(
-            Turns(self.memory_store.items, names.TURNS), budget, serve, fail, reporting
+            Visits(self.memory_store.items, names.VISITS), budget, serve, fail, reporting
         ).run(
             {name: settings.slots for name, settings in groups.items()},
             first,
@@ -171,8 +171,8 @@ class Controller:
         name, now = settings.group.name, view.now
         own_events = [e for e in events if any(owners.get(i, name) == name for i in e.instance_ids)]
         stored = memories.load(name)
-        doubts = _doubts(stored.memory)
-        observation = self.observer.observe(settings, now, budget, view, doubts)
+        roles_to_check = _roles_to_check(stored.memory)
+        observation = self.observer.observe(settings, now, budget, view, roles_to_check)
         observation = self.blocks.apply(settings, observation, now)
         memory, price_error = self.prices.refresh(settings, apply_events(stored.memory, own_events, now), now)
         observation = replace(
@@ -255,7 +255,7 @@ class Controller:
         return next_run_at, []
 
 
-def _doubts(memory: Memory) -> frozenset[GroupRole]:
+def _roles_to_check(memory: Memory) -> frozenset[GroupRole]:
     """Return the roles whose last launches failed: whether they still do is read again."""
     failing = {role for role in GroupRole if any(c.startswith(role) for c in memory.active_alarms)}
     return frozenset(failing | ({GroupRole.PRIMARY} if memory.history.capacity_unavailable else set()))
@@ -267,7 +267,7 @@ def _rests(settings: GroupSettings, observation: Observation, decision: Decision
     return settings.has_ended and is_empty and not decision.actions and decision.next_run_at is None
 
 
-def build(client: Callable[[str], Any], config: Place, clock: Callable[[], float]) -> Controller:
+def build(client: Callable[[str], Any], config: StackResources, clock: Callable[[], float]) -> Controller:
     """Return the controller of a stack; ``client`` returns the boto3 client of a service by its name."""
     dynamodb, ec2 = client("dynamodb"), client("ec2")
     capacity = capacity_services(client("autoscaling"), ec2)
@@ -280,6 +280,6 @@ def build(client: Callable[[str], Any], config: Place, clock: Callable[[], float
         blocks=CapacityBlocks(ec2),
         memory_store=MemoryStore(dynamodb, config.memory_table),
         updater=CapacityUpdater(capacity),
-        wake_ups=WakeUpScheduler(client("sqs"), config.told),
+        wake_ups=WakeUpScheduler(client("sqs"), config.message_target),
         clock=clock,
     )

@@ -137,13 +137,13 @@ class Observer:
         now: float,
         budget: Budget,
         view: View | None = None,
-        doubts: Collection[GroupRole] = tuple(GroupRole),
+        roles_to_check: Collection[GroupRole] = tuple(GroupRole),
     ) -> Observation:
         """Return the state of the group in AWS and in the worker registry.
 
         Calls besides those for ``view``: one per group role for launch failures, if it lacks capacity or is
-        in ``doubts``; one per 100 slots of on-premises hosts. Errors of Spot requests, launch failures and
-        on-premises workers are returned in ``read_errors``.
+        in ``roles_to_check``; one per 100 slots of on-premises hosts. Errors of Spot requests, launch failures
+        and on-premises workers are returned in ``read_errors``.
 
         Raises:
             GroupNotFoundError: a group or fleet does not exist.
@@ -160,7 +160,7 @@ class Observer:
         ]
         instances = tuple(_with_deadline(i, view.deadlines.get(i.id)) for i in described if i is not None)
         launch_failures, unknown = self._launch_failures(
-            settings, [r for r in states if r in doubts or states[r].lacks_capacity], now, failed
+            settings, [r for r in states if r in roles_to_check or states[r].lacks_capacity], now, failed
         )
         on_premises_slots = self._on_premises_slots(settings, now, budget, failed)
         requests, ignored = replacements.filter_requests(
@@ -225,9 +225,9 @@ class Observer:
         Source: EC2 API reference, "List and filter resources": 200 values per filter.
         """
         owners: dict[str, str] = {}
-        wanted = sorted(instance_ids)
-        for start in range(0, len(wanted), _MAX_FILTER_VALUES):
-            values = wanted[start : start + _MAX_FILTER_VALUES]
+        ids = sorted(instance_ids)
+        for start in range(0, len(ids), _MAX_FILTER_VALUES):
+            values = ids[start : start + _MAX_FILTER_VALUES]
             response = self.ec2.describe_instances(Filters=[{"Name": "instance-id", "Values": values}])
             for reservation in response["Reservations"]:
                 for instance in reservation["Instances"]:

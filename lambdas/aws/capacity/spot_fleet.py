@@ -112,12 +112,12 @@ class SpotFleetService:
                 ExcessCapacityTerminationPolicy="noTermination",
             )
         for start in range(0, len(change.to_terminate), _MAX_TERMINATIONS):
-            left = change.to_terminate[start:]
+            remaining = change.to_terminate[start:]
             try:
                 budget.check("instances to terminate")
-                self.client.terminate_instances(InstanceIds=list(left[:_MAX_TERMINATIONS]))
+                self.client.terminate_instances(InstanceIds=list(remaining[:_MAX_TERMINATIONS]))
             except (BudgetError, ClientError) as error:
-                raise NotTerminatedError(left, error) from error
+                raise NotTerminatedError(remaining, error) from error
 
     def _members(self, name: str, weights: Mapping[str, int]) -> dict[str, Member]:
         pages = self.client.get_paginator("describe_spot_fleet_instances").paginate(SpotFleetRequestId=name)

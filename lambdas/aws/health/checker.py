@@ -19,7 +19,7 @@ from lambdas.aws.health.remediation import RemediationExecutor
 from lambdas.aws.hosts import HostReader, RegistrySnapshot, fleet_members, hosts
 from lambdas.aws.items import ConflictError, VersionedItems
 from lambdas.aws.memory import MemoryStore
-from lambdas.aws.passes import Pass, Place, Reporting, Turns, Verdict
+from lambdas.aws.passes import Pass, Reporting, StackResources, Verdict, Visits
 from lambdas.aws.registry import RegistryReader
 from lambdas.aws.settings import GroupSettings, ParameterError
 from lambdas.core.health import decision as health_decision
@@ -112,9 +112,9 @@ class HealthChecker:
         def fail(group: str, _: int, error: Exception) -> HealthOutcome:
             return HealthOutcome(group, errors=(error,))
 
-        turns = Turns(self.memory_store.items, names.health_memory(names.TURNS))
+        visits = Visits(self.memory_store.items, names.health_memory(names.VISITS))
         slots = {name: len(instances.get(name, ())) for name in services}
-        outcomes = Pass(turns, budget, serve, fail, reporting).run(slots)
+        outcomes = Pass(visits, budget, serve, fail, reporting).run(slots)
         return self._send_daily_report(outcomes, self.clock(), reporting)
 
     def _serve(
@@ -274,7 +274,7 @@ class HealthChecker:
         return replace(outcome, decision=replace(decision, memory=memory), version=version)
 
 
-def build(client: Callable[[str], Any], config: Place, clock: Callable[[], float]) -> HealthChecker:
+def build(client: Callable[[str], Any], config: StackResources, clock: Callable[[], float]) -> HealthChecker:
     """Return the health checker of a stack; ``client`` returns the boto3 client of a service by its name."""
     dynamodb, ssm = client("dynamodb"), client("ssm")
     registry = RegistryReader(dynamodb, config.registry_table, config.instance_arns)
@@ -286,7 +286,7 @@ def build(client: Callable[[str], Any], config: Place, clock: Callable[[], float
         controller_memory=MemoryStore(dynamodb, config.memory_table),
         memory_store=HealthMemoryStore(VersionedItems(dynamodb, config.memory_table)),
         executor=RemediationExecutor(
-            config.stack, ssm, dynamodb, config.registry_table, client("sns"), config.told
+            config.stack, ssm, dynamodb, config.registry_table, client("sns"), config.message_target
         ),
         clock=clock,
     )

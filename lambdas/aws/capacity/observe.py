@@ -142,8 +142,8 @@ class Observer:
         """Return the state of the group in AWS and in the worker registry.
 
         Calls besides those for ``view``: one per group role for launch failures, if it lacks capacity or is
-        in ``roles_to_check``; one per 100 slots of on-premises hosts. Errors of Spot requests, launch failures
-        and on-premises workers are returned in ``read_errors``.
+        in ``roles_to_check``; one per 100 slots of on-premises hosts. ``read_errors`` has errors of Spot
+        requests, launch failures and on-premises workers.
 
         Raises:
             GroupNotFoundError: a group or fleet does not exist.

@@ -15,15 +15,15 @@ from tests.test_repository import FILES, ROOT
 
 PRODUCT_LINES = {
     "contracts": 3_280,
-    "infra": 17_930,
-    "lambdas": 12_880,
+    "infra": 17_932,
+    "lambdas": 13_461,
     "userdata": 16_770,
     "gpu_spot": 11_030,
     "policy": 1_230,
     "market": 1_780,
     "rehearsal": 5_600,
 }
-MAX_PRODUCT_LINES = 70_470
+MAX_PRODUCT_LINES = 71_070
 LIBRARY_LINES = {
     "packages/pulumi-on-moto/src": 8_280,
     "packages/spot-training/src": 10_040,
@@ -32,11 +32,11 @@ LIBRARY_LINES = {
 OTHER_LINES = {
     "packages/tests": 18_210,
     "research": 9_950,
-    "tests": 77_186,
+    "tests": 77_590,
     "docs": 440,
     "examples": 1_420,
 }
-DOC_WORDS = 36_000
+DOC_WORDS = 36_264
 """Words of README, CONTRIBUTING, ``docs/*.md`` but generated pages, and the libraries' READMEs."""
 RECORDS = 40
 RECORD_WORDS = 10_000

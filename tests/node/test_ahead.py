@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -182,17 +182,21 @@ def fsfreeze(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], li
     return lambda: said.read_text().split() if said.exists() else []
 
 
+def run(argv: Sequence[str]) -> str:
+    return SystemHost().run(argv, 60)
+
+
 def test_it_thaws_after_the_body_and_after_an_error_in_it(fsfreeze: Callable[[], list[str]]) -> None:
-    with freeze.frozen(SystemHost().run, PLACE):
+    with freeze.frozen(lambda argv: SystemHost().run(argv, 60), PLACE):
         assert fsfreeze() == ["sync", "--freeze"]
     assert fsfreeze()[2:] == ["--unfreeze"]
-    with pytest.raises(TransientError), freeze.frozen(SystemHost().run, PLACE):
+    with pytest.raises(TransientError), freeze.frozen(lambda argv: SystemHost().run(argv, 60), PLACE):
         raise TransientError("refused")
     assert fsfreeze()[3:] == ["sync", "--freeze", "--unfreeze"]
 
 
 def test_it_thaws_in_time_though_the_body_hangs(fsfreeze: Callable[[], list[str]]) -> None:
-    with freeze.frozen(SystemHost().run, PLACE, max_seconds=1):
+    with freeze.frozen(lambda argv: SystemHost().run(argv, 60), PLACE, max_seconds=1):
         wait_until(lambda: "--unfreeze" in fsfreeze())
 
 
@@ -200,7 +204,8 @@ def test_it_thaws_though_the_agent_is_killed(fsfreeze: Callable[[], list[str]]) 
     code = (
         "import os, pathlib, signal\n"
         "from userdata.agent.machine import freeze, host\n"
-        "with freeze.frozen(host.SystemHost().run, pathlib.Path('/dltraining'), max_seconds=1000):\n"
+        "run = lambda argv: host.SystemHost().run(argv, 60)\n"
+        "with freeze.frozen(run, pathlib.Path('/dltraining'), max_seconds=1000):\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], check=False, timeout=TIMEOUT_SECONDS)

@@ -66,10 +66,14 @@ def test_sigterm_is_passed_on_and_exit_0_is_then_a_save_and_not_the_end(
         f"trap '{done} touch $GPU_SPOT_CHECKPOINTS/saved; exit 0' TERM; touch up; while :; do sleep .02; done"
     )
 
+    stopped: list[bool] = []
+
     def stop_when_up(seconds: float) -> None:
-        if (bench.tmp / "up").exists() and not (bench.checkpoints / "saved").exists():
-            trainer.stop()
+        if stopped:
             bench.processes[0].wait(TIMEOUT_SECONDS)  # simulated time stands still while a real process saves
+        elif (bench.tmp / "up").exists():
+            trainer.stop()
+            stopped.append(True)
 
     bench.clock.on_sleep = stop_when_up
     assert trainer.run() == ("done" if says_done else "stopped")

@@ -75,14 +75,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     log.configure()
     bypass_proxy_for_metadata(os.environ)
+    node = None
     try:
         node = tasks.Node(load(options.config), options.run_dir, options.metadata_url)
         return int(options.task(node, options))
     except AgentError as error:
         log.error("failed", command=options.command, error=str(error), kind=type(error).__name__)
         return error.exit_code
-    except Exception:
+    except Exception as error:
         log.error("failed", command=options.command, exc_info=True)
-        return 1
+        return 1 if node is None else _handle_crash(node, options.command, error)
     finally:
         sys.stdout.flush()
+
+
+def _handle_crash(node: tasks.Node, command: str, error: Exception) -> int:
+    from userdata.agent.tasks import crashes
+
+    try:
+        return crashes.handle(node, command, error)
+    except Exception as failure:  # the next crash tries again
+        log.error("crash not handled", command=command, error=str(failure))
+        return 1

@@ -16,6 +16,7 @@ from userdata.agent.machine.errors import ConfigError
 
 if TYPE_CHECKING:
     from contracts.agent.config import Training
+    from userdata.agent.aws.alarm_metrics import AlarmMetrics
     from userdata.agent.aws.jobs import Jobs
     from userdata.agent.lease.store import DynamoLease
     from userdata.agent.storage.volume.ebs import AwsEbs
@@ -147,14 +148,17 @@ def jobs(node: Node) -> Jobs:
 
 def fail(node: Node, jobs: Jobs, reason: str) -> None:
     """End the run as failed: first in the table, which later instances read, then by metric and parameter."""
+    jobs.mark("failed", reason)
+    alarm_metrics(node).increment(METRIC_JOB_FAILURES)
+    jobs.publish_finished()
+
+
+def alarm_metrics(node: Node) -> AlarmMetrics:
+    """Return the metrics of the stack's alarms for this instance's group."""
     from userdata.agent.aws.alarm_metrics import AlarmMetrics
 
     config = node.config
-    jobs.mark("failed", reason)
-    AlarmMetrics(node.clients.cloudwatch(config.region), config.stack, config.group).increment(
-        METRIC_JOB_FAILURES
-    )
-    jobs.publish_finished()
+    return AlarmMetrics(node.clients.cloudwatch(config.region), config.stack, config.group)
 
 
 def leases(node: Node) -> DynamoLease:

@@ -44,7 +44,7 @@ def recorder(node: Node, revision: str) -> Recorder | None:
     )
     table = attempt_table(node, training)
     newest = partial(newest_checkpoint, job.progress_directory(node))
-    return Recorder(table, attempt, newest, node.clock, node.directory)
+    return Recorder(table, attempt, newest, node.clock, node.directory, node.run_in_background)
 
 
 def record_end(node: Node, recorder: Recorder | None, end: str) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from contracts.agent.names import UNIT_VOLUME
 from userdata.agent.machine import log
+from userdata.agent.machine.background import Guard
 from userdata.agent.machine.errors import (
     AgentError,
     DependencyUnavailableError,
@@ -60,7 +61,7 @@ def run(node: Node) -> int:
         return 0
     outcome = _train(node, stop, node.heartbeat_sender())
     if outcome == "host":
-        _replace(node)
+        replace_host(node)
         return 0
     holding.release(node)  # any other error keeps them for the restart of the unit
     if outcome != "stopped":
@@ -73,14 +74,14 @@ def _run_shared(node: Node, stop: Stop) -> int:
 
     def train(part: Node, stop: Stop, heartbeats: HeartbeatSender) -> RunEnd:
         outcome = _train(part, stop, heartbeats)
-        if outcome != "host":  # `_replace` releases after scheduling the shutdown
+        if outcome != "host":  # `replace_host` releases after scheduling the shutdown
             holding.release(part)
         return outcome
 
     run_parts = experiments.run if job.training(node).nodes is None else nodes.run
     outcome = run_parts(node, stop, train)
     if outcome == "host":
-        _replace(node)
+        replace_host(node)
     elif outcome != "stopped":
         _switch_off(node)
     return 0
@@ -93,11 +94,15 @@ def _train(node: Node, stop: Stop, heartbeats: HeartbeatSender) -> RunEnd:
         LeaseLostError: another instance has the lease; the job is stopped and released.
     """
     jobs = job.jobs(node)
-    lease_renewer = _lease_renewer(node)
-    ahead = snapshots.background_snapshots(node, lambda: not stop.is_requested and not node.is_terminating())
-    recorder = recording.recorder(node, jobs.revision)
-    pollers = [poller.poll for poller in (ahead, recorder) if poller is not None]
-    trainer = _trainer(node, jobs, lease_renewer, heartbeats, pollers, recorder)
+    lease_renewer, guard = _lease_renewer(node), Guard(node.clock)
+    is_wanted = lambda: not stop.is_requested and not node.is_terminating()  # noqa: E731
+    # The job runs without them.
+    ahead = guard.run("snapshots", partial(snapshots.background_snapshots, node, is_wanted))
+    recorder = guard.run("recorder", partial(recording.recorder, node, jobs.revision))
+    pollers = [
+        partial(guard.run, type(poller).__name__, poller.poll) for poller in (ahead, recorder) if poller
+    ]
+    trainer = _trainer(node, jobs, lease_renewer, heartbeats, pollers, recorder, guard)
 
     def stop_all() -> None:
         stop()
@@ -134,14 +139,14 @@ def _trainer(
     jobs: Jobs,
     lease_renewer: LeaseRenewer,
     heartbeats: HeartbeatSender,
-    pollers: Sequence[Callable[[], None]],
+    pollers: Sequence[Callable[[], object]],
     recorder: Recorder | None,
+    guard: Guard,
 ) -> Trainer:
-    from userdata.agent.aws.alarm_metrics import AlarmMetrics
     from userdata.agent.tasks.environment import job_environment
     from userdata.agent.work.training.train import Trainer, TrainingPaths
 
-    config, training = node.config, job.training(node)
+    training = job.training(node)
     paths = TrainingPaths(
         job.code(node), node.data, node.directory, job.artifacts(node), job.progress_directory(node)
     )
@@ -161,17 +166,18 @@ def _trainer(
         lease_renewer,
         _inspector(node, jobs, lease_renewer),
         partial(_prepare, node, paths, environment),
-        AlarmMetrics(node.clients.cloudwatch(config.region), config.stack, config.group).increment,
+        job.alarm_metrics(node).increment,
         node.spawn,
         environment=environment,
         on_poll=on_poll,
         results=_artifacts(node, paths),
         recorder=recorder,
         variables={
-            **recording.history_variables(node),
-            **costs.price_variables(node),
+            **(guard.run("history", partial(recording.history_variables, node)) or {}),
+            **(guard.run("prices", partial(costs.price_variables, node)) or {}),
             **nodes.variables(node),
         },
+        run_in_background=node.run_in_background,
     )
 
 
@@ -266,10 +272,11 @@ def _inspector(node: Node, jobs: Jobs, lease_renewer: LeaseRenewer) -> Inspector
         node.is_terminating,
         node.clock,
         lease_renewer.renew_if_due,
+        node.run_in_background,
     )
 
 
-def _replace(node: Node) -> None:
+def replace_host(node: Node) -> None:
     """Release the job as far as the host still can, and power off: the group or fleet replaces the instance.
 
     This needs no permission and works for both: SetInstanceHealth exists for Auto Scaling groups only. Their

@@ -82,7 +82,7 @@ class BackgroundSnapshots:
         if self._closed or self.clock.monotonic() < self._next_poll_at or not self.schedule.is_enabled():
             return
         self._next_poll_at = self.clock.monotonic() + _POLL_INTERVAL_SECONDS
-        if not self._has_listed or self._pending is not None or self._is_due():
+        if not self._lock.locked():
             self.run_in_background(self._run)
 
     def close(self) -> None:
@@ -101,7 +101,8 @@ class BackgroundSnapshots:
             if self._closed:
                 return
             try:
-                self._step()
+                if not self._has_listed or self._pending is not None or self._is_due():
+                    self._step()
             except LeaseLostError as error:
                 self._closed = True
                 log.warning("background snapshots stopped", error=str(error))

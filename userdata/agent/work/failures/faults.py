@@ -134,11 +134,11 @@ class FaultResponse:
     verdict: FaultVerdict
 
 
-def of_error(error: AgentError | OSError) -> FailedRun:
+def of_error(error: Exception) -> FailedRun:
     """Return the failed run for an error of its preparation or start."""
     text = error.stderr if isinstance(error, CommandError) else str(error)
-    if isinstance(error, OSError):
-        return FailedRun(str(error))
+    if not isinstance(error, AgentError):
+        return FailedRun(str(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}")
     is_unavailable = bool(_UNAVAILABLE.search(text)) and not _REJECTED.search(text)
     return FailedRun(
         str(error), is_dependency_unavailable=is_unavailable or isinstance(error, DependencyUnavailableError)

@@ -7,14 +7,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from userdata.agent.machine import log
+from userdata.agent.machine.background import BackgroundPoller, BackgroundRunner, at_once
 from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.disks import check_writable
+from userdata.agent.machine.errors import AgentError
 from userdata.agent.metrics.gpus import LOST_AFTER, Gpus, GpuSample
 from userdata.agent.work.failures.faults import DiskFacts, HostDiagnosis
 
 MAX_PROBES: Final = 3
 """Failed probes in a row after which a service counts as unreachable."""
 PROBE_INTERVAL_SECONDS: Final = 10.0
+POLL_SECONDS: Final = 0.5
+GPU_SECONDS: Final = 10.0
+"""Time without an answer of the driver after which its GPUs count as missing in a check."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +41,7 @@ class Inspector:
         probes: by name of a service, a function that returns whether it responds.
         is_terminating: whether the instance has a termination notice.
         on_poll: called between slow steps, to renew the lease.
+        run_in_background: samples the GPUs, as a driver may hang.
     """
 
     gpus: Gpus | None
@@ -43,17 +50,24 @@ class Inspector:
     is_terminating: Callable[[], bool]
     clock: Clock
     on_poll: Callable[[], None] = lambda: None
+    run_in_background: BackgroundRunner = at_once
 
     def __post_init__(self) -> None:
         self._xids: list[int] = []
         self._ecc: dict[str, int] = {}
         self._ecc_new = 0
 
-    def check_gpus(self) -> GpuStatus:
-        """Check the GPUs; errors are remembered until the next `diagnose`."""
-        if self.gpus is None:
-            return GpuStatus()
-        return self._record(self.gpus.sample())
+        sample = self.gpus.sample if self.gpus else GpuSample
+        self._sampling = BackgroundPoller("GPUs", sample, self.run_in_background, self.clock, GPU_SECONDS)
+
+    def check_gpus(self) -> GpuStatus | None:
+        """Check the GPUs, None without an answer yet; errors are remembered until the next `diagnose`."""
+        try:
+            sample = self._sampling.poll()
+        except AgentError as error:
+            log.warning("GPUs not sampled", error=str(error))
+            return GpuStatus(missing=max(self.gpus.expected, 1) if self.gpus else 0)
+        return None if sample is None else self._record(sample)
 
     def diagnose(self) -> HostDiagnosis:
         """Check everything; takes a minute or two if something is faulty. Raises what ``on_poll`` raises."""
@@ -61,7 +75,10 @@ class Inspector:
             return HostDiagnosis(is_terminating=True)
         gpu_status = GpuStatus()
         for _ in range(LOST_AFTER):  # a single error is not a loss
-            gpu_status = self.check_gpus()
+            while (status := self.check_gpus()) is None:
+                self.on_poll()
+                self.clock.sleep(POLL_SECONDS)
+            gpu_status = status
             if not gpu_status.missing:
                 break
             self.clock.sleep(1.0)

@@ -8,18 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Final
 
 from contracts.jobs.attempt import WRITE_INTERVAL_SECONDS, JobAttempt, sum_of_saving
 from userdata.agent.aws.job_attempts import JobAttemptTable
 from userdata.agent.machine import log
+from userdata.agent.machine.background import BackgroundRunner, Lane, at_once
 from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.work import notice, worker_report_file
 
+_WRITE_SECONDS: Final = 120.0
+"""Time limit of a write with all its retries, and of reading the checkpoints' directory."""
+_FLUSH_SECONDS: Final = 10.0
+
 
 class Recorder:
-    """Writes the record of one attempt. An agent that restarts under the same lease continues the record.
+    """Writes the record of one attempt, in the background.
+
+    An agent that restarts under the same lease continues the record.
 
     Args:
         store: the job table's attempts.
@@ -36,11 +45,13 @@ class Recorder:
         newest: Callable[[], float],
         clock: Clock,
         directory: Path,
+        run_in_background: BackgroundRunner = at_once,
     ) -> None:
         self._store = store
         self._newest = newest
         self._clock = clock
         self._directory = directory
+        self._lane = Lane("attempt record", run_in_background, clock, _WRITE_SECONDS)
         self._next_write_at = 0.0
         self._is_failing = False
         self._has_started = self._has_report = False
@@ -57,7 +68,10 @@ class Recorder:
 
     def record_start(self) -> None:
         """Record the command's start from the newest checkpoint."""
-        now, newest, before = self._clock.wall(), self._newest(), self._attempt
+        self._lane.submit(partial(self._record_start, self._clock.wall()))
+
+    def _record_start(self, now: float) -> None:
+        newest, before = self._newest(), self._attempt
         if before.starts == 0:
             attempt = replace(before, started=now, resumed=newest)
         else:
@@ -71,11 +85,19 @@ class Recorder:
 
     def record_stop(self) -> None:
         """Record the command's end."""
+        self._lane.submit(partial(self._record_stop, self._clock.wall()))
+
+    def _record_stop(self, now: float) -> None:
         self._read_report()
-        self._write(replace(self._attempt, stopped=self._clock.wall(), checkpoint=self._newest()))
+        self._write(replace(self._attempt, stopped=now, checkpoint=self._newest()))
 
     def poll(self) -> None:
         """Write the record if a minute has passed or a notice is new; cheap to call in every loop."""
+        self._lane.poll()
+        if self._lane.is_idle:
+            self._lane.submit(self._record)
+
+    def _record(self) -> None:
         self._read_report()  # the first report of a start has the step that it resumes from
         is_new_notice = not self._attempt.notice_at and notice.read(self._directory) is not None
         if is_new_notice or self._clock.monotonic() >= self._next_write_at:
@@ -83,7 +105,9 @@ class Recorder:
 
     def record_end(self, end: str) -> None:
         """Record the end of the run; ``end`` is its ``RunEnd``."""
-        self._write(replace(self._attempt, ended=self._clock.wall(), end=end))
+        now = self._clock.wall()
+        self._lane.submit(lambda: self._write(replace(self._attempt, ended=now, end=end)))
+        self._lane.flush(_FLUSH_SECONDS)
 
     def _read_report(self) -> None:
         """Add the report of the command's last start to the attempt."""

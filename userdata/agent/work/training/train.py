@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +16,7 @@ from contracts.agent.names import JOB_HOME
 from userdata.agent.aws.jobs import Jobs
 from userdata.agent.lease.renewal import LeaseRenewer
 from userdata.agent.machine import log
+from userdata.agent.machine.background import BackgroundPoller, BackgroundRunner, Guard, at_once
 from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.errors import AgentError, LeaseLostError, WorkCancelledError
 from userdata.agent.machine.host import Host
@@ -39,6 +41,8 @@ _POLL_INTERVAL_SECONDS: Final = 0.5
 _GPU_CHECK_INTERVAL_SECONDS: Final = 10.0
 """Seconds between two GPU checks; the driver's utilization sample covers only some seconds."""
 _ACTIVITY_INTERVAL_SECONDS: Final = 60.0
+_SCAN_SECONDS: Final = 60.0
+"""Time limit for reading the checkpoints' directories."""
 _MAX_MISSING_GPU_CHECKS: Final = 6
 """GPU checks in a row with a missing GPU that end a run: a process that waits for that GPU hangs."""
 _MAX_DELIVERY_SECONDS_DONE: Final = 3600.0
@@ -84,6 +88,7 @@ class Trainer:
         results: uploads artifacts to S3; None: they stay on the volume.
         recorder: records the attempt; None: it is not recorded.
         variables: further environment variables of the command, read at each start.
+        run_in_background: reads the checkpoints' directories, whose file system may hang.
     """
 
     def __init__(
@@ -105,6 +110,7 @@ class Trainer:
         results: Artifacts | None = None,
         recorder: Recorder | None = None,
         variables: Mapping[str, str] | None = None,
+        run_in_background: BackgroundRunner = at_once,
     ) -> None:
         self._on_poll = on_poll
         self._training = training
@@ -133,6 +139,10 @@ class Trainer:
         self._retries = 0
         self._progress = ProgressReader(paths.directory)
         self._checkpoint_files = CheckpointFiles(paths.progress, local_checkpoints())
+        self._scan = BackgroundPoller(
+            "checkpoints", self._checkpoint_files.scan, run_in_background, clock, _SCAN_SECONDS
+        )
+        self._guard = Guard(clock)
         self._has_reported = False
 
     @property
@@ -146,15 +156,18 @@ class Trainer:
         return variables.done_file(self.checkpoints, self._training.revision, self._retries)
 
     def stop(self) -> None:
-        """Send SIGTERM to the command, once; no restart follows.
-
-        Processes that remain shortly before the notice's deadline are killed.
-        """
+        """Stop the command in a moment; no restart follows. Safe in a signal handler."""
         self._stopping = True
+
+    def _follow_stop(self) -> None:
+        """Send SIGTERM once after `stop`, and SIGKILL shortly before the deadline of the current notice."""
+        if not self._stopping:
+            return
         seconds = process.seconds_to_save(notice.read(self._paths.directory), self._clock.wall())
         self._kill_at = min(self._kill_at, self._clock.monotonic() + seconds)
         if self._process is not None:
-            self._process.stop(seconds)
+            self._process.stop(self._kill_at - self._clock.monotonic())
+            self._process.poll()
 
     def run(self) -> RunEnd:
         """Run the job until its outcome is known.
@@ -170,16 +183,20 @@ class Trainer:
             log.error("lease lost: stopping training")
             self._stopping = True
             self._end_process(self._lease_renewer.grace_seconds)
-            self._heartbeats.deregister(0)
+            self._deregister()
             raise
-        self._heartbeats.deregister(0)
+        self._deregister()
         return outcome
+
+    def _deregister(self) -> None:
+        self._heartbeats.deregister(0)
+        self._heartbeats.flush()
 
     def _run(self) -> RunEnd:
         self._job.mark("running")
         self._retries = self._job.retries()
         while not self._stopping:
-            before = self._checkpoint_files.scan()
+            before = self._scan_checkpoints()
             try:
                 failure = self._prepare()
             except WorkCancelledError:
@@ -233,7 +250,8 @@ class Trainer:
             self._poll_while_preparing()  # do not start after a lost lease or a stop
         except (LeaseLostError, WorkCancelledError):
             raise
-        except (AgentError, OSError) as error:
+        except Exception as error:  # the job's, unless the host or a server is at fault
+            log.error("not prepared", exc_info=not isinstance(error, AgentError), error=str(error))
             return faults.of_error(error)
         self._is_ready = True
         return None
@@ -244,16 +262,21 @@ class Trainer:
         try:
             worker_report_file.create_worker_directory(self._paths.directory, 0)
             self._progress.restart()
-            start = self._job_environment.start(
-                completion.with_pipefail(command), self._environment(restarts), self._paths.code
-            )
+            with self._host.polling(self._poll_while_preparing):
+                start = self._job_environment.start(
+                    completion.with_pipefail(command), self._environment(restarts), self._paths.code
+                )
+            if self._stopping:
+                return None
             started = self._spawn(start.argv, start.environment, self._paths.code)
-        except (AgentError, OSError, ValueError) as error:
+        except (LeaseLostError, WorkCancelledError):
+            if self._stopping:
+                return None
+            raise
+        except Exception as error:  # the job's
             return FailedRun(f"{command[0]}: cannot be started: {error}")
         user = process.user_id(self._training.user)
         self._process = JobProcess(started, self._host, self._clock, user)
-        if self._stopping:  # stopped between the check and the start
-            self.stop()
         if self._recorder is not None:
             self._recorder.record_start()
         failure = self._watch(self._process)
@@ -267,30 +290,29 @@ class Trainer:
         started_at = self._clock.monotonic()
         stall = StallDetector(60.0 * self._training.stalled_after_minutes, started_at)
         next_gpu_check_at = started_at + _GPU_CHECK_INTERVAL_SECONDS
-        next_activity_at = next_offer_at = started_at
+        next_activity_at = started_at
         missing_checks, is_busy = 0, False
         while (code := running.poll()) is None:
             self._keep_alive()
             now = self._clock.monotonic()
-            if now >= next_gpu_check_at and not self._stopping:
+            is_due = now >= next_gpu_check_at and not self._stopping
+            if is_due and (gpu_status := self._inspector.check_gpus()) is not None:
                 next_gpu_check_at = now + _GPU_CHECK_INTERVAL_SECONDS
-                gpu_status = self._inspector.check_gpus()
                 missing_checks = missing_checks + 1 if gpu_status.missing else 0
                 is_busy = is_busy or gpu_status.is_busy
                 if missing_checks >= _MAX_MISSING_GPU_CHECKS:
                     return self._give_up(f"{gpu_status.missing} GPUs have not responded for a minute")
-            if self._results is not None and now >= next_offer_at:
-                next_offer_at = now + _ACTIVITY_INTERVAL_SECONDS
-                self._results.offer(self._checkpoint_files.scan())
-            if now >= next_activity_at and not self._stopping and self._training.stalled_after_minutes:
+            if now >= next_activity_at and (changes := self._poll_checkpoints()) is not None:
                 next_activity_at = now + _ACTIVITY_INTERVAL_SECONDS
-                stall.update(self._sample_activity(is_busy), now)
+                if self._results is not None:
+                    self._guard.run("artifacts", partial(self._results.offer, changes))
+                stall.update(self._sample_activity(changes, is_busy), now)
                 is_busy = False
-                if stall.is_stalled(now):
+                if stall.is_stalled(now) and not self._stopping:
                     self._increment_metric(names.METRIC_JOB_STALLS)
                     return self._give_up(f"no activity for {stall.stalled_seconds(now) / 60:.0f} minutes")
             self._clock.sleep(_POLL_INTERVAL_SECONDS)
-        self._checkpoint_files.scan()
+        self._scan_checkpoints()
         return faults.of_exit(code) if code else self._find_contradiction()
 
     def _find_contradiction(self) -> FailedRun | None:
@@ -305,15 +327,29 @@ class Trainer:
         self._has_reported = self._has_reported or report is not None
         return FailedRun(reason) if reason and not self._stopping else None
 
-    def _sample_activity(self, is_busy: bool) -> ActivitySample:
+    def _poll_checkpoints(self) -> int | None:
+        """Return the count of new checkpoints, None while they are read; the last one if that hangs."""
         try:
-            reported_at = worker_report_file.report_path(self._paths.directory, 0).stat().st_mtime
+            return self._scan.poll()
+        except AgentError as error:
+            log.warning("checkpoints not read", error=str(error))
+            return self._checkpoint_files.changes
+
+    def _scan_checkpoints(self) -> int:
+        while (changes := self._poll_checkpoints()) is None:
+            self._follow_stop()
+            self._clock.sleep(_POLL_INTERVAL_SECONDS)
+        return changes
+
+    def _sample_activity(self, changes: int, is_busy: bool) -> ActivitySample:
+        try:
+            reported_at = worker_report_file.report_path(self._paths.directory, 0).lstat().st_mtime
         except OSError:
             reported_at = 0.0
-        return ActivitySample(self._checkpoint_files.scan(), self._output.pieces + reported_at, is_busy)
+        return ActivitySample(changes, self._output.pieces + reported_at, is_busy)
 
     def _give_up(self, reason: str) -> FailedRun:
-        self._checkpoint_files.scan()  # a checkpoint saved on SIGTERM is no progress
+        self._scan_checkpoints()  # a checkpoint saved on SIGTERM is no progress
         log.error("stopping training", reason=reason)
         self._end_process(_STALL_GRACE_SECONDS, self._keep_alive)
         return FailedRun(reason)
@@ -334,13 +370,13 @@ class Trainer:
         self._keep_alive()
 
     def _keep_alive(self) -> None:
-        self._heartbeats.send(
-            [0],
-            waiting=not self._is_ready,
-            progress=lambda: self._progress.read(self._clock.wall()),
-        )
+        """Do what is due beside the command; nothing here waits."""
+        self._follow_stop()
+        progress = partial(self._progress.read, self._clock.wall())
+        send = partial(self._heartbeats.send, [0], waiting=not self._is_ready, progress=progress)
+        self._guard.run("heartbeats", send)
         self._lease_renewer.renew_if_due()
-        self._on_poll()
+        self._guard.run("other tasks", self._on_poll)
 
     def _pause(self, seconds: float) -> None:
         end = self._clock.monotonic() + seconds

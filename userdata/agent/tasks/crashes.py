@@ -26,8 +26,8 @@ def handle(node: Node, command: str, error: Exception) -> int:
     Raises:
         AgentError: AWS does not answer; the next crash tries again.
     """
-    place = traceback.extract_tb(error.__traceback__)[-1]
-    reason = f"{type(error).__name__} in {place.name}: {error}"[:300]
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    reason = f"{type(error).__name__} in {frame.name}: {error}"[:300]
     counts = files.read_json(node.directory / _FILE) or {}
     before = counts.get(command)
     crashes = before["count"] + 1 if isinstance(before, dict) and before.get("reason") == reason else 1

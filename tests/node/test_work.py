@@ -18,10 +18,12 @@ import pytest
 from contracts.agent.config import Queue, Service
 from tests.node.workbench import Bench
 from tests.waiting import wait_until
-from userdata.agent.aws.imds import LIFECYCLE_STATE
+from userdata.agent.aws.imds import LIFECYCLE_STATE, Metadata
+from userdata.agent.machine.background import at_once
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import SystemHost
 from userdata.agent.work import notice
+from userdata.agent.work.heartbeat import HeartbeatSender
 from userdata.agent.work.notice import Notice
 from userdata.agent.work.process import STOP_SECONDS
 from userdata.agent.work.service import queue
@@ -123,6 +125,29 @@ def test_a_worker_that_becomes_ready_is_reported_at_once(workbench: Bench) -> No
         ready.unlink() if ready.exists() else ready.touch()
         workbench.tick_after(0.5, workers)
     assert len(workbench.registry.heartbeats) == 2
+
+
+def test_a_heartbeat_that_waits_does_not_bring_a_worker_back(workbench: Bench) -> None:
+    """A removal runs before a heartbeat that was built while an earlier write was running."""
+    queue: list[Callable[[], None]] = []
+    run: list[Callable[[Callable[[], None]], None]] = [at_once]
+    metadata = Metadata(workbench.clock, workbench.server.url)
+    heartbeats = HeartbeatSender(
+        workbench.registry, metadata, workbench.clock, workbench.tmp, 10.0, lambda work: run[0](work)
+    )
+    heartbeats.send([0, 1])
+    run[0] = queue.append
+    for _ in range(2):
+        workbench.clock.advance(10)
+        heartbeats.send([0, 1])
+    heartbeats.deregister(1)
+    run[0] = at_once
+    for work in queue:
+        work()
+    heartbeats.send([])
+    heartbeats.send([])
+    assert [sent[0] for sent in workbench.registry.heartbeats] == [(0, 1), (0, 1), (0,)]
+    assert workbench.registry.left == [1]
 
 
 def test_a_registry_that_is_away_stops_no_work_and_is_asked_once_a_period(workbench: Bench) -> None:

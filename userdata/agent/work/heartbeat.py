@@ -7,7 +7,7 @@ the notice's ``drain_at`` on.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -152,6 +152,10 @@ class HeartbeatSender:
             return
         self._removed.add(slot)
         self._attempted_slots -= {slot}
+        if self._next is not None:  # not written yet: it would bring the worker back
+            slots = tuple(one for one in self._next.slots if one != slot)
+            reports = {one: report for one, report in self._next.reports.items() if one != slot}
+            self._next = replace(self._next, slots=slots, reports=reports) if slots else None
         self._poll_write()
 
     def flush(self, seconds: float = _FLUSH_SECONDS) -> None:

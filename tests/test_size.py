@@ -17,7 +17,7 @@ PRODUCT_LINES = {
     "contracts": 3_280,
     "infra": 17_932,
     "lambdas": 13_461,
-    "userdata": 16_916,
+    "userdata": 16_920,
     "gpu_spot": 11_030,
     "policy": 1_230,
     "market": 1_780,
@@ -32,7 +32,7 @@ LIBRARY_LINES = {
 OTHER_LINES = {
     "packages/tests": 18_210,
     "research": 9_950,
-    "tests": 77_620,
+    "tests": 77_868,
     "docs": 440,
     "examples": 1_420,
 }

@@ -153,8 +153,8 @@ class HeartbeatSender:
         self._removed.add(slot)
         self._attempted_slots -= {slot}
         if self._next is not None:  # not written yet: it would bring the worker back
-            slots = tuple(one for one in self._next.slots if one != slot)
-            reports = {one: report for one, report in self._next.reports.items() if one != slot}
+            slots = tuple(key for key in self._next.slots if key != slot)
+            reports = {key: report for key, report in self._next.reports.items() if key != slot}
             self._next = replace(self._next, slots=slots, reports=reports) if slots else None
         self._poll_write()
 

@@ -17,6 +17,12 @@ def said(machine: Machine, word: str) -> list[float]:
     return sorted(float(line.split()[1]) for line in lines if line.startswith(word))
 
 
+def environments(machine: Machine) -> list[str]:
+    """Return the variables of each worker."""
+    files = machine.run("ls /var/tmp/worker-*.env").split()
+    return [machine.run(f"cat {file}").strip() for file in files]
+
+
 def test_its_workers_survive_crashes_and_a_loss_of_power_and_drain_in_time(rig: Rig) -> None:
     machine = rig.machine("program")
     rig.booted(machine)
@@ -24,6 +30,18 @@ def test_its_workers_survive_crashes_and_a_loss_of_power_and_drain_in_time(rig: 
     assert set(machine.units()) == set(UNITS)
     assert set(machine.restarts().values()) == {0}
     assert errors(machine) == []
+
+    [environment, _] = [
+        dict(line.split("=", 1) for line in text.split("\n")) for text in environments(machine)
+    ]
+    assert environment["USER"] == "gpu-spot-job"
+    assert not {"PYTHONPATH", "PYTHONUNBUFFERED", "INVOCATION_ID", "JOURNAL_STREAM"} & environment.keys()
+
+    # What unattended upgrades do after the update of a library that all of them have loaded.
+    before = [machine.show(unit, "InvocationID") for unit in UNITS]
+    machine.run("cd /usr/lib/x86_64-linux-gnu && cp -L libz.so.1 new && mv new $(readlink libz.so.1)")
+    assert "gpu-spot-work.service" in machine.run("needrestart -b -r l -p; needrestart -v -r a 2>&1", 60)
+    assert [machine.show(unit, "InvocationID") for unit in UNITS] == before
 
     machine.kill(*UNITS)
     rig.phases["ready after kills"] = round(rig.wait_for(lambda: rig.ready("program", machine)), 1)

@@ -1,0 +1,44 @@
+"""A service whose workers are containers of an image in ECR, on both sides."""
+
+from __future__ import annotations
+
+from lambdas.core.model import GroupRole
+from tests.boot.machine import Machine
+from tests.boot.rig import Rig, errors
+
+UNITS = {"gpu-spot-metrics.service", "gpu-spot-watch.service", "gpu-spot-work.service"}
+OLD_TOOLKIT = {"usr/lib/systemd/system/nvidia-cdi-refresh.service": ""}
+
+
+def containers(machine: Machine) -> str:
+    """Return which containers run."""
+    return machine.run("docker ps --no-trunc --quiet")
+
+
+def test_a_launch_hook_is_completed_once_the_image_is_there_and_a_restart_of_docker_is_survived(
+    rig: Rig,
+) -> None:
+    machine = rig.machine("boxed", GroupRole.FALLBACK)
+    assert rig.cloud.state(machine.instance) == "Pending:Wait"
+    rig.booted(machine)
+    rig.phase("hook completed", machine, lambda: rig.cloud.state(machine.instance) == "InService")
+    rig.phase("first heartbeat", machine, lambda: rig.ready("boxed", machine))
+    assert set(machine.units()) == {*UNITS, "gpu-spot-prepare.service"}
+    assert set(machine.restarts().values()) == {0}
+    assert errors(machine) == []
+
+    before = containers(machine)
+    machine.run("systemctl restart docker", 60)
+    rig.phases["container after Docker's restart"] = round(
+        rig.wait_for(lambda: containers(machine) not in ("", before), 40), 1
+    )
+    assert set(machine.restarts().values()) == {0}
+
+
+def test_without_a_hook_and_with_an_old_toolkit_containers_get_their_gpu(rig: Rig) -> None:
+    machine = rig.machine("boxed", programs=OLD_TOOLKIT)
+    rig.booted(machine)
+    rig.phase("first heartbeat", machine, lambda: rig.ready("boxed", machine))
+    assert set(machine.units()) == UNITS
+    assert "GPU_OF=the specification" in machine.run("docker exec gpu-spot-0 cat /proc/1/environ")
+    assert set(machine.restarts().values()) == {0}

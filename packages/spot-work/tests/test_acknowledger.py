@@ -53,8 +53,8 @@ def test_settled_messages_leave_the_extender(
     settle: Callable[[Acknowledger, InFlightMessage], None], calls: list[str]
 ) -> None:
     sqs, stop = RecordingSqs(), threading.Event()
-    extender = VisibilityExtender(sqs, "queue")
-    acknowledger = Acknowledger(sqs, extender, max_outage_seconds=TIMEOUT_SECONDS)
+    extender = VisibilityExtender(sqs, "queue", pytest.fail)
+    acknowledger = Acknowledger(sqs, extender, TIMEOUT_SECONDS, pytest.fail)
     acknowledger.open("queue", "dead")
     in_flight, other = (
         extender.add({"MessageId": name, "ReceiptHandle": f"receipt of {name}", "Body": "7"}) for name in "ab"

@@ -187,7 +187,12 @@ class FakePublisher:
 
     def close(self) -> None: ...
 
-    def reply(self, request_id: str, delay: QueueDelay, retry_after: float | None = None) -> None:
+    def reply(
+        self, request_id: str, delay: QueueDelay, retry_after: float | None = None, age: float = 60.0
+    ) -> None:
+        """Reply after ``age`` seconds."""
+        request = self.pending.get(request_id) or self.pending._expired[request_id]
+        request.submitted_at -= age
         sent = Message(request_id, b'"retry"', is_json=True, delay=delay)
         is_refused = retry_after is not None
         resolve_reply(
@@ -218,7 +223,8 @@ def test_a_client_raises_one_error_for_both_refusals(publisher: list[FakePublish
         by_worker = client.submit(1, timeout=10.0)
         publisher[0].reply(publisher[0].sent[0], QueueDelay(30.0, 2.0), retry_after=22.0)
         error = error_of(by_worker)
-        assert (str(error), error.retry_after) == ("ocr: retry", 22.0)
+        assert str(error) == "ocr: refused by a worker, the queue's wait is too long, retry in 22 s"
+        assert error.retry_after == 22.0
         here = error_of(client.submit(2, timeout=10.0))
         assert "ocr: not sent" in str(here)
         assert here.retry_after == pytest.approx(22.0, abs=1.0)
@@ -236,6 +242,39 @@ def test_a_reply_that_is_too_late_still_reports_the_wait(publisher: list[FakePub
             client.request(1, timeout=0.01)
         publisher[0].reply(publisher[0].sent[0], QueueDelay(30.0, 0.0), retry_after=1.0)
         error_of(client.submit(2, timeout=10.0))
+
+
+def test_a_worker_whose_clock_is_fast_locks_nobody_out(
+    publisher: list[FakePublisher], caplog: pytest.LogCaptureFixture
+) -> None:
+    with Client("amqp://any", "ocr") as client:
+        refused = client.submit(1, timeout=10.0)
+        publisher[0].reply(publisher[0].sent[0], QueueDelay(3600.0, 3600.0), retry_after=3590.0, age=0.2)
+        assert error_of(refused).retry_after <= 1.0
+        assert "the clock of a worker is 3600 s fast" in caplog.text
+        # At the most the wait that it has seen itself: with 30 s to wait the next one is sent.
+        client.submit(2, timeout=10.0)
+        publisher[0].reply(publisher[0].sent[1], QueueDelay(3600.0, 0.0), age=20.0)
+        assert client.submit(3, timeout=30.0).running() is False
+        assert len(publisher[0].sent) == 3
+        error_of(client.submit(4, timeout=10.0))
+
+
+def test_a_reply_to_nobody_reports_no_wait(publisher: list[FakePublisher]) -> None:
+    with Client("amqp://any", "ocr") as client:
+        stray = Message("another's", b"1", is_json=True, delay=QueueDelay(3600.0, 1.0))
+        resolve_reply(publisher[0].pending, "ocr", stray)
+        client.submit(1, timeout=10.0)
+        assert client.unmatched_replies == 1
+        assert len(publisher[0].sent) == 1
+
+
+@pytest.mark.parametrize("timeout", [float("inf"), float("nan"), 1e18])
+def test_a_timeout_that_no_message_can_have_is_refused(
+    publisher: list[FakePublisher], timeout: float
+) -> None:
+    with Client("amqp://any", "ocr") as client, pytest.raises(ValueError, match="less than 1e"):
+        client.submit(1, timeout=timeout)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from spot_work import BrokerRefusedError, Client, Queue, Request, Requeue, Worker, WorkError, transports
 from spot_work.request import message
 from spot_work.sqs import consumer, reply_queue, wire
+from spot_work.sqs.acknowledger import Acknowledger
 from spot_work.sqs.consumer import SqsConsumer
 from spot_work.sqs.in_flight import VisibilityExtender
 from spot_work.watchdog.supervisor import Watchdog
@@ -74,6 +75,62 @@ def test_each_request_gets_its_reply_and_repeats_are_marked(
     assert max(unmarked_runs.values()) == 1
     assert sqs.queues() == {"ocr", "ocr-dead"}  # the client has deleted its reply queue
     wait_until(lambda: not sqs.texts("ocr"))
+
+
+@pytest.mark.parametrize("body", ["[" * 100_000, "{", "\x7b\x22"], ids=["deep", "cut", "half a text"])
+def test_a_message_that_cannot_be_read_is_a_dead_letter_and_the_others_run(
+    sqs: FaultySqs, at_work: Callable[..., Worker], body: str
+) -> None:
+    url = sqs.client().get_queue_url(QueueName="ocr")["QueueUrl"]
+    kind = {"spot-type": {"DataType": "String", "StringValue": "json"}}
+    sqs.share = 0.0
+    sqs.client().send_message(QueueUrl=url, MessageBody=body, MessageAttributes=kind)
+    at_work(abs)
+    with Client(sqs.url, "ocr") as client:
+        assert [client.request(-number, TIMEOUT_SECONDS) for number in range(3)] == [0, 1, 2]
+    wait_until(lambda: sqs.texts("ocr-dead") == [body])
+
+
+HELPERS = [(SqsConsumer, "_on_message"), (VisibilityExtender, "_apply"), (Acknowledger, "_execute")]
+
+
+@pytest.mark.parametrize(("owner", "name"), HELPERS)
+def test_an_error_in_a_helper_thread_ends_the_worker_or_it_goes_on(
+    sqs: FaultySqs, monkeypatch: pytest.MonkeyPatch, owner: type, name: str
+) -> None:
+    def broken(*_: object) -> None:
+        raised.set()
+        raise LookupError("a mistake")
+
+    raised, ended = threading.Event(), []
+    monkeypatch.setattr(consumer, "_MIN_VISIBILITY_SECONDS", 1)
+    monkeypatch.setattr(consumer, "_POLL_SECONDS", 1)
+    monkeypatch.setattr(owner, name, broken)
+    sqs.share = 0.0
+    url = sqs.client().get_queue_url(QueueName="ocr")["QueueUrl"]
+    sqs.client().set_queue_attributes(QueueUrl=url, Attributes={"VisibilityTimeout": "1"})
+    for _ in range(4):
+        sqs.client().send_message(QueueUrl=url, MessageBody="x")
+    runs: list[object] = []
+
+    def run(value: object) -> None:
+        runs.append(value)
+        raised.wait(2.0)  # until its timeout was extended
+
+    worker = Worker(transports.consumer(sqs.url, Queue("ocr"), 1), run)
+
+    def work() -> None:
+        try:
+            worker.run()
+        except RuntimeError as error:
+            ended.append(str(error))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    wait_until(lambda: ended or len(runs) >= 4)  # with room for one in flight: each has left
+    worker.drain()
+    thread.join(TIMEOUT_SECONDS)
+    assert not ended or "has ended: LookupError" in ended[0]
 
 
 def test_a_drained_worker_requeues_what_has_not_started(
@@ -260,7 +317,7 @@ def delivery(receipt: str) -> dict[str, Any]:
 
 @pytest.fixture
 def extender(request: pytest.FixtureRequest) -> Iterator[VisibilityExtender]:
-    extender = VisibilityExtender(request.param, "ocr")
+    extender = VisibilityExtender(request.param, "ocr", pytest.fail)
     extender.open("url", 1)
     yield extender
     extender.close()
@@ -302,7 +359,8 @@ def test_the_process_that_extends_is_replaced_and_says_what_is_lost(sqs: FaultyS
     url = client.get_queue_url(QueueName="ocr")["QueueUrl"]
     for body in "ab":
         client.send_message(QueueUrl=url, MessageBody=body)
-    extender = VisibilityExtender(None, "ocr", partial(watchdog.relay, "spot_work.sqs.relay", sqs.url))
+    relay = partial(watchdog.relay, "spot_work.sqs.relay", sqs.url)
+    extender = VisibilityExtender(None, "ocr", pytest.fail, relay)
     extender.open(url, 3)
     try:
         first, second = (

@@ -38,9 +38,11 @@ class Agent:
         return cls(Path(ready_file) if ready_file else None, Path(report_file) if report_file else None)
 
     def report_ready(self) -> None:
-        """Report that requests can be delivered."""
+        """Report that requests can be delivered, once; tried again at each call if it fails."""
         if self._ready_file is not None:
-            self._ready_file.touch()
+            with contextlib.suppress(OSError):  # a full disk must not stop the worker
+                self._ready_file.touch()
+                self._ready_file = None
 
     def report(
         self,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from spot_work.queue import threads
 from spot_work.queue.consumer import RequestConsumer
 
 LONG_SECONDS: Final = 0.2
@@ -136,7 +137,7 @@ class HandBack:
 
     def start(self) -> None:
         """Start to watch, until `stop`."""
-        threading.Thread(target=self._watch, name="spot-work-hand-back", daemon=True).start()
+        threads.start("spot-work-hand-back", self._watch, lambda _: None)  # then nothing is handed back
 
     def stop(self) -> None:
         """End the thread."""

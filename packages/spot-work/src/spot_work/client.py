@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import threading
 import time
 import uuid
-from concurrent.futures import Future
+from collections.abc import Callable
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final, Self
 
 from spot_work import transports
 from spot_work.errors import ExpiredError, LostError, OverloadedError
+from spot_work.queue import threads
 from spot_work.queue.settings import Queue
 from spot_work.queue.url_source import BrokerUrl
 from spot_work.request import deadline, message
@@ -19,12 +23,62 @@ from spot_work.request.message import PRIORITIES, Priority
 from spot_work.request.pending import PendingRequests
 from spot_work.request.trace import TraceCarrier
 
+log: Final = logging.getLogger("spot_work")
+
 _EXPIRY_CHECK_SECONDS: Final = 0.25
+_MAX_TIMEOUT_SECONDS: Final = 1e9
+
+
+class ReplyFuture(Future[Any]):
+    """A future of a reply. Its callbacks may send requests and wait: they have a thread of their own."""
+
+    def __init__(self, callbacks: Executor, process: int) -> None:
+        super().__init__()
+        self._callbacks = callbacks
+        self._process = process
+
+    def add_done_callback(self, fn: Callable[[Future[Any]], object]) -> None:
+        """See `concurrent.futures.Future`; the callbacks of a client run one after another."""
+
+        def call() -> None:
+            try:
+                fn(self)
+            except BaseException:
+                log.exception("callback of a reply")
+
+        super().add_done_callback(lambda _: self._callbacks.submit(call))
+
+    def result(self, timeout: float | None = None) -> Any:
+        """See `concurrent.futures.Future`; raises ``RuntimeError`` in a forked process."""
+        self._check()
+        return super().result(timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """See `concurrent.futures.Future`; raises ``RuntimeError`` in a forked process."""
+        self._check()
+        return super().exception(timeout)
+
+    def on_done(self, callback: Callable[[Future[Any]], object]) -> None:
+        """Add a callback that runs at once, in the thread that receives or cancels."""
+        super().add_done_callback(callback)
+
+    def _check(self) -> None:
+        if not self.done():
+            _check_process(self._process)
+
+
+def _check_process(process: int) -> None:
+    """Raise ``RuntimeError`` in a forked process: it has neither the threads nor the connection."""
+    if os.getpid() != process:
+        raise RuntimeError(
+            f"this client is of process {process}, which forked this one; allowed: a client made here"
+        )
 
 
 class Client:
     """Sends requests to a queue and receives the replies; safe to use from many threads.
 
+    It belongs to the process that made it: in a forked one its calls raise ``RuntimeError``.
     A request whose publication was unconfirmed when the connection broke is sent again, marked as such.
 
     Args:
@@ -44,8 +98,10 @@ class Client:
         self._pending = PendingRequests()
         self._closed = threading.Event()
         self._refused_count = 0
+        self._process = os.getpid()
+        self._callbacks = ThreadPoolExecutor(1, "spot-work-callbacks")
         self._publisher = transports.publisher(url, self._queue, self._pending)
-        threading.Thread(target=self._expire_overdue, name="spot-work-expiry", daemon=True).start()
+        threads.start("spot-work-expiry", self._expire_overdue, self._pending.fail_all)
 
     def __enter__(self) -> Self:
         return self
@@ -93,9 +149,13 @@ class Client:
         Raises:
             TypeError: the value is neither bytes nor serializable as JSON.
             ValueError: the request is larger than the transport allows, or it has not this priority;
-                ``traceparent`` is malformed.
+                ``traceparent`` is malformed; the timeout is no number of seconds.
             BrokerRefusedError: the broker has refused this client.
+            RuntimeError: this process was forked after the client was made.
         """
+        _check_process(self._process)
+        if not timeout < _MAX_TIMEOUT_SECONDS:  # also if it is not a number
+            raise ValueError(f"timeout {timeout} s, allowed: less than {_MAX_TIMEOUT_SECONDS:g}")
         request_id, now = uuid.uuid4().hex, time.time()
         if priority not in PRIORITIES:
             raise ValueError(f"priority {priority!r}, allowed: {', '.join(PRIORITIES)}")
@@ -104,7 +164,7 @@ class Client:
             value, request_id, "", now, now + timeout, is_resend=False, priority=priority, trace=carrier
         )
         self._publisher.check(request)
-        future: Future[Any] = Future()
+        future = ReplyFuture(self._callbacks, self._process)
         if (late := self._pending.waits.lateness(priority, timeout)) is not None:
             self._refused_count += 1
             retry_after = deadline.retry_after(late)
@@ -112,7 +172,7 @@ class Client:
             future.set_exception(OverloadedError(text, retry_after))
             return future
         self._pending.add(request, future, now + timeout)
-        future.add_done_callback(partial(self._on_done, request_id))
+        future.on_done(partial(self._on_done, request_id))
         self._publisher.send(request_id)
         return future
 
@@ -128,7 +188,9 @@ class Client:
         return self.submit(value, timeout, priority=priority, trace=trace).result()
 
     def close(self) -> None:
-        """Close the connection; open requests raise `LostError`."""
+        """Close the connection; open requests raise `LostError`. Does nothing in a forked process."""
+        if os.getpid() != self._process:
+            return
         self._closed.set()
         self._publisher.close()
         self._pending.fail_all(LostError(f"{self._queue.name}: client closed before the reply arrived"))

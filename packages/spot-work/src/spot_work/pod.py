@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, Self
 
+from spot_work.queue import threads
 from spot_work.queue.backoff import RANDOM
 
 log: Final = logging.getLogger("spot_work")
@@ -129,5 +130,5 @@ class DeletionCost:
             while not stopped.wait(_TICK_SECONDS):
                 self.step()
 
-        threading.Thread(target=run, name="spot-work-pod", daemon=True).start()
+        threads.start("spot-work-pod", run, lambda _: None)  # then the cost stays
         return stopped

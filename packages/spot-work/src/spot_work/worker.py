@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import inspect
 import logging
+import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 from spot_work import transports
@@ -22,7 +24,7 @@ from spot_work.queue.settings import Queue
 from spot_work.queue.url_source import BrokerUrl
 from spot_work.request import deadline, message, trace
 from spot_work.request.deadline import QueueDelay, RunTimes
-from spot_work.request.message import Request
+from spot_work.request.message import Message, Request
 from spot_work.watchdog.supervisor import Watchdog
 
 log: Final = logging.getLogger("spot_work")
@@ -36,6 +38,7 @@ _CLOSE_SECONDS: Final = 20.0
 _MIN_REQUEUE_SECONDS: Final = 0.5
 _MAX_REQUEUE_SECONDS: Final = 15.0
 """Delays before a request is requeued again: they double from the minimum to the maximum."""
+_CTRL_C: Final = signal.default_int_handler
 
 
 @dataclass(frozen=True)
@@ -57,9 +60,10 @@ class Worker:
     Args:
         consumer: the source of the requests.
         function: gets a value and returns the result. With a batch size above 1 it gets a list of values and
-            returns a list of as many results. An exception, raised or in the list of results, is the reply;
-            a failed request without ``reply_to`` goes to the dead-letter queue. `Requeue` returns the request
-            to the queue. While it runs, `trace_carriers` has the trace contexts of its values.
+            returns a list of as many results. An exception, raised or in the list of results, is the reply,
+            also ``SystemExit``; so is that of a result that cannot be sent. A failed request without
+            ``reply_to`` goes to the dead-letter queue. `Requeue` returns the request to the queue. While it
+            runs, `trace_carriers` has the trace contexts of its values.
         batch: size and maximum wait of a batch.
         overflow: runs requests that have waited too long.
         requests: pass `Request` objects to the functions instead of values.
@@ -86,7 +90,8 @@ class Worker:
         self._passes_requests = requests
         self._agent = agent or Agent()
         self._overflow_pool = ThreadPoolExecutor(overflow.threads, "spot-work-overflow") if overflow else None
-        self._is_draining = threading.Event()
+        self._is_draining = False  # no Event: a second signal may interrupt its `set`, which holds a lock
+        self._overflow_error: BaseException | None = None
         self._counts_lock = threading.Lock()  # overflow threads count, too
         self.completed_count = 0
         """Requests that have succeeded or failed here; requeued ones do not count."""
@@ -106,7 +111,7 @@ class Worker:
 
     def drain(self) -> None:
         """Receive nothing more; `run` returns after the current batch. Safe in a signal handler."""
-        self._is_draining.set()
+        self._is_draining = True
 
     def run(self) -> None:
         """Work until `drain` is called.
@@ -115,15 +120,14 @@ class Worker:
             BrokerRefusedError: the broker refuses the connection.
             ConnectionError: the broker was unreachable for too long.
         """
-        has_reported_ready = False
         if self._overflow is None:  # else what waits is for the overflow function
             self._hand_back.start()
-        while not self._is_draining.is_set():
+        while not self._is_draining:
             deliveries = self._gather()
-            if not has_reported_ready and self._consumer.is_connected.is_set():
-                has_reported_ready = True
+            if self._consumer.is_connected.is_set():
                 self._agent.report_ready()
-            if self._is_draining.is_set():
+            self._raise_overflow_error()
+            if self._is_draining:
                 self._consumer.requeue(deliveries)
                 break
             if deliveries:
@@ -152,7 +156,12 @@ class Worker:
         if self._overflow_pool is not None:
             self._overflow_pool.shutdown()
         self._consumer.close(_CLOSE_SECONDS)
+        self._raise_overflow_error()
         log.info("drained after %d requests", self.completed_count)
+
+    def _raise_overflow_error(self) -> None:
+        if self._overflow_error is not None:
+            raise self._overflow_error
 
     def _gather(self) -> list[Delivery]:
         """Return the next batch, once requests are delivered again."""
@@ -164,7 +173,7 @@ class Worker:
         """Return the next request that can meet its deadline; refuse the others."""
         end = time.monotonic() + timeout
         delivery = self._consumer.receive(timeout)
-        while delivery is not None and not self._is_draining.is_set():
+        while delivery is not None and not self._is_draining:
             if not self._refuse_late(delivery, self._run_times.shortest):
                 break
             delivery = self._consumer.receive(max(end - time.monotonic(), 0.0))
@@ -211,19 +220,16 @@ class Worker:
         arguments = [self._argument(delivery) for delivery in batch]
         delays = [self._delay(delivery.request, time.time()) for delivery in batch]
         if self._batch.size == 1:
-            self._settle(batch, [_call(self._function, arguments[0], batch)], delays)
+            self._settle(batch, [self._call(self._function, arguments[0], batch)], delays)
             return
-        results = _call(self._function, arguments, batch)
-        if isinstance(results, list | tuple) and len(results) == len(arguments):
+        results = self._call(partial(_call_batch, self._function), arguments, batch)
+        if not isinstance(results, BaseException):
             self._settle(batch, results, delays)
-        elif not isinstance(results, Exception):
-            actual = f"{len(results)} results" if hasattr(results, "__len__") else type(results).__name__
-            error = TypeError(f"{actual} for {len(arguments)} requests, allowed: one result per request")
-            self._settle(batch, [error] * len(arguments))
-        elif len(arguments) == 1 or isinstance(results, Requeue):
-            self._settle(batch, [results] * len(arguments))
+        elif len(batch) == 1 or isinstance(results, Requeue):
+            self._settle(batch, [results] * len(batch))
         else:
-            log.warning("batch of %d failed (%s), running its requests one by one", len(arguments), results)
+            text = _describe(results)
+            log.warning("batch of %d failed (%s), running its requests one by one", len(batch), text)
             self._run_again(batch)
 
     def _run_again(self, batch: Sequence[Delivery]) -> None:
@@ -232,12 +238,25 @@ class Worker:
             if self._refuse_late(delivery):
                 continue
             repeat = replace(delivery, request=replace(delivery.request, is_repeat=True))
-            result = _call(self._function, [self._argument(repeat)], [repeat])
-            self._settle([repeat], [result if isinstance(result, Exception) else result[0]])
+            result = self._call(partial(_call_batch, self._function), [self._argument(repeat)], [repeat])
+            self._settle([repeat], [result] if isinstance(result, BaseException) else result)
 
     def _run_in_overflow_pool(self, overflow: Overflow, delivery: Delivery) -> None:
-        if not self._refuse_late(delivery):
-            self._settle([delivery], [_call(overflow.run, self._argument(delivery), [delivery])])
+        try:
+            if not self._refuse_late(delivery):
+                self._settle([delivery], [self._call(overflow.run, self._argument(delivery), [delivery])])
+        except BaseException as error:  # not of the function; `run` raises it
+            self._overflow_error = error
+
+    def _call(self, function: Callable[[Any], Any], argument: Any, batch: Sequence[Delivery]) -> Any:
+        """Return what the function returns, or the exception that it raises."""
+        try:
+            with trace.running([delivery.request.trace for delivery in batch]):
+                return function(argument)
+        except BaseException as error:  # any failure is the request's reply, also an exit
+            if isinstance(error, KeyboardInterrupt) and signal.getsignal(signal.SIGINT) is _CTRL_C:
+                self.drain()  # the user's, not the function's
+            return error
 
     def _settle(
         self,
@@ -250,22 +269,18 @@ class Worker:
         completed = failed = 0
         for delivery, result, delay in zip(batch, results, delays or [None] * len(batch), strict=True):
             request = delivery.request
-            if isinstance(result, Requeue):
+            error, reply = _reply(request, result, delay)
+            if isinstance(error, Requeue):
                 self._requeue(delivery)
                 continue
             completed += 1
-            error = _describe(result) if isinstance(result, Exception) else ""
-            if error:
+            if error is not None:
                 failed += 1
-                log.error("request %s failed: %s", request.id, error)
-            if error and not request.reply_to:
-                self._consumer.dead_letter(delivery, error)
-                continue
-            try:
-                reply = message.reply(request, result, error, delay)
-            except TypeError as not_serializable:
-                failed += 1
-                reply = message.reply(request, None, _describe(not_serializable))
+                text = _describe(error)
+                log.error("request %s failed: %s", request.id, text)
+                if not request.reply_to:
+                    self._consumer.dead_letter(delivery, text)
+                    continue
             acks.append(Ack(delivery, reply))
         with self._counts_lock:
             self.completed_count += completed
@@ -281,17 +296,46 @@ class Worker:
         self._consumer.requeue([delivery], seconds)
 
 
-def _call(function: Callable[[Any], Any], argument: Any, batch: Sequence[Delivery]) -> Any:
-    """Return what the function returns, or the exception that it raises."""
+def _call_batch(function: Callable[[list[Any]], Any], arguments: list[Any]) -> list[Any]:
+    """Return one result per argument: of another number of results an error for each."""
+    returned, count = function(arguments), len(arguments)
+    actual = type(returned).__name__
+    if isinstance(returned, list | tuple):
+        if len(results := list(returned)) == count:
+            return results
+        actual = f"{len(results)} results"
+    text = f"{actual} for {count} requests, allowed: one result per request, in a list or tuple"
+    return [TypeError(text)] * count
+
+
+def _reply(request: Request, result: Any, delay: QueueDelay | None) -> tuple[BaseException | None, Message]:
+    """Return the error that a result is, or that its serialization raises, and the reply."""
+    error: BaseException
     try:
-        with trace.running([delivery.request.trace for delivery in batch]):
-            return function(argument)
-    except Exception as error:  # any failure is the request's reply
-        return error
+        if not isinstance(result, BaseException):
+            return None, message.reply(request, result if request.reply_to else None, "", delay)
+        error = result
+    except BaseException as not_serializable:  # the result's own methods may raise anything
+        error = not_serializable
+    return error, message.reply(request, None, _describe(error), delay)
 
 
-def _describe(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
+def _describe(error: BaseException) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"
+    except BaseException as unprintable:  # of the error's own ``__str__``
+        return f"{type(error).__name__}, whose text raises {type(unprintable).__name__}"
+
+
+def _handle(number: int, handler: Callable[..., object]) -> None:
+    """Handle a signal in this process; one that the function forks can be terminated as before."""
+    previous = signal.signal(number, handler)
+
+    def restore() -> None:
+        if signal.getsignal(number) is handler:
+            signal.signal(number, previous)
+
+    os.register_at_fork(after_in_child=restore)
 
 
 def serve(
@@ -335,7 +379,7 @@ def serve(
             on_working=cost.set_working if cost is not None else lambda _: None,
         )
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: worker.drain())
+            _handle(number, lambda *_: worker.drain())
         worker.run()
     finally:
         if cost_stopped is not None:

@@ -20,6 +20,7 @@ from spot_work.rabbitmq import declare, wire
 from spot_work.rabbitmq.declare import Declarations
 from spot_work.rabbitmq.link import Link, PublishOutcome
 from spot_work.rabbitmq.outbox import Outbox, OutgoingMessage, describe_size
+from spot_work.rabbitmq.settled import SettledRequests
 from spot_work.rabbitmq.window import Window
 from spot_work.request import message
 from spot_work.request.message import Message, Request
@@ -74,6 +75,7 @@ class RabbitMQConsumer(RequestConsumer):
         self._prefetched: queue.SimpleQueue[Delivery | None] = queue.SimpleQueue()
         self._cancelled_ids: OrderedDict[str, None] = OrderedDict()
         self._failure: Exception | None = None
+        self._settled = SettledRequests()
         self._delayed: dict[int, Delivery] = {}
         self._stopped = threading.Event()
         self._full_reason = ""
@@ -115,7 +117,7 @@ class RabbitMQConsumer(RequestConsumer):
                 self._extend_window()
                 return None
             self._raise_failure()
-            if delivery is not None and delivery.handle.channel.is_open and not self._ack_cancelled(delivery):
+            if delivery is not None and delivery.handle.channel.is_open and self._begin(delivery):
                 return delivery
 
     def set_prefetch(self, count: int) -> None:
@@ -151,7 +153,7 @@ class RabbitMQConsumer(RequestConsumer):
 
     def requeue(self, deliveries: Sequence[Delivery], delay_seconds: float = 0.0) -> None:
         """Reject requests with requeue, so that the broker delivers them to other workers."""
-        for delivery in deliveries:
+        for delivery in map(self._settled.end, deliveries):
             if delay_seconds and not self._stopped.is_set():
                 self._link.call(partial(self._reject_later, delivery, delay_seconds))
             else:
@@ -209,12 +211,12 @@ class RabbitMQConsumer(RequestConsumer):
         for delivery in stay:
             self._prefetched.put(delivery)
 
-    def _ack_cancelled(self, delivery: Delivery) -> bool:
-        """Acknowledge a cancelled request without running it; return whether it is one."""
-        if delivery.request.id not in self._cancelled_ids:
+    def _begin(self, delivery: Delivery) -> bool:
+        """Return whether a request is to be run; acknowledge one that is cancelled or was answered here."""
+        if delivery.request.id in self._cancelled_ids or self._settled.has(delivery):
+            self._settle(delivery)
             return False
-        self._settle(delivery)
-        return True
+        return self._settled.begin(delivery)
 
     def _prepare(self, channel: Any) -> Declarations:
         self._delayed.clear()
@@ -241,16 +243,18 @@ class RabbitMQConsumer(RequestConsumer):
 
     def _on_request(self, channel: Any, method: Any, properties: BasicProperties, body: bytes) -> None:
         self._window.on_delivery()
-        received = wire.read(body, properties)
-        handle = _DeliveryTag(channel, method.delivery_tag, received)
+        received = Message(str(properties.correlation_id or ""), body, is_json=False)
         try:
+            received = wire.read(body, properties)
             delivery_count = wire.delivery_count(properties, redelivered=method.redelivered)
             request = message.read_request(received, delivery_count, time.time())
             self._check_reply_queue(request.reply_to)
-        except ValueError as error:
+        except Exception as error:  # whatever another client may send ends here
             log.error("%s: malformed request: %s", self._queue.name, error)
+            handle = _DeliveryTag(channel, method.delivery_tag, received)
             self.dead_letter(Delivery(Request(received.id, None), handle), f"malformed: {error}")
             return
+        handle = _DeliveryTag(channel, method.delivery_tag, received)
         if self._stopped.is_set():
             self._return(Delivery(request, handle), has_failed=True)
         else:
@@ -264,7 +268,7 @@ class RabbitMQConsumer(RequestConsumer):
 
     def _outgoing_reply(self, delivery: Delivery, reply: Message) -> OutgoingMessage:
         def on_outcome(outcome: PublishOutcome) -> None:
-            if outcome is PublishOutcome.TOO_LARGE:
+            if outcome is PublishOutcome.IMPOSSIBLE:
                 self._reply_too_large(delivery, reply)
             else:
                 self._settle(delivery)
@@ -298,7 +302,8 @@ class RabbitMQConsumer(RequestConsumer):
 
     def _settle(self, delivery: Delivery) -> None:
         """Acknowledge a request; the broker has requeued the requests of a closed channel."""
-        self._link.call(partial(self._ack, delivery))
+        newest = self._settled.end(delivery, is_settled=True)
+        self._link.call(partial(self._ack, newest))
 
     def _ack(self, delivery: Delivery, channel: Any) -> None:
         if delivery.handle.channel is channel:

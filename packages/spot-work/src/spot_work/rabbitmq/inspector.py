@@ -22,6 +22,7 @@ from spot_work.command.inspector import DeadLetter, QueueInspector, QueueStatus
 from spot_work.errors import BrokerRefusedError, QueueFullError
 from spot_work.queue.settings import Queue
 from spot_work.rabbitmq import declare, versions, wire
+from spot_work.rabbitmq.connection import Connection
 from spot_work.rabbitmq.link import describe, is_login_refusal
 
 _BLOCKED_SECONDS: Final = 30.0
@@ -165,7 +166,7 @@ class RabbitMQInspector(QueueInspector):
         """Connect and disconnect; the broker's refusals and lost connections become this package's errors."""
         connection = None
         try:
-            connection = pika.BlockingConnection(self._parameters)
+            connection = pika.BlockingConnection(self._parameters, _impl_class=Connection)
             yield connection
         except (ChannelClosedByBroker, ConnectionClosedByBroker) as error:
             raise BrokerRefusedError(f"{self._broker}: {error.reply_text}") from None

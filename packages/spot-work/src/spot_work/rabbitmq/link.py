@@ -25,9 +25,11 @@ from pika.exceptions import (
 )
 
 from spot_work.errors import BrokerRefusedError
+from spot_work.queue import threads
 from spot_work.queue.backoff import Backoff
 from spot_work.queue.url_source import UrlSource
 from spot_work.rabbitmq import versions
+from spot_work.rabbitmq.connection import Connection, can_encode
 from spot_work.rabbitmq.declare import Declarations
 
 log: Final = logging.getLogger("spot_work")
@@ -62,8 +64,8 @@ class PublishOutcome(Enum):
     REJECTED = "rejected"
     UNKNOWN = "unknown"
     """The connection broke before the broker responded."""
-    TOO_LARGE = "too large"
-    """The message is larger than `Link.max_bytes`; the broker never stores it."""
+    IMPOSSIBLE = "impossible"
+    """The message is larger than `Link.max_bytes`, or AMQP cannot express it; the broker never stores it."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,7 @@ class Link:
         self._has_read_again = False
         """Whether the present URL was read since the last refusal of a login."""
         self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="spot-work-link", daemon=True)
+        self._thread: threading.Thread | None = None
         self.blocked_reason = ""
         """Why the broker takes no messages at present, by its own word; empty: it takes them."""
         self.max_bytes: int | None = None
@@ -140,7 +142,7 @@ class Link:
 
     def start(self) -> None:
         """Start to connect; ``on_ready`` is called when connected."""
-        self._thread.start()
+        self._thread = threads.start("spot-work-link", self._run, self._on_failure)
 
     def call(self, function: Callable[[Any], object], or_else: Callable[[], object] = lambda: None) -> None:
         """Call a function with the channel in the link's thread, or ``or_else`` without a connection."""
@@ -171,14 +173,22 @@ class Link:
         ``on_outcome`` is called in that thread with the broker's response.
         """
         if self.max_bytes is not None and len(body) > self.max_bytes:
-            on_outcome(PublishOutcome.TOO_LARGE)
+            on_outcome(PublishOutcome.IMPOSSIBLE)
             return
         if not self._is_ready or not self._channel.is_open:
             on_outcome(PublishOutcome.UNKNOWN)
             return
+        try:
+            self._channel.basic_publish(exchange, routing_key, body, properties)
+        except Exception as error:
+            if can_encode(routing_key, properties):
+                raise
+            # pika encodes a message before it sends any of it.
+            log.error("%s: a message to %r cannot be sent: %r", self._broker, routing_key, error)
+            on_outcome(PublishOutcome.IMPOSSIBLE)
+            return
         self._published_count += 1
         self._unconfirmed[self._published_count] = _Unconfirmed(len(body), on_outcome)
-        self._channel.basic_publish(exchange, routing_key, body, properties)
 
     def close(self, timeout: float = 5.0) -> None:
         """Close the connection and wait for it; unconfirmed messages get the outcome ``UNKNOWN``."""
@@ -186,7 +196,7 @@ class Link:
         with self._connection_lock:
             if (connection := self._connection) is not None:
                 connection.ioloop.add_callback_threadsafe(partial(self._shut_down, connection))
-        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+        if self._thread is not None and threading.current_thread() is not self._thread:
             self._thread.join(timeout)
 
     def _use(self, url: str) -> None:
@@ -256,7 +266,7 @@ class Link:
             if self._relay is not None:
                 self._parameters.host, self._parameters.port = "127.0.0.1", self._relay(self._url)
                 self._parameters.ssl_options = None  # the relay has the TLS connection
-            connection = self._connection = pika.SelectConnection(
+            connection = self._connection = Connection(
                 self._parameters,
                 on_open_callback=self._on_open,
                 on_open_error_callback=self._on_broken,
@@ -266,6 +276,9 @@ class Link:
                 return False
             connection.ioloop.start()
         except (AMQPConnectionError, OSError) as error:
+            self._error = error
+        except Exception as error:  # of a callback: the broker delivers again what it was about
+            log.exception("%s: connection closed", self._broker)
             self._error = error
         finally:
             with self._connection_lock:
@@ -278,7 +291,7 @@ class Link:
             unconfirmed, self._unconfirmed, self._published_count = self._unconfirmed, {}, 0
             for message in unconfirmed.values():
                 is_too_large = self.max_bytes is not None and message.size > self.max_bytes
-                message.on_outcome(PublishOutcome.TOO_LARGE if is_too_large else PublishOutcome.UNKNOWN)
+                message.on_outcome(PublishOutcome.IMPOSSIBLE if is_too_large else PublishOutcome.UNKNOWN)
             self._run_calls()
         return was_ready
 

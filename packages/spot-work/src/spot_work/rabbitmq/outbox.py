@@ -79,7 +79,8 @@ class Outbox:
     @property
     def oldest_seconds(self) -> float:
         """Age of the oldest unconfirmed message."""
-        oldest = next(iter(self._messages.values()), None) if self._messages else None
+        with self._changed:
+            oldest = next(iter(self._messages.values()), None)
         return 0.0 if oldest is None else time.monotonic() - oldest.added_at
 
     def add(self, messages: list[OutgoingMessage]) -> None:
@@ -146,4 +147,6 @@ def _has_passed(deadline: float | None) -> bool:
 
 def describe_size(message: Any, max_bytes: int | None) -> str:
     """Return the error of a message that the broker never stores."""
+    if max_bytes is None or len(message.body) <= max_bytes:
+        return "headers that AMQP cannot express"
     return f"{len(message.body)} bytes, allowed: up to {max_bytes}, the broker's maximum message size"

@@ -163,7 +163,7 @@ class RabbitMQPublisher(RequestPublisher):
             request.is_confirmed = True
         elif outcome is PublishOutcome.REJECTED:
             self._requests.call(partial(self._on_rejected, request_id))
-        elif outcome is PublishOutcome.TOO_LARGE:
+        elif outcome is PublishOutcome.IMPOSSIBLE:
             size = describe_size(request.message, self._requests.max_bytes)
             self._pending.resolve(request_id, WorkError(f"{self._queue.name}: request of {size}"))
 
@@ -190,7 +190,10 @@ class RabbitMQPublisher(RequestPublisher):
 
     def _on_reply(self, channel: Any, method: Any, properties: BasicProperties, body: bytes) -> None:
         channel.basic_ack(method.delivery_tag)
-        resolve_reply(self._pending, self._queue.name, wire.read(body, properties))
+        try:
+            resolve_reply(self._pending, self._queue.name, wire.read(body, properties))
+        except Exception as error:  # whatever another client may send ends here
+            log.error("%s: malformed reply: %s", self._queue.name, error)
 
     def _on_failure(self, error: Exception) -> None:
         log.error("%s", error)

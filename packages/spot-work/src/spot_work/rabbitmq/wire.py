@@ -10,9 +10,10 @@ from typing import Any, Final
 from pika import BasicProperties
 
 from spot_work.command.inspector import DeadLetter
+from spot_work.rabbitmq.connection import UNREADABLE
 from spot_work.request import trace
 from spot_work.request.deadline import QueueDelay
-from spot_work.request.message import Message
+from spot_work.request.message import MAX_MILLISECONDS, Message
 
 _BYTES: Final = "application/octet-stream"
 _JSON: Final = "application/json"
@@ -60,7 +61,7 @@ def properties(message: Message, reason: str = "") -> BasicProperties:
     flags = ((_RESEND, message.is_resend), (_REPEAT, message.is_repeat), (_ERROR, message.is_error))
     headers |= {name: True for name, is_set in flags if is_set} | dict(message.trace)
     if reason:
-        headers[REASON] = reason[:_MAX_REASON]
+        headers[REASON] = reason[:_MAX_REASON].encode(errors="replace").decode()  # a file's name may be any
     return BasicProperties(
         content_type=_JSON if message.is_json else _BYTES,
         delivery_mode=_PERSISTENT,
@@ -74,12 +75,20 @@ def properties(message: Message, reason: str = "") -> BasicProperties:
 
 
 def read(body: bytes, properties: BasicProperties) -> Message:
-    """Return a message of this package or of another AMQP client, which may lack headers."""
+    """Return a message of this package or of another AMQP client, which may lack headers.
+
+    Raises:
+        ValueError: its headers cannot be decoded, or the name of its reply queue is no text.
+    """
     headers = properties.headers or {}
+    if UNREADABLE in headers:
+        raise ValueError(f"headers: {headers[UNREADABLE]}")
+    if isinstance(properties.reply_to, bytes):
+        raise ValueError(f"reply queue {properties.reply_to!r}, allowed: a name in UTF-8")
     return Message(
         id=properties.correlation_id or properties.message_id or "",
         body=body,
-        is_json=properties.content_type == _JSON,
+        is_json=str(properties.content_type or "").partition(";")[0].strip().lower() == _JSON,
         reply_to=properties.reply_to or "",
         sent_at=_time(headers.get(SENT_AT)),
         deadline=_time(headers.get(DEADLINE)),
@@ -96,7 +105,7 @@ def read(body: bytes, properties: BasicProperties) -> Message:
 def read_dead_letter(body: bytes, properties: BasicProperties) -> DeadLetter:
     """Return what is known of a dead letter: of a worker, or of the broker."""
     headers = properties.headers or {}
-    reason, died_at = headers.get(REASON), properties.timestamp
+    reason, died_at = headers.get(REASON, headers.get(UNREADABLE)), properties.timestamp
     if reason is None:
         deaths = headers.get(_DEATHS)
         death = deaths[0] if isinstance(deaths, list) and deaths and isinstance(deaths[0], dict) else {}
@@ -113,7 +122,8 @@ def resend_properties(properties: BasicProperties) -> BasicProperties:
     sent.headers = {
         name: value
         for name, value in (properties.headers or {}).items()
-        if name not in (REASON, SENT_AT, DEADLINE) and not name.startswith(_OF_BROKER)
+        if name not in (REASON, SENT_AT, DEADLINE)
+        and not str(name).startswith(_OF_BROKER)  # pika has bytes for what is not UTF-8
     }
     sent.headers[_RESEND] = True
     sent.delivery_mode, sent.reply_to, sent.expiration, sent.timestamp = _PERSISTENT, None, None, None
@@ -131,4 +141,5 @@ def _delay(wait: float | None, run: float | None) -> QueueDelay | None:
 
 
 def _time(value: object) -> float | None:
-    return value / 1000 if isinstance(value, int) else None
+    """Return seconds of a header that another client may have set to anything."""
+    return value / 1000 if isinstance(value, int) and 0 <= value < MAX_MILLISECONDS else None

@@ -28,6 +28,10 @@ class QueueDelay(NamedTuple):
     wait_seconds: float
     run_seconds: float
 
+    def within(self, seconds: float) -> QueueDelay:
+        """Return it with neither time above ``seconds``."""
+        return QueueDelay(min(self.wait_seconds, seconds), min(self.run_seconds, seconds))
+
 
 class RunTimes:
     """The durations of a worker's last batches; one thread records them, any may read `shortest`."""

@@ -10,6 +10,8 @@ from spot_work.request.deadline import QueueDelay
 from spot_work.request.trace import TraceCarrier
 
 Priority = Literal["normal", "high"]
+MAX_MILLISECONDS: Final = 10**14
+"""Bound of a time or a duration that a message has: another client may set it to anything."""
 PRIORITIES: Final[tuple[Priority, ...]] = ("normal", "high")
 
 
@@ -132,7 +134,7 @@ def reply(request: Request, value: Any, error: str = "", delay: QueueDelay | Non
     """Return the message of a reply; with ``error`` the value is left out.
 
     Raises:
-        TypeError: the value is neither bytes nor serializable as JSON.
+        Exception: the value is neither bytes nor serializable as JSON.
     """
     body, is_json = _encode(error or value)
     return Message(
@@ -175,4 +177,7 @@ def _encode(value: Any) -> tuple[bytes, bool]:
 
 
 def _decode(message: Message) -> Any:
-    return json.loads(message.body) if message.is_json else message.body
+    try:
+        return json.loads(message.body) if message.is_json else message.body
+    except RecursionError:
+        raise ValueError("JSON that is nested too deeply") from None

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections import OrderedDict
 from collections.abc import Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
+from spot_work.errors import ExpiredError
 from spot_work.request.deadline import WaitEstimate
 from spot_work.request.message import Message
+
+_MAX_EXPIRED: Final = 10_000
+"""Expired requests whose late replies still tell how long the queue is."""
 
 
 @dataclass
@@ -25,6 +31,7 @@ class PendingRequest:
     deadline: float
     sent_via: object = None
     is_confirmed: bool = False
+    submitted_at: float = field(default_factory=time.monotonic)
 
     def to_message(self, reply_to: str) -> Message:
         """Return the message to publish now; ``reply_to`` is the address of the reply queue."""
@@ -39,6 +46,7 @@ class PendingRequests:
 
     def __init__(self) -> None:
         self._open: dict[str, PendingRequest] = {}
+        self._expired: OrderedDict[str, PendingRequest] = OrderedDict()
         self._lock = threading.Lock()
         self._failure: Exception | None = None
         self.waits = WaitEstimate()
@@ -56,6 +64,12 @@ class PendingRequests:
     def get(self, request_id: str) -> PendingRequest | None:
         """Return a request; None if it is not open any more."""
         return self._open.get(request_id)
+
+    def age_seconds(self, request_id: str) -> float | None:
+        """Return how long ago a request was submitted, by this process's clock; None if unknown."""
+        with self._lock:
+            request = self._open.get(request_id) or self._expired.get(request_id)
+        return None if request is None else time.monotonic() - request.submitted_at
 
     def unconfirmed(self, *, reset: bool = False) -> Iterator[str]:
         """Yield the ids of unconfirmed requests; ``reset`` makes all requests unconfirmed first."""
@@ -84,6 +98,10 @@ class PendingRequests:
         """Resolve a request with an error or a value; return whether it was open."""
         with self._lock:
             request = self._open.pop(request_id, None)
+            if request is not None and isinstance(error, ExpiredError):
+                self._expired[request_id] = request
+                if len(self._expired) > _MAX_EXPIRED:
+                    self._expired.popitem(last=False)
         if request is None or not request.future.set_running_or_notify_cancel():
             return False
         if error is not None:

@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
+from spot_work.queue import threads
 from spot_work.queue.backoff import Backoff
 from spot_work.queue.consumer import Ack
+from spot_work.queue.threads import OnFailure
 from spot_work.request import message
 from spot_work.sqs import wire
 from spot_work.sqs.address import CALL_ERRORS, describe, is_not_found, is_permanent
@@ -48,12 +50,15 @@ class Acknowledger:
     message after its visibility timeout, and finally moves it to the dead-letter queue.
     """
 
-    def __init__(self, client: Any, extender: VisibilityExtender, max_outage_seconds: float) -> None:
+    def __init__(
+        self, client: Any, extender: VisibilityExtender, max_outage_seconds: float, on_failure: OnFailure
+    ) -> None:
         self._client = client
+        self._on_failure = on_failure
         self._extender = extender
         self._max_outage_seconds = max_outage_seconds
         self._url = self._dead_letter_url = ""
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[tuple[InFlightMessage, _Job] | None] = queue.SimpleQueue()
         self._open_jobs = 0
         self._jobs_changed = threading.Condition()
         self._stop = threading.Event()
@@ -61,26 +66,26 @@ class Acknowledger:
     def open(self, url: str, dead_letter_url: str) -> None:
         """Start, with the URLs of the queue and of its dead-letter queue."""
         self._url, self._dead_letter_url = url, dead_letter_url
-        threading.Thread(target=self._run, name="spot-work-ack", daemon=True).start()
+        threads.start("spot-work-ack", self._run, self._on_failure)
 
     def ack(self, acks: Sequence[Ack]) -> None:
         """Send replies and delete their requests; without a reply only delete."""
         for ack in acks:
-            self._add(partial(_add_ack, ack))
+            self._add(ack.delivery.handle, partial(_add_ack, ack))
 
     def delete(self, messages: Iterable[InFlightMessage]) -> None:
         """Delete messages."""
         for in_flight in messages:
-            self._add(partial(_add_delete, in_flight))
+            self._add(in_flight, partial(_add_delete, in_flight))
 
     def requeue(self, messages: Iterable[InFlightMessage], delay_seconds: int = 0) -> None:
         """Make messages visible to other workers after a delay."""
         for in_flight in messages:
-            self._add(partial(_add_requeue, in_flight, delay_seconds))
+            self._add(in_flight, partial(_add_requeue, in_flight, delay_seconds))
 
     def dead_letter(self, in_flight: InFlightMessage, reason: str) -> None:
         """Copy a message to the dead-letter queue with the reason, then delete it."""
-        self._add(partial(_add_dead_letter, in_flight, reason))
+        self._add(in_flight, partial(_add_dead_letter, in_flight, reason))
 
     @property
     def open_jobs(self) -> int:
@@ -94,10 +99,10 @@ class Acknowledger:
         self._stop.set()
         self._jobs.put(None)
 
-    def _add(self, job: _Job) -> None:
+    def _add(self, in_flight: InFlightMessage, job: _Job) -> None:
         with self._jobs_changed:
             self._open_jobs += 1
-        self._jobs.put(job)
+        self._jobs.put((in_flight, job))
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
@@ -107,12 +112,16 @@ class Acknowledger:
                     return
                 jobs.append(next_job)
             round_ = _Round()
-            for job in jobs:
-                job(round_)
+            for in_flight, add in jobs:
+                try:
+                    add(round_)
+                except Exception:  # it is redelivered; the others must still be settled
+                    log.exception("message %s not settled", in_flight.id)
             try:
                 self._execute(round_)
-            except Exception:  # the messages are redelivered; later ones must still be settled
+            except Exception:
                 log.exception("messages not settled")
+            self._extender.remove(in_flight for in_flight, _ in jobs)
             with self._jobs_changed:
                 self._open_jobs -= len(jobs)
                 self._jobs_changed.notify_all()
@@ -136,8 +145,6 @@ class Acknowledger:
             for in_flight, seconds in round_.to_requeue
         }
         self._call_until_done(self._client.change_message_visibility_batch, self._url, requeues)
-        requeued = [in_flight for in_flight, _ in round_.to_requeue]
-        self._extender.remove([*round_.to_delete, *requeued, *round_.after_send.values()])
 
     def _call_until_done(
         self, call: Callable[..., Any], url: str, entries: Mapping[str, dict[str, Any]]

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Final
 
 from spot_work.errors import BrokerRefusedError
+from spot_work.queue import threads
 from spot_work.queue.backoff import Backoff
 from spot_work.queue.consumer import Ack, Delivery, RequestConsumer
 from spot_work.queue.settings import Queue
@@ -71,11 +72,10 @@ class SqsConsumer(RequestConsumer):
         self.is_connected = threading.Event()
         """Set once requests can be delivered."""
         self._extender = VisibilityExtender(
-            self._client, queue_.name, None if relay is None else partial(relay, url)
+            self._client, queue_.name, self._fail, None if relay is None else partial(relay, url)
         )
-        self._acknowledger = Acknowledger(self._client, self._extender, max_outage_seconds)
-        self._poller = threading.Thread(target=self._poll, name="spot-work-poll", daemon=True)
-        self._poller.start()
+        self._acknowledger = Acknowledger(self._client, self._extender, max_outage_seconds, self._fail)
+        self._poller = threads.start("spot-work-poll", self._poll, self._fail)
 
     @property
     def waiting_count(self) -> int:
@@ -230,7 +230,7 @@ class SqsConsumer(RequestConsumer):
             received = wire.read(in_flight.received)
             delivery_count = wire.delivery_count(in_flight.received)
             request = message.read_request(received, delivery_count, time.time())
-        except ValueError as error:
+        except Exception as error:  # whatever another sender may send ends here
             log.error("%s: malformed request: %s", self._queue.name, error)
             self._acknowledger.dead_letter(in_flight, f"malformed: {error}")
         else:

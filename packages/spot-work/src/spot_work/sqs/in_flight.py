@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from spot_work.queue import threads
+from spot_work.queue.threads import OnFailure
 from spot_work.sqs.address import CALL_ERRORS, describe
 from spot_work.sqs.visibility import EXTENSIONS_PER_TIMEOUT, Extension, batches, extend
 
@@ -46,13 +48,21 @@ class VisibilityExtender:
     Args:
         client: a boto3 client.
         queue_name: for the log.
+        on_failure: as for `spot_work.queue.threads`.
         relay: returns the local port of the process that extends them, also while a function holds this
             one's interpreter lock (`spot_work.watchdog`); None: a thread here does.
     """
 
-    def __init__(self, client: Any, queue_name: str, relay: Callable[[], int] | None = None) -> None:
+    def __init__(
+        self,
+        client: Any,
+        queue_name: str,
+        on_failure: OnFailure,
+        relay: Callable[[], int] | None = None,
+    ) -> None:
         self._client = client
         self._queue_name = queue_name
+        self._on_failure = on_failure
         self._relay = relay
         self._url = ""
         self._visibility_seconds = 0
@@ -65,7 +75,7 @@ class VisibilityExtender:
         """Start to extend messages; ``visibility_seconds`` is the queue's visibility timeout."""
         self._url, self._visibility_seconds = url, visibility_seconds
         extend_all = self._extend_all if self._relay is None else self._follow
-        threading.Thread(target=extend_all, name="spot-work-visibility", daemon=True).start()
+        threads.start("spot-work-visibility", extend_all, self._on_failure)
         if self._relay is not None:
             with self._changed:
                 self._changed.wait_for(lambda: self._connection is not None, _START_SECONDS)

@@ -9,6 +9,7 @@ import time
 from typing import Any, Final
 
 from spot_work.errors import BrokerRefusedError, WorkError
+from spot_work.queue import threads
 from spot_work.queue.backoff import Backoff
 from spot_work.queue.publisher import RequestPublisher, resolve_reply
 from spot_work.queue.settings import Queue
@@ -48,7 +49,7 @@ class SqsPublisher(RequestPublisher):
         self._outbox: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._opened, self._closed = threading.Event(), threading.Event()
         for loop in (self._send_all, self._receive_replies, self._maintain_reply_queues):
-            threading.Thread(target=loop, name="spot-work-publisher", daemon=True).start()
+            threads.start("spot-work-publisher", loop, self._pending.fail_all)
 
     def check(self, message: Message) -> None:
         """Raise ``ValueError`` for a request above the maximum size of SQS, or with a priority."""
@@ -184,7 +185,7 @@ class SqsPublisher(RequestPublisher):
         for message in messages:
             try:
                 resolve_reply(self._pending, self._queue.name, wire.read(message))
-            except ValueError as error:
+            except Exception as error:  # whatever another sender may send ends here
                 log.error("%s: malformed reply: %s", self._queue.name, error)
         entries = [{"Id": str(n), "ReceiptHandle": m["ReceiptHandle"]} for n, m in enumerate(messages)]
         self._client.delete_message_batch(QueueUrl=url, Entries=entries)

@@ -14,7 +14,7 @@ from typing import Any, Final
 from spot_work.command.inspector import DeadLetter
 from spot_work.request import trace
 from spot_work.request.deadline import QueueDelay
-from spot_work.request.message import Message
+from spot_work.request.message import MAX_MILLISECONDS, Message
 
 MAX_BYTES: Final = 1_048_576
 """Size limit of a message with attributes, and of a batch. Source: SQS guide, "Amazon SQS batch actions"."""
@@ -182,7 +182,9 @@ def _milliseconds(seconds: float | None) -> str:
 
 
 def _seconds(milliseconds: str | None) -> float | None:
+    """Return seconds of an attribute that another sender may have set to anything."""
     try:
-        return None if milliseconds is None else int(milliseconds) / 1000
+        value = int(milliseconds or "")
     except ValueError:
         return None
+    return value / 1000 if 0 <= value < MAX_MILLISECONDS else None

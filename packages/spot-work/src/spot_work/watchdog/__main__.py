@@ -32,9 +32,6 @@ async def run(control: socket.socket) -> None:
             if url := request.get("url"):
                 relay = importlib.import_module(request["relay"])
                 writer.write(f"{await relay.listen(url)}\n".encode())
-            elif "limit" in request:
-                log.error("a batch has run for more than %g s; the worker is killed", request["limit"])
-                os.kill(worker, signal.SIGKILL)
             else:
                 ticks[0] += 1
     finally:

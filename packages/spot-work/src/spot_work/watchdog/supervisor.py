@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from typing import Final
 
 log: Final = logging.getLogger("spot_work")
@@ -22,14 +21,9 @@ _END_SECONDS: Final = 5.0
 
 
 class Watchdog:
-    """Starts the process, and again if it ends; safe to use from many threads.
+    """Starts the process, and again if it ends; safe to use from many threads."""
 
-    Args:
-        overdue: returns the seconds by which the running batch exceeds its limit; 0: it does not.
-    """
-
-    def __init__(self, overdue: Callable[[], float] = lambda: 0.0) -> None:
-        self._overdue = overdue
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
@@ -83,8 +77,7 @@ class Watchdog:
 
     def _tick(self) -> None:
         while not self._closed.wait(_TICK_SECONDS):
-            message = {"limit": limit} if (limit := self._overdue()) else {}
             with contextlib.suppress(OSError):
                 control = self._control
                 if control is not None:
-                    control.sendall(json.dumps(message).encode() + b"\n")
+                    control.sendall(b"{}\n")

@@ -1,0 +1,231 @@
+"""What another AMQP client may send: one dead letter each, and its neighbours run once, on one connection."""
+
+from __future__ import annotations
+
+import os
+import struct
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pika
+import pika.data
+import pytest
+from rabbitmq import RabbitServer
+
+from spot_work import Batch, Client, Queue, Worker, WorkError
+from spot_work.queue.backoff import Backoff
+from spot_work.rabbitmq import consumer as consumers
+from spot_work.rabbitmq import wire
+from spot_work.rabbitmq.consumer import RabbitMQConsumer
+from spot_work.rabbitmq.inspector import RabbitMQInspector
+from spot_work.request.message import Message
+from support.waiting import wait_until
+
+JSON = "application/json"
+
+
+class Raw(bytes):
+    """A value of a header as AMQP has it: its type and its octets."""
+
+
+encode_value = pika.data.encode_value
+
+
+def encode(pieces: list[bytes], value: Any) -> int:
+    if not isinstance(value, Raw):
+        return encode_value(pieces, value)
+    pieces.append(bytes(value))
+    return len(value)
+
+
+MALFORMED: dict[str, dict[str, Any]] = {
+    "a time in milliseconds": {"headers": {"created": Raw(struct.pack(">cQ", b"T", 1_772_000_000_000))}},
+    "one within a list": {"headers": {"x": [1, Raw(struct.pack(">cQ", b"T", 2**63))]}},
+    "a reply queue that is not UTF-8": {"reply_to": b"r\xe9"},
+    "deep JSON": {"body": b"[" * 200_000, "content_type": JSON},
+    "no JSON": {"body": b"{", "content_type": f"{JSON}; charset=utf-8"},
+}
+HARMLESS: dict[str, dict[str, Any]] = {
+    "times of an age": {"headers": {"spot-sent": -(2**63), "spot-deadline": 2**62}},
+    "an id that is not UTF-8": {"correlation_id": b"\xe9"},
+    "numbers for texts": {"headers": {"traceparent": 5, "spot-again": "no", "x-delivery-count": "many"}},
+    "a charset": {"content_type": f"{JSON}; charset=utf-8"},
+}
+
+
+def send(broker: RabbitServer, queue: Queue, body: bytes = b'"x"', **properties: Any) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pika.data, "encode_value", encode)
+        connection = pika.BlockingConnection(pika.URLParameters(broker.url))
+        connection.channel().basic_publish("", queue.name, body, pika.BasicProperties(**properties))
+        connection.close()
+
+
+@pytest.mark.parametrize("sent", [*MALFORMED.values(), *HARMLESS.values()], ids=[*MALFORMED, *HARMLESS])
+def test_a_hostile_message_costs_its_neighbours_nothing(broker: RabbitServer, sent: dict[str, Any]) -> None:
+    queue, runs = Queue("hostile"), Counter[Any]()
+
+    def run(values: list[Any]) -> list[Any]:
+        runs.update(map(repr, values))
+        return values
+
+    with Client(broker.url, queue) as client:
+        wait_until(lambda: client._publisher._can_receive.is_set())  # type: ignore[attr-defined]
+        futures = [client.submit(number) for number in range(8)]
+        wait_until(lambda: RabbitMQInspector(broker.url, queue).status().waiting == 8)
+        send(broker, queue, **sent)
+        consumer = RabbitMQConsumer(broker.url, queue, 16)
+        worker = Worker(consumer, run, Batch(16, 0.5))
+        thread = threading.Thread(target=worker.run)
+        thread.start()
+        assert [future.result(60) for future in futures] == list(range(8))
+        assert client.request("after") == "after"
+        is_bad = sent in MALFORMED.values()
+        letters = RabbitMQInspector(broker.url, queue).dead_letters
+        if is_bad:
+            [letter] = wait_until(letters)
+            assert letter.reason.startswith("malformed: ")
+        else:
+            assert not letters()
+        worker.drain()
+        thread.join(60)
+    assert max(runs.values()) == 1
+    assert ("'x'" in runs or "b'\"x\"'" in runs) is not is_bad
+    assert consumer._link.connections == consumer._outbox._link.connections == 1
+    assert RabbitMQInspector(broker.url, queue).status().waiting == 0
+    with pika.BlockingConnection(pika.URLParameters(broker.url)) as connection:
+        connection.channel().queue_purge(f"{queue.name}.dead")
+
+
+def test_a_dead_letter_that_pika_cannot_decode_is_listed(broker: RabbitServer) -> None:
+    queue = Queue("unreadable")
+    with Client(broker.url, queue) as client:
+        wait_until(lambda: client._publisher._can_receive.is_set())  # type: ignore[attr-defined]
+    send(broker, Queue(f"{queue.name}.dead"), **MALFORMED["a time in milliseconds"])
+    [letter] = wait_until(RabbitMQInspector(broker.url, queue).dead_letters)
+    assert "year 58122" in letter.reason
+
+
+def test_a_failure_whose_text_is_not_utf8_is_a_dead_letter_and_a_reply(broker: RabbitServer) -> None:
+    queue = Queue("names")
+
+    def run(value: str) -> None:
+        raise FileNotFoundError(os.fsdecode(b"/data/caf\xe9.jpg"))
+
+    worker = Worker(RabbitMQConsumer(broker.url, queue, 1), run)
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    with Client(broker.url, queue) as client:
+        with pytest.raises(WorkError, match=r"caf.*jpg"):
+            client.request(1)
+        send(broker, queue)
+        [letter] = wait_until(RabbitMQInspector(broker.url, queue).dead_letters)
+        assert letter.reason == "FileNotFoundError: /data/caf?.jpg"
+        with pytest.raises(WorkError, match=r"caf.*jpg"):
+            client.request(2)
+    worker.drain()
+    thread.join(60)
+
+
+def test_a_reply_that_amqp_cannot_express_is_an_error(
+    broker: RabbitServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    properties = wire.properties
+
+    def hostile(message: Message, reason: str = "") -> pika.BasicProperties:
+        result = properties(message, reason)
+        if message.body == b'"bad"' and not message.reply_to and not reason:
+            result.headers["wait"] = 2**64
+        return result
+
+    queue = Queue("inexpressible")
+    worker = Worker(RabbitMQConsumer(broker.url, queue, 4), lambda value: value)
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    with Client(broker.url, queue) as client:
+        assert client.request("first") == "first"
+        monkeypatch.setattr(wire, "properties", hostile)
+        with pytest.raises(WorkError, match="headers that AMQP cannot express"):
+            client.request("bad")
+        assert client.request("good") == "good"
+    worker.drain()
+    thread.join(60)
+
+
+CALLBACKS = [
+    *(("RabbitMQConsumer", name) for name in ("_on_request", "_on_ready", "_ack", "_prepare")),
+    *(("Outbox", name) for name in ("_publish", "_on_outcome")),
+]
+
+
+@pytest.mark.parametrize("is_once", [True, False], ids=["once", "always"])
+@pytest.mark.parametrize(("owner", "name"), CALLBACKS)
+def test_an_error_in_a_callback_ends_the_worker_or_it_goes_on(
+    broker: RabbitServer, monkeypatch: pytest.MonkeyPatch, owner: str, name: str, is_once: bool
+) -> None:
+    raised = threading.Event()
+    kind = getattr(consumers, owner)
+    original: Callable[..., Any] = getattr(kind, name)
+
+    def broken(*arguments: Any, **options: Any) -> Any:
+        if is_once and raised.is_set():
+            return original(*arguments, **options)
+        raised.set()
+        raise LookupError("a mistake")
+
+    monkeypatch.setattr(kind, name, broken)
+    monkeypatch.setattr(Backoff, "next_delay", lambda _: 0.01)
+    queue, ended = Queue(f"callbacks-{owner}-{name}"), []
+    consumer = RabbitMQConsumer(broker.url, queue, 1)
+    worker = Worker(consumer, lambda value: value)
+
+    def run() -> None:
+        try:
+            worker.run()
+        except Exception as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    with Client(broker.url, queue) as client:
+        future = client.submit("x", timeout=30.0)
+        wait_until(lambda: ended or future.done() or not is_once, 60)
+        if is_once:
+            assert ended or future.result() == "x"
+        time.sleep(0.5)
+        link_threads = [consumer._link._thread, consumer._outbox._link._thread]
+        assert ended or all(one is not None and one.is_alive() for one in link_threads)
+        worker.drain()
+        thread.join(90)
+        assert not thread.is_alive()
+    assert raised.is_set()
+
+
+def test_a_request_whose_channel_closed_is_answered_once_and_run_once(broker: RabbitServer) -> None:
+    queue, runs = Queue("slow"), []
+    consumer = RabbitMQConsumer(broker.url, queue, 1)
+
+    def run(value: str) -> str:
+        runs.append(value)
+        if value == "slow":  # as with a function that takes longer than the broker's consumer_timeout
+            before, link = consumer._link.connections, consumer._link
+            link.call(lambda channel: channel.close())
+            wait_until(lambda: link.connections > before and link._is_ready)
+        return value
+
+    worker = Worker(consumer, run)
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    with Client(broker.url, queue) as client:
+        assert client.request("slow") == "slow"
+        assert client.request("next") == "next"
+        status = RabbitMQInspector(broker.url, queue).status
+        wait_until(lambda: status().waiting == 0)
+        worker.drain()
+        thread.join(60)
+        assert status().waiting == 0  # nothing was unacknowledged at the end
+        assert client.unmatched_replies == 0
+    assert runs == ["slow", "next"]

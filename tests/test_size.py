@@ -27,10 +27,10 @@ MAX_PRODUCT_LINES = 71_220
 LIBRARY_LINES = {
     "packages/pulumi-on-moto/src": 8_280,
     "packages/spot-training/src": 10_040,
-    "packages/spot-work/src": 5_660,
+    "packages/spot-work/src": 5_980,
 }
 OTHER_LINES = {
-    "packages/tests": 18_210,
+    "packages/tests": 19_150,
     "research": 9_950,
     "tests": 77_951,
     "docs": 440,

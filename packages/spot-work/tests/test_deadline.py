@@ -244,7 +244,7 @@ def test_a_reply_that_is_too_late_still_reports_the_wait(publisher: list[FakePub
         error_of(client.submit(2, timeout=10.0))
 
 
-def test_a_worker_whose_clock_is_fast_locks_nobody_out(
+def test_a_worker_with_a_fast_clock_stops_no_client(
     publisher: list[FakePublisher], caplog: pytest.LogCaptureFixture
 ) -> None:
     with Client("amqp://any", "ocr") as client:
@@ -260,10 +260,10 @@ def test_a_worker_whose_clock_is_fast_locks_nobody_out(
         error_of(client.submit(4, timeout=10.0))
 
 
-def test_a_reply_to_nobody_reports_no_wait(publisher: list[FakePublisher]) -> None:
+def test_a_reply_without_a_request_reports_no_wait(publisher: list[FakePublisher]) -> None:
     with Client("amqp://any", "ocr") as client:
-        stray = Message("another's", b"1", is_json=True, delay=QueueDelay(3600.0, 1.0))
-        resolve_reply(publisher[0].pending, "ocr", stray)
+        unknown = Message("another's", b"1", is_json=True, delay=QueueDelay(3600.0, 1.0))
+        resolve_reply(publisher[0].pending, "ocr", unknown)
         client.submit(1, timeout=10.0)
         assert client.unmatched_replies == 1
         assert len(publisher[0].sent) == 1

@@ -119,7 +119,7 @@ def test_what_is_no_list_of_results_is_an_error_that_names_it(returned: object, 
     assert [actual in reply.error for reply in consumer.replies.values()] == [True, True]
 
 
-def test_a_batch_whose_second_try_returns_no_list_fails() -> None:
+def test_a_batch_of_which_the_second_try_returns_no_list_fails() -> None:
     def alone(values: list[object]) -> object:
         return values[0] if len(values) == 1 else 1 / 0
 

@@ -109,7 +109,7 @@ def test_a_dead_letter_that_pika_cannot_decode_is_listed(broker: RabbitServer) -
     assert "year 58122" in letter.reason
 
 
-def test_a_failure_whose_text_is_not_utf8_is_a_dead_letter_and_a_reply(broker: RabbitServer) -> None:
+def test_a_failure_with_a_text_that_is_not_utf_8_is_a_dead_letter_and_a_reply(broker: RabbitServer) -> None:
     queue = Queue("names")
 
     def run(value: str) -> None:
@@ -204,7 +204,7 @@ def test_an_error_in_a_callback_ends_the_worker_or_it_goes_on(
     assert raised.is_set()
 
 
-def test_a_request_whose_channel_closed_is_answered_once_and_run_once(broker: RabbitServer) -> None:
+def test_a_request_of_a_closed_channel_is_answered_once_and_run_once(broker: RabbitServer) -> None:
     queue, runs = Queue("slow"), []
     consumer = RabbitMQConsumer(broker.url, queue, 1)
 

@@ -356,7 +356,7 @@ def test_without_locks_the_later_one_wins(
     assert "file system without locks" in said[0]
 
 
-def test_one_that_cannot_be_read_today_drives_out_no_other(folder: Path) -> None:
+def test_one_that_cannot_be_read_today_is_waited_for(folder: Path) -> None:
     run(folder, 10, 30)
     one = Checkpointer(folder, files=(disk := Disk()), retry_policy=Clock().retry_policy(), keep=1)
 
@@ -365,12 +365,12 @@ def test_one_that_cannot_be_read_today_drives_out_no_other(folder: Path) -> None
             raise OSError(errno.EIO, "I/O error")
 
     disk.at = at
-    saved = one.restore()
-    assert saved is not None
-    assert saved.step == 10
-    one.save(20, content("at 20"))
+    with pytest.raises(
+        RestoreError, match=r"step-000000000030 cannot be read: OSError: .* it stays: start again"
+    ):
+        one.restore()
     let_go(one)
-    assert names(folder) == ["step-000000000010", "step-000000000020", "step-000000000030"]
+    assert names(folder) == ["step-000000000010", "step-000000000030"]
     assert found(folder) == (30, "at 30")
 
 

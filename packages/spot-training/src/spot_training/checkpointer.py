@@ -50,7 +50,7 @@ from spot_training.storage.manifest import (
     part_of,
     run_id,
     step_of,
-    with_retained,
+    with_keys,
 )
 from spot_training.storage.retry import RetryPolicy, os_error_behind
 from spot_training.storage.space import Space
@@ -72,6 +72,8 @@ class Checkpointer:
     A checkpoint of another ``run`` is rejected and stays, unless the user names that run in
     ``$SPOT_TRAINING_TAKE_OVER`` or ``$SPOT_TRAINING_START_OVER``.
     """
+
+    _skips_unreadable = False
 
     def __init__(
         self,
@@ -168,8 +170,8 @@ class Checkpointer:
         candidates, too.
 
         Raises:
-            RestoreError: all checkpoints are damaged, or the newest is of another format; starting at step 0
-                would silently lose the training.
+            RestoreError: all checkpoints are damaged, or the newest is of another format or cannot be read;
+                starting at step 0 or at an older one would silently lose the training.
             MismatchError: the checkpoint is of another model or world size.
             OtherRunError: the checkpoint is of another run.
             InUseError: another process uses the directory.
@@ -358,6 +360,7 @@ class Checkpointer:
         """Commit a staged checkpoint, then delete what need not stay; return what it stores of those."""
         stored = self._call(self.location, lambda: self._planned(manifest.step, keep))
         text = replace(manifest, retained=stored).to_text()
+        parse(text)  # what could not be restored is not committed
 
         def commit() -> None:
             check_lease()
@@ -386,8 +389,9 @@ class Checkpointer:
         def amend() -> dict[str, Any]:
             stored, before = self._planned(step, keep), self.retained.document()
             if stored != before:
+                check_lease()
                 self._store.acquire()
-                text = with_retained(self._store.manifest(name_of(step)), stored)
+                text = with_keys(self._store.manifest(name_of(step)), retained=stored)
                 self._store.amend(name_of(step), text)
             return stored
 
@@ -409,6 +413,11 @@ class Checkpointer:
             self._resume(manifest)
             return Checkpoint(
                 manifest.step, self._store.fetch(name), manifest.meta, manifest.world_size, manifest.run
+            )
+        if not (damaged or self._skips_unreadable):
+            raise RestoreError(
+                f"{self.location}/{name} cannot be read: {reason}; it stays: start again, or move it away"
+                " to go on at an older one"
             )
         if self._ranks.rank == 0:
             _log.warning("%s/%s is skipped: %s", self.location, name, reason)
@@ -451,7 +460,7 @@ class Checkpointer:
         except FileNotFoundError as error:
             path = str(error.filename).rpartition(f"{name}/")[2]
             return {"reason": f"{path} is missing", "damaged": True}
-        except OSError as error:
+        except (OSError, ValueError) as error:
             return {"reason": one_line(error), "damaged": False}
         return {"reason": "", "damaged": False}
 

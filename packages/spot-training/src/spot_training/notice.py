@@ -10,6 +10,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+import weakref
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -68,6 +69,16 @@ _POLL_INTERVAL_SECONDS: Final = (
     5.0  # AWS's advice for interruption notices (EC2 guide, "Spot Instance interruption notices")
 )
 _log = logging.getLogger("spot_training")
+_notices: Final[weakref.WeakSet[Notice]] = weakref.WeakSet()
+
+
+def _restore_in_child() -> None:
+    """Let a forked process be terminated as before: its training is the parent's."""
+    while newest := [notice for notice in _notices if notice.has_handler]:
+        newest[0].restore_handler()
+
+
+os.register_at_fork(after_in_child=_restore_in_child)
 
 
 class Notice:
@@ -102,6 +113,7 @@ class Notice:
         self.exits = False
         """Whether the next SIGTERM ends the process with code 0: the state is saved."""
         self._has_handler = self._install_handler()
+        _notices.add(self)
         if self._file is None and (metadata is not None or is_ec2()):
             threading.Thread(target=self._poll, args=(metadata or get_metadata,), daemon=True).start()
 
@@ -141,6 +153,10 @@ class Notice:
     def close(self) -> None:
         """Restore the previous SIGTERM handler and stop polling."""
         self._closed.set()
+        self.restore_handler()
+
+    def restore_handler(self) -> None:
+        """Restore the previous SIGTERM handler."""
         if self._has_handler:
             signal.signal(
                 signal.SIGTERM,

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import atexit
+import concurrent.futures.thread  # noqa: F401 - registers its end, before ours
 import threading
 import time
+import weakref
 from collections.abc import Callable
+from typing import Final
+
+from spot_training.errors import one_line, say
+
+_savers: Final[weakref.WeakSet[BackgroundSaver]] = weakref.WeakSet()
 
 
 class BackgroundSaver:
@@ -20,6 +28,7 @@ class BackgroundSaver:
         self._seconds: float | None = None
         self._gives_way = threading.Event()
         self._can_give_way = True
+        _savers.add(self)
 
     @property
     def gives_way(self) -> bool:
@@ -69,7 +78,7 @@ class BackgroundSaver:
             except BaseException as error:
                 self._error = error
 
-        # Not a daemon: the interpreter waits for the save when the script ends.
+        # Not a daemon: `_wait_at_exit` waits for the save when the script ends.
         self._thread = threading.Thread(target=carry_out, name="spot_training save")
         self._thread.start()
 
@@ -82,3 +91,17 @@ class BackgroundSaver:
         if self._error is not None:
             error, self._error = self._error, None
             raise error
+
+
+def _wait_at_exit() -> None:
+    """Wait for saves that run when the script ends, and print an error that it has not seen."""
+    for saver in list(_savers):
+        try:
+            saver.wait()
+        except BaseException as error:
+            say(f"the last save failed: {one_line(error)}")
+
+
+# Before executors end, which boto3 and a script's own writer use: they end before ``atexit``'s functions, and
+# what was registered last is called first (CPython, ``threading._register_atexit``).
+getattr(threading, "_register_atexit", atexit.register)(_wait_at_exit)

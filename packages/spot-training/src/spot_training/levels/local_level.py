@@ -65,6 +65,8 @@ class LocalLevel(Checkpointer):
     be on this machine.
     """
 
+    _skips_unreadable = True  # another storage has the training
+
     def __init__(self, root: str | os.PathLike[str], above: Checkpointer) -> None:
         self._above = above
         super().__init__(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import logging
 import threading
 import time
@@ -38,11 +39,12 @@ class _Call:
         self.error: BaseException | None = None
         self.ended = threading.Event()
         self._action = action
+        self._context = contextvars.copy_context()
 
     def carry_out(self) -> None:
         _running.call = self
         try:
-            self.result = self._action()
+            self.result = self._context.run(self._action)
         except BaseException as error:
             self.error = error
         finally:

@@ -118,12 +118,17 @@ class FolderLock:
     def take(self) -> None:
         """Acquire the lock, waiting up to the retry policy's time; if held, check the owner record."""
         if self._owner is None:
+            owner = new_owner()
             self._acquire()
-            self._owner = new_owner()
-            self._files.replace(self._folder / OWNER, json.dumps(self._owner).encode() + b"\n")
-        elif (owner := self._read()) != self._owner:
+            try:
+                self._files.replace(self._folder / OWNER, json.dumps(owner).encode() + b"\n")
+            except BaseException:
+                self.release()  # a retry acquires it again
+                raise
+            self._owner = owner
+        elif (now := self._read()) != self._owner:
             raise InUseError(
-                f"{self._folder} was taken over by {describe_owner(owner)}; this process can no longer save"
+                f"{self._folder} was taken over by {describe_owner(now)}; this process can no longer save"
             )
 
     def release(self) -> None:

@@ -92,8 +92,7 @@ class CheckpointManifest:
 
     def to_text(self) -> str:
         """Return the manifest as one line of JSON with its own checksum."""
-        body = {"version": VERSION, **asdict(self)}
-        return json.dumps({**body, "checksum": _checksum(body)}, sort_keys=True) + "\n"
+        return _with_checksum({"version": VERSION, **asdict(self)})
 
 
 def parse(text: str) -> CheckpointManifest:
@@ -110,7 +109,8 @@ def parse(text: str) -> CheckpointManifest:
         if body.pop("checksum") != _checksum(body):
             raise ValueError(f"{FILE} is damaged")
         files = {
-            str(path): File(int(file["size"]), str(file["sha256"])) for path, file in body["files"].items()
+            _inside(path): File(int(file["size"]), str(file["sha256"]))
+            for path, file in body["files"].items()
         }
         return CheckpointManifest(
             int(body["step"]),
@@ -126,16 +126,16 @@ def parse(text: str) -> CheckpointManifest:
         raise ValueError(f"{FILE} is damaged") from None
 
 
-def with_retained(text: str, retained: Mapping[str, Any]) -> str:
-    """Return a manifest's text with another ``retained``; all other keys stay, also those of other versions.
+def with_keys(text: str, **values: Any) -> str:
+    """Return a manifest's text with other values; all other keys stay, also those of other versions.
 
     Raises:
         ValueError: it is damaged.
     """
     parse(text)
-    body = {**json.loads(text), "retained": dict(retained)}
+    body = {**json.loads(text), **values}
     del body["checksum"]
-    return json.dumps({**body, "checksum": _checksum(body)}, sort_keys=True) + "\n"
+    return _with_checksum(body)
 
 
 def run_id(text: str) -> str:
@@ -145,6 +145,20 @@ def run_id(text: str) -> str:
         return str(body["run"]["id"])
     except (ValueError, KeyError, TypeError, RecursionError):
         return ""
+
+
+def _inside(path: str) -> str:
+    """Return the path of a file if it is within a rank's directory: it may come from another writer."""
+    first, *rest = path.split("/")
+    if not first.startswith(part_of(0)[:5]) or not rest or {"", ".", ".."} & set(rest):
+        raise ValueError(f"{FILE} has the file {path!r}, allowed: {part_of(0)}/…")
+    return path
+
+
+def _with_checksum(body: Mapping[str, Any]) -> str:
+    """Return a line that `parse` accepts: JSON makes texts of a mapping's keys, and sorts them after that."""
+    body = json.loads(json.dumps(body))
+    return json.dumps({**body, "checksum": _checksum(body)}, sort_keys=True) + "\n"
 
 
 def _checksum(body: Mapping[str, Any]) -> str:

@@ -2,14 +2,17 @@
 
 Files are uploaded first, the manifest last: without a manifest there is no checkpoint. The manifest is put
 with ``If-None-Match: *``. Source: S3 user guide, "How to prevent object overwrites with conditional writes".
+The files of each save have keys of their own, which its manifest has: no save writes what another one wrote.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import shutil
 import tempfile
+import uuid
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -19,18 +22,20 @@ from spot_training.errors import InUseError, SpotTrainingError, one_line
 from spot_training.storage.bounded import record_progress
 from spot_training.storage.files import Files
 from spot_training.storage.lock import OWNER, describe_owner, new_owner
-from spot_training.storage.manifest import FILE, File, step_of
+from spot_training.storage.manifest import FILE, File, parse, step_of, with_keys
 
 T = TypeVar("T")
 _DAMAGED: Final = f"{FILE}.damaged"
+_PREFIX: Final = "prefix"
+"""Key of a manifest: where its files are, below the checkpoint's name."""
 _MISSING: Final = ("404", "NoSuchKey", "NotFound")
+_TRANSIENT_STATUSES: Final = (408, 409, 429)
 
 
 class S3Store:
     """Checkpoints below ``s3://bucket/prefix``.
 
-    Of two trainings the later one wins, and the earlier one cannot commit. boto3 has already retried what is
-    raised here.
+    Of two trainings the later one wins, and the earlier one cannot commit.
     """
 
     def __init__(self, url: str, client: Any = None, scratch: Path | None = None) -> None:
@@ -57,15 +62,21 @@ class S3Store:
     def acquire(self) -> None:
         """See ``Store``."""
         if self._owner is None:
-            self._owner = new_owner()
-            self._put(OWNER, json.dumps(self._owner), is_new=False)
-        elif (owner := self._read_owner()) != self._owner:
+            owner = new_owner()
+            self._put(OWNER, json.dumps(owner), is_new=False)
+            self._owner = owner
+        elif (now := self._read_owner()) != self._owner:
             raise InUseError(
-                f"{self.location} was taken over by {describe_owner(owner)}; this process can no longer save"
+                f"{self.location} was taken over by {describe_owner(now)}; this process can no longer save"
             )
 
     def clean(self) -> None:
-        """See ``Store``; files without a manifest are overwritten by the next save of their step."""
+        """See ``Store``: files of steps without a manifest."""
+        keys = [key for key in self._keys("") if step_of(key.split("/")[0]) is not None]
+        whole = {key.split("/")[0] for key in keys if key.split("/")[1:] in ([FILE], [_DAMAGED])}
+        for key in keys:
+            if key.split("/")[0] not in whole:
+                self._delete(key)
 
     def names(self) -> list[str]:
         """See ``Store``."""
@@ -76,8 +87,8 @@ class S3Store:
         return self._get(f"{name}/{FILE}")
 
     def stage(self, name: str) -> str:
-        """See ``Store``; a stage is the checkpoint's name."""
-        return name
+        """See ``Store``; a stage is a prefix of this save below the checkpoint's name."""
+        return f"{name}/{uuid.uuid4().hex[:12]}"
 
     def part(self, stage: str, part: str) -> Path:
         """See ``Store``."""
@@ -101,6 +112,7 @@ class S3Store:
         """See ``Store``."""
         self.acquire()
         self._fetched = ""
+        manifest = with_keys(manifest, **{_PREFIX: stage.removeprefix(f"{name}/")})
         try:
             self._put(f"{name}/{FILE}", manifest, is_new=True)
         except FileExistsError:
@@ -114,8 +126,10 @@ class S3Store:
         self._put(f"{name}/{FILE}", manifest, is_new=False)
 
     def drop(self, stage: str) -> None:
-        """See ``Store``; uploaded files stay without a manifest."""
+        """See ``Store``."""
         shutil.rmtree(self._scratch / "out", ignore_errors=True)
+        for key in self._keys(f"{stage}/"):
+            self._delete(key)
 
     def free_bytes(self) -> int | None:
         """See ``Store``; S3 has no limit."""
@@ -126,15 +140,16 @@ class S3Store:
         return False
 
     def fetch(self, name: str) -> Path:
-        """See ``Store``: downloaded once."""
+        """See ``Store``: downloaded once, the files of the manifest."""
         root = self._scratch / "in" / name
         if name == self._fetched:
             return root
         shutil.rmtree(root.parent, ignore_errors=True)
-        for key in self._keys(f"{name}/"):
-            path = root / key.removeprefix(f"{name}/")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._download(key, path)
+        text = self.manifest(name)
+        below = f"{name}/{json.loads(text).get(_PREFIX, '')}".rstrip("/")
+        for file in parse(text).files:
+            (root / file).parent.mkdir(parents=True, exist_ok=True)
+            self._download(f"{below}/{file}", root / file)
         self._fetched = name
         return root
 
@@ -235,9 +250,24 @@ class S3Store:
                 raise FileNotFoundError(f"{self.location}: {one_line(error)}") from error
             if code in ("PreconditionFailed", "412"):
                 raise FileExistsError(f"{self.location}: {one_line(error)}") from error
-            raise OSError(f"{self.location}: {one_line(error)}") from error
+            raise self._os_error(error, error) from error
         except (BotoCoreError, Boto3Error) as error:
-            raise OSError(f"{self.location}: {one_line(error)}") from error
+            raise self._os_error(error, error.__context__) from error
+
+    def _os_error(self, error: Exception, cause: BaseException | None) -> OSError:
+        """Return the error of a call; after a network's or a server's one a retry may succeed."""
+        from botocore import exceptions as boto
+
+        result = OSError(f"{self.location}: {one_line(error)}")
+        if isinstance(cause, boto.ClientError):
+            status = cause.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500)
+            is_transient = status >= 500 or status in _TRANSIENT_STATUSES
+        else:
+            network = boto.ConnectionError, boto.HTTPClientError
+            is_transient = not isinstance(error, boto.BotoCoreError) or isinstance(error, network)
+        if is_transient:
+            result.errno = errno.EREMOTEIO
+        return result
 
 
 def _on_bytes(count: int) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from contracts import broker_users, codec, watched_queue
+from contracts.agent.nodes import JobNodes
 from contracts.group import config as group_config
 from contracts.group import (
     health_settings,
@@ -24,6 +25,7 @@ from contracts.group import (
 )
 from contracts.jobs import attempt as attempts
 from contracts.jobs import item as job_item
+from contracts.jobs.item import HostFaults, JobItem, Retries
 from contracts.registry import item as registry_item
 from contracts.registry import queue_state
 from contracts.registry.item import Worker
@@ -75,8 +77,42 @@ from tests.contracts.examples import (
     WORKER,
     WORKER_ITEM,
 )
-from tests.contracts.job_examples import JOB, JOB_ITEM
 from userdata.agent.tenants import codec as tenants_codec
+
+JOB = JobItem(
+    state="running",
+    reason="a reason",
+    revision="a" * 40,
+    changed_at=1800000000.0,
+    holder="i-1",
+    lease_expires_at=1800000120.0,
+    token=107,
+    volume="vol-1",
+    writer=106,
+    retries=Retries("a" * 40, 1),
+    host_faults=HostFaults("a" * 40, 2, 1799990000.0),
+    experiments=("sweep-1", "sweep-2"),
+    nodes=JobNodes(2, 4),
+)
+JOB_ITEM = {
+    "job": {"S": "resnet"},
+    "state": {"S": "running"},
+    "reason": {"S": "a reason"},
+    "revision": {"S": "a" * 40},
+    "changed": {"N": "1800000000"},
+    "holder": {"S": "i-1"},
+    "leaseUntil": {"N": "1800000120"},
+    "token": {"N": "107"},
+    "volume": {"S": "vol-1"},
+    "writer": {"N": "106"},
+    "retries": {"M": {"revision": {"S": "a" * 40}, "count": {"N": "1"}}},
+    "hostFaults": {
+        "M": {"revision": {"S": "a" * 40}, "count": {"N": "2"}, "checkpoint": {"N": "1799990000"}}
+    },
+    "experiments": {"L": [{"S": "sweep-1"}, {"S": "sweep-2"}]},
+    "nodes": {"M": {"min": {"N": "2"}, "max": {"N": "4"}}},
+}
+
 
 TEXTS: list[tuple[str, Callable[[Any], str], Callable[[str], Any], Any, str]] = [
     ("config", group_config.dumps, group_config.parse, CONFIG, CONFIG_TEXT),

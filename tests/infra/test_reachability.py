@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import ipaddress
+import json
 import random
-from collections.abc import Callable
-from dataclasses import fields, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,10 +16,260 @@ import yaml
 
 from infra.settings import SettingsError, load_settings
 from tests.infra.declared import ROOT, Run, run, shipped
-from tests.infra.reachability import CLUSTER_GROUP, World, unreachable
 from tests.kubernetes.entries import JOB, SERVICE, STACK
 from tests.kubernetes.test_own_cluster import CREATED
 from tests.soak import sample
+
+CLUSTER_GROUP: Final = "sg-00000c1a"
+"""What the mocks return for the group that EKS creates."""
+_ANY: Final = "0.0.0.0/0"
+_GATEWAYS: Final = frozenset({"s3", "dynamodb"})
+_ENDPOINTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "cloudwatch": ("monitoring",),
+    "ecr": ("ecr.api", "ecr.dkr"),
+}
+_NOT_CALLED: Final = frozenset({"elasticfilesystem", "kms", "iam"})
+"""NFS; used by other services; only checked by others."""
+_OF_A_NODE: Final = ("ec2", "ecr.api", "ecr.dkr", "eks", "eks-auth", "s3", "sqs", "ssm", "registries")
+_AMQPS: Final = 5671
+_HTTPS: Final = 443
+_NFS: Final = 2049
+
+
+@dataclass(frozen=True)
+class Client:
+    """A client in subnets of the VPC with security groups, or outside with an address block."""
+
+    name: str
+    groups: frozenset[str] = frozenset()
+    subnets: frozenset[str] = frozenset()
+    block: str = ""
+
+
+@dataclass(frozen=True)
+class World:
+    """The declared network; each mapping is by logical name."""
+
+    ingress: Mapping[str, Mapping[str, Any]]
+    egress: Mapping[str, Mapping[str, Any]]
+    endpoints: Mapping[str, Mapping[str, Any]]
+    routes: Mapping[str, Mapping[str, Any]]
+    associations: Mapping[str, Mapping[str, Any]]
+    nats: Mapping[str, Mapping[str, Any]]
+    subnets: frozenset[str] = field(default_factory=frozenset)
+
+    @classmethod
+    def of(cls, run: Run) -> World:
+        return cls(
+            run.of("SecurityGroupIngressRule"),
+            run.of("SecurityGroupEgressRule"),
+            run.of("VpcEndpoint"),
+            run.of("Route"),
+            run.of("RouteTableAssociation"),
+            run.of("NatGateway"),
+            frozenset(f"{name}-id" for name in run.of("Subnet")),
+        )
+
+    def admits(self, group: str, port: int, client: Client) -> bool:
+        """Return whether a group lets a client in, and the client's groups let it out."""
+        if group == CLUSTER_GROUP and CLUSTER_GROUP in client.groups:
+            return True
+        return self._leaves(client, port) and any(
+            rule["securityGroupId"] == group and _covers(rule, port) and _is_from(rule, client)
+            for rule in self.ingress.values()
+        )
+
+    def calls(self, client: Client, service: str) -> bool:
+        """Return whether a client reaches a service of AWS, or ``registries``, from each of its subnets."""
+        interface = [one for one in self.endpoints.values() if _is_interface_of(one, service)]
+        if interface:
+            groups = [group for one in interface for group in one["securityGroupIds"]]
+            return any(self.admits(group, _HTTPS, client) for group in groups)
+        return self._leaves(client, _HTTPS) and all(
+            self._has_gateway(subnet, service) or self._reaches_internet(subnet) for subnet in client.subnets
+        )
+
+    def _leaves(self, client: Client, port: int) -> bool:
+        if not client.subnets or CLUSTER_GROUP in client.groups:
+            return True
+        return any(
+            rule["securityGroupId"] in client.groups and rule.get("cidrIpv4") == _ANY and _covers(rule, port)
+            for rule in self.egress.values()
+        )
+
+    def _table(self, subnet: str) -> str | None:
+        tables = (one["routeTableId"] for one in self.associations.values() if one["subnetId"] == subnet)
+        return next(tables, None)
+
+    def _has_gateway(self, subnet: str, service: str) -> bool:
+        return service in _GATEWAYS and any(
+            one["vpcEndpointType"] == "Gateway"
+            and one["serviceName"].endswith(f".{service}")
+            and self._table(subnet) in one["routeTableIds"]
+            for one in self.endpoints.values()
+        )
+
+    def _reaches_internet(self, subnet: str) -> bool:
+        if subnet not in self.subnets:
+            return True  # of an existing VPC
+        for route in self._default_routes(subnet):
+            if "gatewayId" in route:
+                return True
+            behind = [one for name, one in self.nats.items() if f"{name}-id" == route.get("natGatewayId")]
+            if any("gatewayId" in out for nat in behind for out in self._default_routes(nat["subnetId"])):
+                return True
+        return False
+
+    def _default_routes(self, subnet: str) -> Iterator[Mapping[str, Any]]:
+        table = self._table(subnet)
+        for route in self.routes.values():
+            if route["routeTableId"] == table and route["destinationCidrBlock"] == _ANY:
+                yield route
+
+
+def unreachable(run: Run, world: World | None = None) -> list[str]:
+    """Return what is not reachable, one line each; ``world`` is another network than the declared one."""
+    return sorted({*_failures(run, world or World.of(run))})
+
+
+def _failures(run: Run, world: World) -> Iterator[str]:
+    system, gpu = _nodes(run)
+    instances = [*_instances(run)]
+    for client, services in (*instances, *_watchers(run), *((node, _OF_A_NODE) for node in (*system, *gpu))):
+        for service in services:
+            if not world.calls(client, service):
+                yield f"{client.name} cannot call {service}"
+    workers = [client for client, _ in instances]
+    for target, group, port, clients in (
+        *(("file system", group, _NFS, [*workers, *gpu]) for group in _groups_of(run, "MountTarget")),
+        *(("broker", group, _AMQPS, [*workers, *gpu]) for group in _groups_of(run, "Broker")),
+        *(
+            ("broker", group, _HTTPS, [one for one, _ in _watchers(run)])
+            for group in _groups_of(run, "Broker")
+        ),
+    ):
+        for client in clients:
+            if not world.admits(group, port, client):
+                yield f"{client.name} cannot connect to the {target} at {port}"
+    yield from _outside(run, world)
+
+
+def _outside(run: Run, world: World) -> Iterator[str]:
+    """Judge who connects from outside: the sources that the stack file allows, and the machine of `up`."""
+    for source, group, port in allowed_sources(run):
+        if not world.admits(group, port, source):
+            yield f"{source.name} cannot connect to {group} at {port}"
+    for cluster in run.of("Cluster").values():
+        public = cluster["vpcConfig"].get("publicAccessCidrs") or []
+        private = [
+            rule["cidrIpv4"]
+            for rule in world.ingress.values()
+            if rule["securityGroupId"] == CLUSTER_GROUP and rule.get("cidrIpv4") and _covers(rule, _HTTPS)
+        ]
+        if not (cluster["vpcConfig"]["endpointPublicAccess"] and public) and not private:
+            yield "nothing can connect to the cluster's API"
+
+
+def allowed_sources(run: Run) -> Iterator[tuple[Client, str, int]]:
+    """Yield the sources of ``allowedSources`` with what they must reach, from the stack file."""
+    for service in run.settings.get("gpu-spot:services", []):
+        queue = service.get("queue") or {}
+        group = f"gpu-spot-{run.stack}-{service['name']}-mq-id"
+        for source in queue.get("allowedSources", []) if queue.get("kind") == "rabbitmq" else []:
+            for port in (_AMQPS, _HTTPS):
+                yield _source(source), group, port
+    for host in run.settings.get("gpu-spot:sharedHosts", []):
+        for tenant in host["tenants"]:
+            for source in host.get("allowedSources", []) if "hostPort" in tenant else []:
+                yield _source(source), f"gpu-spot-{run.stack}-{host['name']}-ports-id", tenant["hostPort"]
+    create = (run.settings.get("gpu-spot:kubernetes") or {}).get("create") or {}
+    for source in create.get("allowedSources", []):
+        yield _source(source), CLUSTER_GROUP, _HTTPS
+
+
+def _source(text: str) -> Client:
+    if text.startswith("sg-"):
+        return Client(text, groups=frozenset({text}))
+    return Client(text, block=text)
+
+
+def _instances(run: Run) -> Iterator[tuple[Client, Sequence[str]]]:
+    subnets = _subnets_of_groups(run)
+    for name, template in run.of("LaunchTemplate").items():
+        if groups := template.get("vpcSecurityGroupIds"):
+            short = name.rpartition("-")[0]
+            called = _services(run, f"{short}-instance") | {*_GATEWAYS}
+            yield Client(name, frozenset(groups), subnets), sorted(called)
+
+
+def _watchers(run: Run) -> list[tuple[Client, Sequence[str]]]:
+    found = []
+    for name, function in run.of("Function").items():
+        if network := function.get("vpcConfig"):
+            groups, subnets = frozenset(network["securityGroupIds"]), frozenset(network["subnetIds"])
+            # Interfaces are made, and logs are sent, by Lambda itself.
+            called = _services(run, f"{name}-function") - {"ec2", "logs"}
+            found.append((Client(name, groups, subnets), sorted(called)))
+    return found
+
+
+def _nodes(run: Run) -> tuple[list[Client], list[Client]]:
+    """Return the system nodes of a created cluster, and Karpenter's nodes of any."""
+    system = [
+        Client("system nodes", frozenset({CLUSTER_GROUP}), frozenset(group["subnetIds"]))
+        for group in run.of("NodeGroup").values()
+    ]
+    gpu = []
+    for one in run.declared:
+        if one["type"].endswith(":EC2NodeClass"):
+            spec = one["inputs"]["spec"]
+            terms = spec["securityGroupSelectorTerms"]
+            groups = {term.get("id", CLUSTER_GROUP) for term in terms}
+            subnets = frozenset(term["id"] for term in spec["subnetSelectorTerms"])
+            gpu.append(Client(f"nodes of {one['name']}", frozenset(groups), subnets))
+    return system, gpu
+
+
+def _subnets_of_groups(run: Run) -> frozenset[str]:
+    found = {one for group in run.of("Group").values() for one in group.get("vpcZoneIdentifiers") or []}
+    for fleet in run.of("SpotFleetRequest").values():
+        for config in fleet["launchTemplateConfigs"]:
+            found |= {override["subnetId"] for override in config["overrides"]}
+    return frozenset(found)
+
+
+def _services(run: Run, role: str) -> set[str]:
+    policies = [policy for name, policy in run.of("RolePolicy").items() if name == role]
+    prefixes = {
+        action.partition(":")[0]
+        for policy in policies
+        for statement in json.loads(policy["policy"])["Statement"]
+        for action in statement["Action"]
+    } - _NOT_CALLED
+    return {name for prefix in prefixes for name in _ENDPOINTS.get(prefix, (prefix,))}
+
+
+def _groups_of(run: Run, kind: str) -> set[str]:
+    return {group for one in run.of(kind).values() for group in one["securityGroups"]}
+
+
+def _covers(rule: Mapping[str, Any], port: int) -> bool:
+    return rule["ipProtocol"] == "-1" or rule["fromPort"] <= port <= rule["toPort"]
+
+
+def _is_from(rule: Mapping[str, Any], client: Client) -> bool:
+    if rule.get("referencedSecurityGroupId") in client.groups:
+        return True
+    cidr = rule.get("cidrIpv4")
+    if not cidr or not client.block:
+        return False
+    return ipaddress.IPv4Network(client.block).subnet_of(ipaddress.IPv4Network(cidr))
+
+
+def _is_interface_of(endpoint: Mapping[str, Any], service: str) -> bool:
+    name = endpoint["serviceName"].split(".", 3)[-1]
+    return endpoint["vpcEndpointType"] == "Interface" and name == service
+
 
 STACKS: Final = tuple(sorted(path.suffixes[0][1:] for path in (ROOT / "stacks").glob("Pulumi.*.yaml")))
 GENERATED: Final = 200

@@ -2,12 +2,124 @@
 
 from __future__ import annotations
 
+import io
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from typing import Any
+from unittest import mock
 
 import pytest
+from rich.console import Console, RenderableType
 
+from market.replay.ledger import Ledger, Span
+from market.supply.trace import PoolTrace
+from rehearsal import tenancy
+from rehearsal.cloud.local_cloud import LocalCloud
+from rehearsal.cloud.views import GroupView
+from rehearsal.machines import boot
+from rehearsal.machines.group import Nodes
+from rehearsal.machines.machine import contents
+from rehearsal.rehearse import ProgressListener, RehearsalOptions, rehearse
+from rehearsal.report.page import render
+from rehearsal.report.summary import render_summary
+from rehearsal.results.summary import summarise
+from rehearsal.results.tenancy import TenancyAccount
 from tests.apart import made_once
-from tests.live.hosts import played
+from tests.e2e.world import START, World, living, load
+from userdata.agent.tenants import codec
+
+ACCOUNT_OF = tenancy.tenancy_account
+LOST = (30, 75)
+MINUTES = 95
+SEED = 5
+"""Of the notices: with half of the losses announced chance chooses the first."""
+ZONES = ("us-west-2a", "us-west-2b", "us-west-2c")
+
+
+@dataclass
+class Changing(ProgressListener):
+    """Who watches the rehearsal, and changes the list of tenants with the second loss."""
+
+    change: Callable[[], str]
+    is_done: bool = False
+
+    def on_tick(self, tick: int, span: Span) -> None:
+        if tick >= LOST[1] and not self.is_done:
+            self.is_done = True
+            self.change()
+
+
+def played() -> dict[str, Any]:
+    """Lose it twice, on spot alone."""
+    ends = (*LOST, MINUTES)
+    options = RehearsalOptions(
+        group="lab",
+        hours=MINUTES / 60,
+        files=(),
+        traces=tuple(
+            PoolTrace(zone, 60.0, tuple(int(minute < end) for minute in range(MINUTES)))
+            for zone, end in zip(ZONES, ends, strict=True)
+        ),
+        pool_size=1,
+        notice=0.5,
+        seed=SEED,
+    )
+    seen: dict[str, Any] = {}
+
+    def record_account(cloud: LocalCloud, view: GroupView, nodes: Nodes, ledger: Ledger) -> TenancyAccount:
+        seen.update(looked_at(cloud, nodes))
+        return ACCOUNT_OF(cloud, view, nodes, ledger)
+
+    with living(load("shared", {"sharedHosts[0].capacity.fallback.enabled": False})) as world:
+        changing = Changing(lambda: change_list(world))
+        with mock.patch.object(tenancy, "tenancy_account", record_account):
+            run = rehearse(options, world.cloud, changing)
+    assert run.tenancy is not None
+    return seen | {
+        "returns": [asdict(one) | {"intact": one.intact} for one in run.tenancy.returns],
+        "summary": summarise(run)["shared_host"],
+        "terminal": text(render_summary(summarise(run))),
+        "page": render(run),
+    }
+
+
+def looked_at(cloud: LocalCloud, nodes: Nodes) -> dict[str, Any]:
+    """Return what only the simulated machines know: who runs at the end, and what is on whose volume."""
+    entries = nodes.journal.entries
+    filters = [{"Name": "tag:gpu-spot:job", "Values": ["lab-speech"]}]
+    [abandoned] = cloud.clients("ec2").describe_volumes(Filters=filters)["Volumes"]
+    last = [entry for entry in entries if entry.volume == abandoned["VolumeId"] and entry.contents]
+    after = START + 60 * LOST[1]
+    return {
+        "serving": sorted(
+            {entry.tenant for entry in entries if entry.kind == "running" and entry.at > after}
+        ),
+        "causes": sorted({one.cause for one in tenancy.returns(entries)}),
+        "abandoned": [
+            abandoned["State"],
+            last[-1].contents == contents(nodes.disks.folder(abandoned["VolumeId"])),
+        ],
+    }
+
+
+def change_list(world: World) -> str:
+    """As `up` does: ``speech`` leaves, and ``newcomer`` comes."""
+    host = boot.parse(world.cloud.boot_data("lab")).agent.shared_host
+    assert host is not None
+    tenants = {one.name: one for one in tenancy.listed(world.cloud, "lab")}
+    come = replace(tenants.pop("speech"), name="newcomer", uid=2009)
+    text = codec.encode((*tenants.values(), come))
+    world.clients("s3").put_object(Bucket=host.bucket, Key=codec.key_of("lab"), Body=text)
+    return text
+
+
+def text(shown: RenderableType) -> str:
+    """As it stands in a terminal 80 columns wide, spaces joined."""
+    console = Console(width=80, file=io.StringIO())
+    with console.capture() as said:
+        console.print(shown)
+    return " ".join(said.get().replace("│", " ").split())
+
 
 pytestmark = pytest.mark.soak
 

@@ -1,12 +1,86 @@
-"""The documentation is consistent: its links, its commands, its reference pages."""
+"""The documentation is consistent: its links, its terms, its pictures, the names of metrics."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Final
 
 import pytest
 
+from contracts.names import INSTANCE_NAMESPACE
+from docs.site import pictures
 from docs.site.stage import DeadLinkError, pages, stage
+from infra.components.monitoring.telemetry import configuration
+
+ROOT = Path(__file__).resolve().parents[2]
+SERVICES: Final = ROOT / "docs" / "services.md"
+# Source: https://aws.amazon.com/blogs/machine-learning/monitoring-gpu-utilization-with-amazon-cloudwatch/ and
+# the Deep Learning AMI guide, "Monitor GPUs with CloudWatch". "Memory Usage" is NVML's utilization of the
+# memory controller, not memory in use.
+SAME_MEASURE: Final = {
+    "GPU Usage": "utilization_gpu",
+    "Memory Usage": "utilization_memory",
+    "Power Usage (Watts)": "power_draw",
+    "Temperature (C)": "temperature_gpu",
+}
+
+
+def test_the_table_has_the_names_of_both() -> None:
+    page = SERVICES.read_text("utf-8")
+    section = page.partition("\n## Dashboard and metrics\n")[2].partition("\n## ")[0]
+    before, _, table = section.partition("| `gpumon` |")
+    gpus = configuration("dev", "resnet", "log", is_nvidia=True)["metrics"]
+    section_of_agent = gpus["metrics_collected"]["nvidia_gpu"]
+    # Source: CloudWatch guide, "Collect NVIDIA GPU metrics": the agent puts ``nvidia_smi_`` before each name.
+    emitted = {name: f"nvidia_smi_{name}" for name in section_of_agent["measurement"]}
+    rows = dict(re.findall(r"^\| `([^`]+)` \| `([^`]+)` \|$", table, re.M))
+    assert rows == {old: emitted[measure] for old, measure in SAME_MEASURE.items()}
+    words = before.rpartition("\n\n")[0].rpartition("\n\n")[2]
+    [namespace, *_] = [text for text in re.findall(r"`([^`]+)`", words) if "/" in text]
+    assert namespace == gpus["namespace"] == INSTANCE_NAMESPACE
+    [dimensions] = gpus["aggregation_dimensions"]
+    assert "by `{}` and `{}`".format(*dimensions) in words
+    assert set(section_of_agent["drop_original_metrics"]) == set(emitted)  # no value of a single GPU
+
+
+SHOWING = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+
+
+@pytest.mark.parametrize("source", pictures.sources(), ids=lambda path: path.stem)
+def test_a_picture_is_up_to_date_and_shown(source: Path) -> None:
+    drawn = pictures.picture(source)
+    assert drawn.read_text("utf-8").startswith(pictures.mark(source)), "run: make pictures"
+    assert any(f"img/{drawn.name}" in page.read_text("utf-8") for page in SHOWING)
+
+
+def test_a_changed_text_is_noticed(tmp_path: Path) -> None:
+    first, second = tmp_path / "a.mmd", tmp_path / "b" / "a.mmd"
+    second.parent.mkdir()
+    first.write_text("flowchart LR\n a --> b\n", "utf-8")
+    second.write_text("flowchart LR\n a --> c\n", "utf-8")
+    assert pictures.mark(first) != pictures.mark(second)
+
+
+GLOSSARY = ROOT / "docs" / "glossary.md"
+TERMS = re.findall(r"^\| \*\*([^*]+)\*\* \|", GLOSSARY.read_text("utf-8"), re.M)
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *(p for p in (ROOT / "docs").glob("*.md") if p != GLOSSARY),
+]
+TEXT = "\n".join(page.read_text("utf-8").casefold() for page in PAGES)
+
+
+@pytest.mark.parametrize("term", TERMS)
+def test_a_term_is_used(term: str) -> None:
+    assert re.search(rf"\b{re.escape(term.casefold())}(s|es)?\b", TEXT), f"no page uses {term!r}"
+
+
+def test_no_term_stands_twice_and_each_has_one_sentence() -> None:
+    rows = re.findall(r"^\| \*\*([^*]+)\*\* \| (.+) \|$", GLOSSARY.read_text("utf-8"), re.M)
+    assert len(rows) == len(TERMS) == len(set(TERMS)) >= 35
+    assert not [term for term, text in rows if re.search(r"\. [A-Z]", text) or not text.endswith((".", "`."))]
 
 
 def test_every_link_of_every_page_leads_to_a_file(tmp_path: Path) -> None:

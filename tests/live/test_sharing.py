@@ -16,7 +16,7 @@ from rehearsal.machines.process import TrainingProfile
 from tests.apart import in_json
 from tests.e2e.world import START, World, living, load
 from tests.live.moves import ZONES, market
-from tests.live.steered import run_command
+from tests.live.test_jobs import run_command
 
 STEPS, ENDS = 4, 50
 SHARED: dict[str, Any] = {

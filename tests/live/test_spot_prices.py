@@ -1,4 +1,4 @@
-"""EC2 returns the market's Spot prices in US dollars."""
+"""EC2 returns the market's Spot prices in US dollars, and a test's capacity reservations."""
 
 from __future__ import annotations
 
@@ -8,11 +8,35 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from contracts.group import config as group_config
+from lambdas.aws.capacity.capacity_blocks import CapacityBlocks
 from lambdas.core.model import Pool
+from pulumi_on_moto.fixes.ec2.placement import reserve
 from rehearsal.cloud.local_cloud import LocalCloud
 from tests.live.world import Running
+
+BLOCK = "cr-0123456789abcdef0"
+ENDS = datetime(2026, 12, 1, 11, 30, tzinfo=UTC)
+
+
+def block(running: Running, state: str) -> float | None:
+    shown = {"CapacityReservationId": BLOCK, "State": state, "EndDate": ENDS}
+    reserve(running.cloud._instances.ec2, shown)
+    return CapacityBlocks(running.clients("ec2"))._end(BLOCK)
+
+
+def test_a_block_is_there_as_long_as_it_is_active(running: Running) -> None:
+    assert block(running, "scheduled") is None
+    assert block(running, "active") == ENDS.timestamp()
+    assert block(running, "expired") is None
+
+
+def test_an_unknown_reservation_does_not_exist(running: Running) -> None:
+    with pytest.raises(ClientError, match=r"InvalidCapacityReservationId\.NotFound"):
+        running.clients("ec2").describe_capacity_reservations(CapacityReservationIds=["cr-00000000"])
+
 
 PARAMETER = "/gpu-spot/dev/groups/inference/config"
 PRICES = {"g5.xlarge": 2.0, "g6.xlarge": 1.0}

@@ -29,7 +29,8 @@ def place() -> Iterator[Path]:
     if reason := rigs.lacking():
         required = os.environ.get(rigs.REQUIRED_VARIABLE) == "required"
         (pytest.fail if required else pytest.skip)(f"no machine can be booted here: {reason}")
-    folder = Path(tempfile.mkdtemp(prefix="gpu-spot-boot-"))
+    rigs.sweep(Path(tempfile.gettempdir()))
+    folder = Path(tempfile.mkdtemp(prefix=f"{rigs.PREFIX}{os.getpid()}-"))
     yield folder
     shutil.rmtree(folder)
 

@@ -12,9 +12,7 @@ import shlex
 import signal
 import stat
 import subprocess
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Final
@@ -127,15 +125,15 @@ class Machine:
     def boot(self) -> None:
         """Start PID 1."""
         assert self._init is None
-        cgroups = list(self._cgroups())
-        for folder in cgroups:
+        own = [one / self.name for one in hierarchies()]
+        for folder in own:
             folder.mkdir(exist_ok=True)
             for given in ("cpuset.cpus", "cpuset.mems"):
                 if (folder / given).exists() and not (folder / given).read_text().strip():
                     (folder / given).write_text((folder.parent / given).read_text())
         enter = ["nsenter", f"--target={self._holder.pid}", "--mount", "--net"]
         namespaces = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--uts", "--ipc", "--cgroup"]
-        joined = "; ".join(f"echo $$ > {folder}/cgroup.procs" for folder in cgroups)
+        joined = "; ".join(f"echo $$ > {folder}/cgroup.procs" for folder in own)
         command = ["sh", "-ec", f'{joined}; exec "$@"', "sh", *enter, *namespaces]
         self._output = self.log.open("ab")
         self.booted_at, self.changed_at = time.monotonic(), time.time()
@@ -290,20 +288,23 @@ class Machine:
             os.close(descriptor)
         self._loops.clear()
         end(self._holder)
-        for folder in self._cgroups():
-            wait_until(lambda folder=folder: _removed(folder), 20)  # type: ignore[misc]
-
-    def _cgroups(self) -> Iterator[Path]:
-        """Yield its cgroup below each hierarchy."""
-        if (_CGROUPS / "cgroup.procs").exists():
-            yield _CGROUPS / self.name
-            return
-        for hierarchy in sorted(_CGROUPS.iterdir()):
-            if (hierarchy / "cgroup.procs").exists():
-                yield hierarchy / self.name
+        for folder in cgroups(self.name):
+            wait_until(lambda folder=folder: remove_cgroup(folder), 20)  # type: ignore[misc]
 
 
-def _removed(folder: Path) -> bool:
+def hierarchies() -> list[Path]:
+    """Return where each hierarchy of cgroups is."""
+    if (_CGROUPS / "cgroup.procs").exists():
+        return [_CGROUPS]
+    return [one for one in sorted(_CGROUPS.iterdir()) if (one / "cgroup.procs").exists()]
+
+
+def cgroups(pattern: str) -> list[Path]:
+    """Return the cgroups of machines by their name."""
+    return [found for one in hierarchies() for found in one.glob(pattern)]
+
+
+def remove_cgroup(folder: Path) -> bool:
     """Remove a cgroup with those below it; return whether it is gone."""
     with contextlib.suppress(OSError):
         for inside in sorted(folder.rglob("*"), reverse=True):
@@ -322,22 +323,3 @@ def _line(entry: dict[str, Any]) -> Line:
         with contextlib.suppress(ValueError):
             body = json.loads(text)
     return Line(str(entry.get("_SYSTEMD_UNIT", "")), text, body)
-
-
-def in_parallel(actions: Sequence[Callable[[], None]]) -> None:
-    """Run actions at once; raise the first error."""
-    errors: list[BaseException] = []
-
-    def guarded(action: Callable[[], None]) -> None:
-        try:
-            action()
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=guarded, args=(one,)) for one in actions]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]

@@ -14,10 +14,12 @@ from typing import Final
 
 from lambdas.core.model import GroupRole
 from tests.boot.cloud import Cloud
-from tests.boot.machine import Line, Machine
+from tests.boot.machine import Line, Machine, cgroups, remove_cgroup
 from tests.waiting import wait_until
 
 HERE: Final = Path(__file__).parent
+PREFIX: Final = "gpu-spot-boot-"
+"""Of what a run makes outside of its machines, followed by its process id."""
 REQUIRED_VARIABLE: Final = "GPU_SPOT_BOOT"
 """With the value ``required`` a machine that cannot boot others fails the tests in place of skipping them."""
 _PROGRAMS: Final = ("unshare", "nsenter", "setpriv", "ip", "losetup", "mkfs.xfs", "gcc", "openssl", "git")
@@ -41,6 +43,16 @@ def lacking() -> str:
     if tried.returncode:
         return f"no namespaces: {tried.stderr.decode().strip()}"
     return "" if root_fs().exists() else "the root file system is not built: tests/boot/root_fs build"
+
+
+def sweep(folder: Path) -> None:
+    """Remove what a run that was killed has left: its processes, mounts and loop devices ended with it."""
+    removals = [(shutil.rmtree, folder.glob(f"{PREFIX}*")), (remove_cgroup, cgroups(f"{PREFIX}*"))]
+    for remove, found in removals:
+        for left in found:
+            pid = left.name.removeprefix(PREFIX).partition("-")[0]
+            if pid.isdecimal() and not Path(f"/proc/{pid}").exists():
+                remove(left)
 
 
 def stand_ins(folder: Path) -> Path:
@@ -82,7 +94,7 @@ class Rig:
         return self._boot(self.cloud.launch_proxy(service), f"{service}-proxy", installed)
 
     def _boot(self, instance: str, host: str, programs: Mapping[str, str]) -> Machine:
-        name = f"gpu-spot-boot-{os.getpid()}-{len(self.machines)}-{host}"
+        name = f"{PREFIX}{os.getpid()}-{len(self.machines)}-{host}"
         made = Machine(
             name, self.cloud.network.address(), root_fs(), self.own, self.folder / f"{name}.console"
         )

@@ -1,4 +1,4 @@
-"""Jobs whose volume is with one instance at a time: the successor stands by, then its predecessor lets go."""
+"""Jobs whose volume is with one instance at a time: hand-overs, and On-Demand where the volume is."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from lambdas.core.capacity.availability import Decision, decide
-from lambdas.core.capacity.memory import Memory
+from lambdas.core.capacity.memory import Memory, dump, parse, update_memory
 from lambdas.core.capacity.policies import NAMES, build
-from lambdas.core.model import GroupRole, Instance, Observation, PurchaseOption
+from lambdas.core.model import GroupRole, Instance, Observation, Pool, PurchaseOption, SetDesired
 from tests.core.build import NOW, carried_out, desired, observe, on_demand, refusal, released, spot
 from tests.core.build import group as make_group
 
@@ -69,3 +69,58 @@ def test_a_job_goes_on_demand_where_spot_is_refused_and_not_for_a_spot_boot() ->
     short = observe(group=JOB, fallback_desired=0, refusals=(NO_SPOT,))
     assert desired(decided(short).actions, GroupRole.FALLBACK) == 1
     assert desired(decided(short, shortage_cost=0.5).actions, GroupRole.FALLBACK) is None
+
+
+ZONAL = make_group("resnet", target=1, maximum=2, break_before_make=True, by_zone=True)
+SHORT = observe(group=ZONAL, fallback_desired=0, refusals=(NO_SPOT,))
+AT_HOME = Memory(volume_zone="us-west-2a")
+
+
+def in_b(ready_since: float | None) -> Instance:
+    """Return an instance of the job in the other zone; it waits for the job where it is not ready."""
+    pool, waits = Pool("g6.xlarge", "us-west-2b"), ready_since is None
+    return replace(spot("b"), pool=pool, ready_since=ready_since, is_standby=waits)
+
+
+def asked(decision: Decision) -> list[tuple[int, str]]:
+    """Return what a decision sets on the fallback, and where."""
+    sets = [a for a in decision.actions if isinstance(a, SetDesired) and a.group_role is GroupRole.FALLBACK]
+    return [(a.capacity, a.zone) for a in sets]
+
+
+def asked_for(memory: Memory, state: object = SHORT) -> list[tuple[int, str]]:
+    return asked(decide(state, build("expected-cost", {"shortageCost": 2.0}), memory, NOW))
+
+
+def test_the_volume_zone_is_that_of_the_last_working_instance() -> None:
+    first = update_memory(Memory(), observe(spot("a"), in_b(None), group=ZONAL), NOW)
+    assert first.volume_zone == "us-west-2a"  # who waits has no volume
+    assert update_memory(first, SHORT, NOW).volume_zone == "us-west-2a"
+    taken_over = update_memory(first, observe(spot("a"), in_b(NOW - 10), group=ZONAL), NOW)
+    assert taken_over.volume_zone == "us-west-2b"
+    assert parse(dump(taken_over)).volume_zone == "us-west-2b"
+    unplaced = replace(spot("c"), pool=Pool("g5.xlarge", ""))  # a fleet's list names no zone
+    assert update_memory(first, observe(unplaced, group=ZONAL), NOW).volume_zone == "us-west-2a"
+
+
+def test_a_service_has_no_home() -> None:
+    assert update_memory(AT_HOME, observe(spot("a")), NOW).volume_zone == ""
+
+
+def test_on_demand_is_asked_for_at_home() -> None:
+    assert asked_for(AT_HOME) == [(1, "us-west-2a")]
+
+
+def test_without_a_volume_zone_or_zonal_requests_any_zone_is_used() -> None:
+    assert asked_for(Memory()) == [(1, "")]
+    of_any_zone = make_group(target=1, maximum=2, break_before_make=True)
+    assert asked_for(AT_HOME, replace(SHORT, group=of_any_zone)) == [(1, "")]
+
+
+def test_what_is_lowered_names_no_zone() -> None:
+    assert asked_for(AT_HOME, replace(SHORT, fallback_desired=2)) == [(1, "")]
+
+
+def test_it_is_asked_for_once() -> None:
+    first = decide(SHORT, build("expected-cost", {"shortageCost": 2.0}), AT_HOME, NOW)
+    assert asked_for(first.memory, replace(SHORT, fallback_desired=1)) == []

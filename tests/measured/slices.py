@@ -12,9 +12,11 @@ With Docker and root, three tenants also run in real containers, and attack each
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 import sys
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,11 +25,96 @@ from typing import Any, Final
 from infra.catalogue import host_shapes
 from research.parts.page import replace_part, table
 from research.parts.run import parser_of, verdict, write
-from tests.measured.parts import needs, slices_containers
+from tests.measured.parts import needs
+from tests.real import containers as real
+from tests.real import floods, hostile, hostile_calls, shells, tunnels
+from tests.real.breaches import ALONE, breaches, plant, unenforced
+from tests.real.lending import lending
+from tests.real.tenants import ADDRESS, SharedHost, shared_host, until
+from tests.real.tenants import PROGRAMS as OF_A_HOST
+from tests.real.tenants import tenant as contained
 from tests.tenants import laws, moves
 from tests.tenants.hosts import tenant
 from userdata.agent.tenants.model import HostShape, PlanRefusedError, Slice, Tenant
 from userdata.agent.tenants.plan import plan
+
+PROGRAMS: Final = (*real.DOCKER, *OF_A_HOST)
+FLOOD: Final = "a flood"
+"""The kind of an attack that is to slow a neighbour down."""
+_WAKES: Final = 5
+_BUSY_SECONDS: Final = 5.0
+_FLOOD_SECONDS: Final = 8.0
+
+
+def measure() -> dict[str, Any]:
+    """Return the measurements, or the reason why there are none.
+
+    ``lent_fraction`` is the share of otherwise unused CPU time that one busy tenant with one declared CPU got
+    while two were idle; ``give_back_seconds`` the longest time, over several wakes, until an owner had nine
+    tenths of its half for a quarter second, and ``give_back_seconds_by_flood`` that under `floods.FLOODS`.
+    ``neighbour_share`` is the least that was left to a neighbour under one of them.
+    """
+    tried = {
+        "a tenant's program": [*ALONE, *hostile.PROGRAMS],
+        "an image": [image.name for image in hostile.IMAGES],
+        "a behaviour": [*hostile.BEHAVIOURS],
+        "a system call": [*hostile_calls.TRIED],
+        "a packet": [*tunnels.NAMES],
+        "keys in a shell": [*shells.KEYS],
+        FLOOD: [*floods.FLOODS],
+    }
+    try:
+        with real.folder() as directory, shared_host(directory) as host:
+            plant(host)
+            breaches_found = [*breaches(host), *hostile.succeeded(host), *shells.reached(host, "ada")]
+            return {
+                "attacks": sum(map(len, tried.values())),
+                "attacks_by_name": tried,
+                "isolation_breaches": len(breaches_found),
+                "breaches": breaches_found,
+                "rules_unenforced_here": len(unenforced()),
+                **_lending(host),
+                **_floods(host),
+                "new_tenant_seconds": _new_tenant(host),
+            }
+    except real.LackingError as error:
+        return {"containers": f"not measured: {error}"}
+
+
+def _lending(host: SharedHost) -> dict[str, Any]:
+    took = []
+    with lending(host) as tenants:
+        tenants.wake("bo")
+        lent = tenants.lent("bo", _BUSY_SECONDS)
+        for _ in range(_WAKES):
+            took.append(round(tenants.give_back_seconds("ada", "bo"), 2))
+            tenants.rest("ada")
+            time.sleep(1.0)
+    return {
+        "lent_fraction": round(lent.fraction, 4),
+        "borrower_cpus": round(lent.cpus, 2),
+        "cpus": os.cpu_count(),
+        "give_back_seconds": max(took),
+        "each_give_back": took,
+    }
+
+
+def _floods(host: SharedHost) -> dict[str, Any]:
+    shares = floods.neighbour_shares(host, floods.FLOODS, _FLOOD_SECONDS)
+    give_backs = floods.give_back_seconds(host, floods.FLOODS)
+    return {
+        "neighbour_share": round(min(shares.values()), 3),
+        "neighbour_share_by_flood": {name: round(share, 3) for name, share in shares.items()},
+        "give_back_seconds_by_flood": {name: round(seconds, 2) for name, seconds in give_backs.items()},
+    }
+
+
+def _new_tenant(host: SharedHost) -> float:
+    started_at = time.monotonic()
+    host.tenants = (*host.tenants, contained("dee", 2004))
+    until(lambda: host.answers(ADDRESS, 8004), "dee serves")
+    return round(time.monotonic() - started_at, 2)
+
 
 PLANS: Final = 20_000
 LIST_PAIRS: Final = 100_000
@@ -142,9 +229,7 @@ def problems_of(result: Mapping[str, Any]) -> list[str]:
 
 def page_part(result: Mapping[str, Any]) -> str:
     named = "\n".join(
-        f"- {kind}: {', '.join(names)}"
-        for kind, names in result["attacks_by_name"].items()
-        if kind != slices_containers.FLOOD
+        f"- {kind}: {', '.join(names)}" for kind, names in result["attacks_by_name"].items() if kind != FLOOD
     )
     give_backs = result["give_back_seconds_by_flood"]
     rows = [
@@ -172,9 +257,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--without-containers", action="store_true", help="only plan")
     options = parser.parse_args(arguments)
     if not options.without_containers:
-        needs.containers_or_none(*slices_containers.PROGRAMS)
+        needs.containers_or_none(*PROGRAMS)
     result: dict[str, Any] = plans(options.plans) | list_pairs(options.list_pairs)
-    result |= {} if options.without_containers else slices_containers.measure()
+    result |= {} if options.without_containers else measure()
     write(options.out, result)
     print(json.dumps(result, indent=2))
     if "attacks" in result:

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Final
 
 import pytest
+from botocore.exceptions import ClientError
 from hypothesis import given
 from hypothesis import strategies as st
 
 from contracts.agent.experiments import by_name, run_of
 from contracts.stored import ContractError
 from tests.node import configs
-from tests.node.sharing import MATRIX, Instance, World, check, go
+from tests.node.configs import FakeClock
+from tests.node.interleave import Line
+from tests.node.job_table import Attributes, JobTable
+from tests.node.world import KilledError
+from userdata.agent import tasks
+from userdata.agent.aws.imds import IdentityDocument
 from userdata.agent.lease.experiment_selection import (
     AllFinished,
     ExperimentLease,
@@ -20,7 +31,229 @@ from userdata.agent.lease.experiment_selection import (
     WaitForLease,
     choose_experiment,
 )
+from userdata.agent.lease.renewal import LeaseRenewer
+from userdata.agent.lease.store import LEASE_SECONDS
+from userdata.agent.machine.background import at_once
+from userdata.agent.machine.errors import AgentError, LeaseLostError
+from userdata.agent.tasks import holding
 from userdata.agent.tasks import job as job_tasks
+from userdata.agent.tasks.groups import experiments
+from userdata.agent.tasks.node import Node, Stop
+from userdata.agent.work.failures.fault_handler import RunEnd
+from userdata.agent.work.heartbeat import HeartbeatSender
+
+MATRIX: Final = {"LR": ["0.1", "0.01"], "SEED": ["1", "2"]}
+STEPS: Final = 3
+_STEP_SECONDS: Final = 20.0
+_MOST_TURNS: Final = 20_000
+
+
+class RefusedError(ClientError):
+    """DynamoDB's ``ConditionalCheckFailedException``."""
+
+
+class Table:
+    """The job table as one instance calls it."""
+
+    exceptions = SimpleNamespace(ConditionalCheckFailedException=RefusedError)
+
+    def __init__(self, items: dict[str, Attributes], point: Callable[[str], None]) -> None:
+        self._items, self._point = items, point
+
+    def update_item(self, **asked: Any) -> dict[str, Any]:
+        key = asked["Key"]["job"]["S"]
+        item = self._items.setdefault(key, {"job": {"S": key}})
+
+        def call(name: str, effect: Callable[[], Any]) -> Any:
+            self._point(name)
+            try:
+                return effect()
+            except ClientError as error:
+                raise RefusedError(error.response, "UpdateItem") from None
+
+        return JobTable(item, call).update_item(**asked)
+
+    def get_item(self, **asked: Any) -> dict[str, Any]:
+        self._point("get")
+        return {"Item": dict(self._items.get(asked["Key"]["job"]["S"], {}))}
+
+    def batch_get_item(self, **asked: Any) -> dict[str, Any]:
+        self._point("batch")
+        [(table, wanted)] = asked["RequestItems"].items()
+        assert wanted["ConsistentRead"]
+        assert len(wanted["Keys"]) <= 100
+        names = [key["job"]["S"] for key in wanted["Keys"]]
+        return {"Responses": {table: [dict(self._items[name]) for name in names if name in self._items]}}
+
+
+@dataclass
+class World:
+    """What all see, and what really happened."""
+
+    names: tuple[str, ...] = tuple(by_name("resnet", MATRIX))
+    items: dict[str, Attributes] = field(default_factory=dict)
+    steps: dict[str, int] = field(default_factory=dict)
+    writers: dict[str, tuple[str, Callable[[], float]]] = field(default_factory=dict)
+    """Who runs an experiment, and when it is dead at the latest."""
+    runs: list[tuple[str, str, int]] = field(default_factory=list)
+    """Instance, experiment, the step that it went on from."""
+    ends: dict[str, int] = field(default_factory=dict)
+    finished: list[str] = field(default_factory=list)
+    fails: frozenset[str] = frozenset()
+    clock: FakeClock = field(default_factory=FakeClock)
+
+    def begin(self, name: str, me: str, dead_at: Callable[[], float]) -> None:
+        assert not self.ends.get(name), f"{name} is run after its end"
+        if name in self.writers:
+            other, until = self.writers[name]
+            assert other == me or until() <= self.clock.monotonic(), f"{name} is run by {other} and {me}"
+        self.writers[name] = me, dead_at
+        self.runs.append((me, name, self.steps.get(name, 0)))
+
+    def leave(self, name: str, me: str) -> None:
+        if self.writers.get(name, ("",))[0] == me:
+            del self.writers[name]
+
+    def dies(self, me: str) -> None:
+        for name in [name for name, (one, _) in self.writers.items() if one == me]:
+            del self.writers[name]
+
+
+class _Host:
+    """Nothing is mounted, and nothing runs."""
+
+    def mounted(self, path: Path) -> None:
+        return None
+
+
+class _Heartbeats:
+    def send(self, *_: Any, **__: Any) -> frozenset[int]:
+        return frozenset()
+
+    def deregister(self, slot: int) -> None:
+        pass
+
+
+class Instance:
+    """One instance's agent, started again by systemd while it fails; ``point`` is called at each call."""
+
+    def __init__(self, world: World, me: str, folder: Path, chance: random.Random | None = None) -> None:
+        self.world, self.me, self.chance = world, me, chance
+        self.points = 0
+        self.stop_at: int | None = None
+        self.dies = False
+        self.error: BaseException | None = None
+        self.line = Line(self._live)
+        training_ = {**configs.training()["training"], "experiments": MATRIX}
+        efs = [{"fileSystem": "fs-1", "accessPoint": "fsap-1", "path": "/dltraining/checkpoints"}]
+        config = configs.load(configs.training(volume=None, efs=efs, training=training_))
+        self.node = tasks.Node(config, folder, "http://nowhere")
+        self.node.run_in_background = at_once
+        self.node.__dict__["identity"] = IdentityDocument(me, "us-west-2a", "us-west-2", "g5.xlarge")
+        self.node.clock = _Clock(self)
+        self.node.host = _Host()  # type: ignore[assignment]
+        self.node.heartbeat_sender = lambda: _Heartbeats()  # type: ignore[method-assign,assignment,return-value]
+        table, ssm = Table(world.items, self.point), SimpleNamespace(put_parameter=self._finish)
+        self.node.clients = SimpleNamespace(dynamodb=lambda _: table, ssm=lambda _: ssm)  # type: ignore[assignment]
+
+    def point(self, operation: str) -> None:
+        at, self.points = self.points, self.points + 1
+        if at == self.stop_at:
+            if self.dies:
+                raise KilledError(self.me)
+            self.line.pause(0.0)
+        elif self.chance is not None and (drawn := self.chance.random()) < 0.15:
+            if drawn < 0.004:
+                raise KilledError(self.me)
+            if drawn < 0.01:
+                raise AgentError(f"{operation}: no answer")
+            seconds = self.chance.uniform(100, 400) if drawn < 0.03 else self.chance.uniform(0, 3)
+            self.line.pause(self.world.clock.monotonic() + seconds)
+
+    def _finish(self, **asked: Any) -> None:
+        self.point("finish")
+        self.world.finished.append(asked["Value"])
+
+    def _live(self) -> None:
+        try:
+            while True:
+                try:
+                    if experiments.run(self.node, Stop(), self._train) == "done":
+                        return
+                except AgentError:
+                    self.node.clock.sleep(10)
+        except KilledError:
+            self.world.dies(self.me)
+        except BaseException as error:
+            self.error = error
+
+    def _train(self, one: Node, stop: Stop, heartbeats: HeartbeatSender) -> RunEnd:
+        name = job_tasks.training(one).job
+        held = job_tasks.lease_and_volume(one)
+        assert held is not None
+        jobs, clock = job_tasks.jobs(one), self.world.clock
+        lease_renewer = LeaseRenewer(partial(job_tasks.leases(one).renew, held[0]), clock, LEASE_SECONDS)
+        jobs.mark("running")
+        lease_renewer.renew_if_due()
+        self.world.begin(name, self.me, lambda: lease_renewer.fence_at)
+        try:
+            while (step := self.world.steps.get(name, 0)) < STEPS:
+                one.clock.sleep(_STEP_SECONDS)
+                self.point("step")
+                if clock.monotonic() >= lease_renewer.fence_at:  # the fence has struck meanwhile
+                    raise LeaseLostError(name)
+                lease_renewer.renew_if_due()
+                assert self.world.writers[name][0] == self.me
+                assert self.world.steps.get(name, 0) == step
+                self.world.steps[name] = step + 1
+            state = "failed" if name in self.world.fails else "done"
+            jobs.mark(state)  # type: ignore[arg-type]
+            self.world.ends[name] = self.world.ends.get(name, 0) + 1
+        finally:
+            self.world.leave(name, self.me)
+        holding.release(one)
+        return state  # type: ignore[return-value]
+
+
+class _Clock(FakeClock):
+    def __init__(self, instance: Instance) -> None:
+        super().__init__()
+        self._instance = instance
+
+    def wall(self) -> float:
+        return self._instance.world.clock.wall()
+
+    def monotonic(self) -> float:
+        return self._instance.world.clock.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        self._instance.line.pause(self.monotonic() + max(seconds, 0.0))
+
+
+def go(instances: list[Instance], is_over: Callable[[], bool], chance: random.Random | None = None) -> None:
+    """Let them run in the order of time, or any that is due by ``chance``, until it is over."""
+    for _ in range(_MOST_TURNS):
+        alive = [one for one in instances if not one.line.done]
+        if not alive or is_over():
+            return
+        clock = alive[0].world.clock
+        due = [one for one in alive if one.line.wake <= clock.monotonic()]
+        if not due:
+            clock.advance(min(one.line.wake for one in alive) - clock.monotonic())
+            continue
+        (chance.choice(due) if chance else due[0]).line.resume()
+    raise AssertionError("it comes to no end")
+
+
+def check(world: World, instances: list[Instance], *, all_ended: bool = True) -> None:
+    for one in instances:
+        if one.error is not None:
+            raise one.error
+    if all_ended:
+        assert {name: world.steps.get(name) for name in world.names} == dict.fromkeys(world.names, STEPS)
+        assert {world.items[name]["state"]["S"] for name in world.names} <= {"done", "failed"}
+        assert world.finished
+
 
 NOW = 1_700_000_000.0
 FAILS = frozenset([next(iter(by_name("resnet", MATRIX)))])

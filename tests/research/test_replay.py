@@ -1,4 +1,4 @@
-"""``research.replay`` and ``replay_deadline``: JSON, plots, one clear line for what is wrong; forecasts measured."""
+"""``research.replay`` and its siblings: JSON, plots, one clear line for what is wrong; measured forecasts."""
 
 from __future__ import annotations
 

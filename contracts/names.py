@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 METRIC_NAMESPACE: Final = "gpu-spot"
@@ -119,9 +120,76 @@ METRIC_HTTP_IN_FLIGHT: Final = "HttpInFlight"
 METRIC_HTTP_WORKERS_READY: Final = "HttpWorkersReady"
 """Gauges of a proxy, with the same dimensions: requests that wait, requests at workers, and workers that take
 requests."""
+METRIC_GPU_UTILIZATION: Final = "GpuUtilization"
+METRIC_GPU_MEMORY_UTILIZATION: Final = "GpuMemoryUtilization"
+METRIC_GPU_MEMORY_USED: Final = "GpuMemoryUsed"
+METRIC_GPU_TEMPERATURE: Final = "GpuTemperature"
+METRIC_GPU_POWER: Final = "GpuPower"
+"""Means of a minute by GPU, as NVML reports them, emitted by the node agent with ``group`` and ``stack``:
+percent of the time in which a kernel ran, in which memory was read or written; MB; degrees Celsius; watts."""
+METRIC_GPUS_LOST: Final = "GpusLost"
+METRIC_XID_ERRORS: Final = "XidErrors"
+METRIC_ECC_ERRORS: Final = "EccUncorrectedErrors"
 METRIC_HOURLY_COST: Final = "HourlyCost"
 METRIC_HOURLY_COST_ON_DEMAND: Final = "HourlyCostOnDemand"
 """US dollars an hour: a group's instances as billed, and at On-Demand prices; emitted by the controller."""
+
+METRIC_SHORTAGE: Final = "Shortage"
+METRIC_ABOVE_MAXIMUM: Final = "AboveMaximum"
+METRIC_ALARM_CAUSES: Final = "AlarmCauses"
+_ABOVE_ZERO: Final = frozenset(
+    {
+        METRIC_SHORTAGE,
+        METRIC_ABOVE_MAXIMUM,
+        METRIC_ALARM_CAUSES,
+        METRIC_INTERRUPTED_INSTANCES,
+        METRIC_READ_ERRORS,
+        METRIC_DEADLINE_AT_RISK,
+        METRIC_BUDGET_AT_RISK,
+        METRIC_ON_DEMAND_ONLY,
+        METRIC_WORKERS_DRAINING,
+        METRIC_WORKERS_NOT_REPORTING,
+        METRIC_REQUESTS_REFUSED,
+        METRIC_HEALTH_INCIDENTS,
+        METRIC_HEALTH_FINDINGS,
+        METRIC_HEALTH_ERRORS,
+        METRIC_SCALING_LOAD_UNKNOWN,
+        METRIC_SCALING_THROUGHPUT_UNKNOWN,
+        METRIC_SCALING_AT_MAXIMUM,
+        METRIC_SCALING_ERRORS,
+        METRIC_GPUS_LOST,
+        METRIC_XID_ERRORS,
+        METRIC_ECC_ERRORS,
+        METRIC_TENANT_WAITING,
+        METRIC_TENANT_RESTARTS,
+        METRIC_TENANT_CPU_THROTTLED,
+    }
+)
+_LOGGED_ONLY: Final = frozenset(
+    {
+        METRIC_TENANT_CPU_SECONDS,
+        METRIC_TENANT_CPU_BORROWED,
+        METRIC_TENANT_CPU_LENT,
+        METRIC_TENANT_MEMORY,
+        METRIC_TENANT_CPU_RESERVED,
+        METRIC_TENANT_GPU_RESERVED,
+        METRIC_TENANT_MEMORY_RESERVED,
+        METRIC_HOST_CPU,
+        METRIC_HOST_GPU,
+        METRIC_HOST_MEMORY,
+    }
+)
+
+
+def is_series(metric: str, values: Sequence[float]) -> bool:
+    """Return whether values become a CloudWatch metric, or only a field of the log line.
+
+    CloudWatch charges a metric for each hour in which it has a value. What is 0 unless something is wrong has
+    none then: its alarms and graphs take a missing value as 0. What tenants used is in the log.
+    Source: CloudWatch pricing, "custom metrics", prorated by the hour.
+    """
+    return metric not in _LOGGED_ONLY and (metric not in _ABOVE_ZERO or any(values))
+
 
 SERVICE_BROKER_USERS: Final = "broker-users"
 SERVICE_CONTROLLER: Final = "controller"

@@ -36,7 +36,7 @@ _FACT_METRICS: Final = {
     "spot": "Spot",
     "on_demand": "OnDemand",
     "interrupted": names.METRIC_INTERRUPTED_INSTANCES,
-    "above_maximum": "AboveMaximum",
+    "above_maximum": names.METRIC_ABOVE_MAXIMUM,
 }
 """The fields of a ``decision`` log line that are also metrics."""
 
@@ -150,8 +150,10 @@ def gauges(outcome: GroupOutcome, facts: Mapping[str, int]) -> dict[str, float]:
     """Return a group's metrics: counts, and hourly cost."""
     return {
         **{metric: facts[field] for field, metric in _FACT_METRICS.items()},
-        "Shortage": 0 if _is_waiting_for_spot(outcome) else max(0, facts["target"] - facts["ready"]),
-        "AlarmCauses": outcome.alarm_causes,
+        names.METRIC_SHORTAGE: 0
+        if _is_waiting_for_spot(outcome)
+        else max(0, facts["target"] - facts["ready"]),
+        names.METRIC_ALARM_CAUSES: outcome.alarm_causes,
         names.METRIC_READ_ERRORS: len(outcome.read_errors),
         **_deadline_metrics(outcome),
         **_cost_metrics(outcome),

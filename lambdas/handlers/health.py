@@ -54,7 +54,8 @@ def _report(outcome: HealthOutcome) -> None:
         if (percent := summary.refused_percent) is not None:
             gauges[names.METRIC_REQUESTS_REFUSED_SHARE] = percent
         for origin, counts in workers_of(summary).items():
-            emit(outcome.group, counts, **{names.ORIGIN: origin})
+            if origin == names.ORIGIN_AWS or any(counts.values()):  # no series for hosts that there are not
+                emit(outcome.group, counts, **{names.ORIGIN: origin})
         for reason, count in summary.stopped.items():
             emit(outcome.group, {names.METRIC_WORKERS_STOPPED: count}, **{names.STOP_REASON: reason})
     emit(outcome.group, gauges)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
@@ -22,20 +23,27 @@ _UNITS = {
     names.METRIC_HOURLY_COST_ON_DEMAND: MetricUnit.NoUnit,
 }
 """Units other than counts."""
+_LATE_SECONDS: Final = 120.0
+"""Age of the oldest decision from which it is a metric: a pass a minute has 60."""
 
 
 def emit(group: str, values: Mapping[str, float], **dimensions: str) -> None:
     """Write a group's metrics as one line; ``dimensions`` are added to group, stack and service.
 
-    Without a group they are metrics of the function.
+    Without a group they are metrics of the function. What is no series (`names.is_series`) is a plain field.
     """
+    if not any(names.is_series(name, [value]) for name, value in values.items()):
+        return
     metrics = EphemeralMetrics(namespace=names.METRIC_NAMESPACE)
     of_group = {"group": group} if group else {}
     all_dimensions = {**of_group, "stack": os.environ[names.ENV_STACK], **dimensions}
     for dimension, dimension_value in all_dimensions.items():
         metrics.add_dimension(name=dimension, value=dimension_value)
     for name, value in values.items():
-        metrics.add_metric(name, _UNITS.get(name, MetricUnit.Count), value)
+        if names.is_series(name, [value]):
+            metrics.add_metric(name, _UNITS.get(name, MetricUnit.Count), value)
+        else:
+            metrics.add_metadata(name, value)
     metrics.flush_metrics()
 
 
@@ -49,6 +57,7 @@ def reporting(
         logger.warning("groups left for the next pass", extra={"count": len(groups), "first": groups[:10]})
 
     def report_undecided(seconds: float) -> None:
-        emit("", {names.METRIC_UNDECIDED_SECONDS: seconds})
+        if seconds >= _LATE_SECONDS:
+            emit("", {names.METRIC_UNDECIDED_SECONDS: seconds})
 
     return Reporting(outcome, report_undecided, report_unserved)

@@ -114,10 +114,7 @@ ALARMS: Final[dict[str, Condition]] = {
         "Maximum", "gpu-spot IF(QueueReady > 0, QueueConsumers, 1)", "< 1", (15, 15), 60
     ),
     # A count is never below 0: only missing data breaches. Three restarts in two of three periods.
-    "<host>-<tenant>-missing": Condition(
-        "Maximum", "gpu-spot/instances TenantCpuSeconds", "< 0", (4, 4), 300, missing_breaches=True
-    ),
-    "<host>-<tenant>-restarting": Condition("Sum", "gpu-spot/instances TenantRestarts", ">= 3", (2, 3), 300),
+    "<host>-restarting": Condition("Sum", "gpu-spot/instances TenantRestarts", ">= 3", (2, 3), 300),
     "<host>-<tenant>-waiting": Condition("Minimum", "gpu-spot/instances TenantWaiting", ">= 1", (4, 4), 300),
 }
 

@@ -27,9 +27,10 @@ def emitted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
     """Dimensions by name of all metrics that the handler emits in the function's declared environment."""
     for name, value in shipped("dev").the("Function", "controller")["environment"]["variables"].items():
         monkeypatch.setenv(name, value)
-    emit("inference", controller.gauges(GroupOutcome("inference", cost=HourlyCost(1.0, 2.0)), FACTS))
+    gauges = controller.gauges(GroupOutcome("inference", cost=HourlyCost(1.0, 2.0)), FACTS)
+    emit("inference", dict.fromkeys(gauges, 1.0))
     emit("inference", {"ControllerErrors": 1})
-    reporting(print, [], controller.logger).undecided(60.0)
+    reporting(print, [], controller.logger).undecided(300.0)
     dimensions: dict[str, dict[str, str]] = {}
     for line in capsys.readouterr().out.splitlines():
         entry = json.loads(line)
@@ -101,30 +102,40 @@ def test_the_picture_in_the_docs_has_the_titles_of_the_dashboard() -> None:
 
 
 def test_the_dashboard_plots_metrics_that_the_agent_emits() -> None:
-    configuration = json.loads(shipped("dev").the("Parameter", "inference-agent")["insecureValue"])
-    assert configuration["metrics"]["namespace"] == names.INSTANCE_NAMESPACE
-    gpus = configuration["metrics"]["metrics_collected"]["nvidia_gpu"]
-    [added_up] = configuration["metrics"]["aggregation_dimensions"]
+    """tests/node/test_metrics.py has those that the agent emits."""
     drawn = [
         line
         for widget in dashboard()["widgets"]
         for line in widget["properties"].get("metrics", [])
-        if len(line) > 1 and line[1].startswith("nvidia_smi_")
+        if len(line) > 1 and line[0] == names.INSTANCE_NAMESPACE and line[1].startswith("Gpu")
     ]
-    assert drawn
-    for _, metric, *dimensions, _options in drawn:
-        assert metric.removeprefix("nvidia_smi_") in gpus["measurement"]
-        assert dict(zip(dimensions[::2], dimensions[1::2], strict=True)) == gpus["append_dimensions"]
-        assert set(added_up) == set(gpus["append_dimensions"])
+    assert {line[1] for line in drawn} == {
+        names.METRIC_GPU_UTILIZATION,
+        names.METRIC_GPU_MEMORY_UTILIZATION,
+        names.METRIC_GPU_TEMPERATURE,
+    }
+    for _, _, *dimensions, _options in drawn:
+        assert dict(zip(dimensions[::2], dimensions[1::2], strict=True)) == {
+            "group": "inference",
+            "stack": "dev",
+        }
 
 
-def test_the_number_of_gpu_metrics_is_independent_of_gpus_and_instances() -> None:
+def test_an_alarm_counts_a_metric_that_does_not_exist_as_zero() -> None:
+    """Of those that are 0 unless something is wrong there is no value then."""
+    alarms = [a for stack in ("dev", "ocr", "shared") for a in shipped(stack).of("MetricAlarm").values()]
+    without_zero = [a for a in alarms if a.get("metricName") and not names.is_series(a["metricName"], [0.0])]
+    assert len({a["metricName"] for a in without_zero}) > 8
+    for alarm in without_zero:
+        assert alarm["treatMissingData"] == "notBreaching", alarm["metricName"]
+        assert alarm["comparisonOperator"] == "GreaterThanOrEqualToThreshold"
+        assert alarm["threshold"] > 0
+
+
+def test_the_cloudwatch_agent_sends_no_metrics_of_its_own() -> None:
+    """Each ``PutMetricData`` costs: one a minute and instance is $0.44 a month."""
     configuration = json.loads(shipped("dev").the("Parameter", "inference-agent")["insecureValue"])
-    gpus = configuration["metrics"]["metrics_collected"]["nvidia_gpu"]
-    assert gpus["drop_original_metrics"] == gpus["measurement"]
-    # A custom metric costs $0.30 a month; docs/node-agent.md has the maximum of a group.
-    page = (Path(__file__).parents[2] / "docs" / "node-agent.md").read_text("utf-8")
-    assert f"${0.3 * len(gpus['measurement']):.2f} a group" in page
+    assert configuration.keys() == {"logs"}
 
 
 def test_the_cloudwatch_agent_receives_metric_lines_and_reads_logs() -> None:

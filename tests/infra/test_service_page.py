@@ -54,7 +54,6 @@ GP3_TIB = 50
 """Of a region by default (source 16 of the page)."""
 UNFINISHED = 100
 """Snapshots of an account (source 16)."""
-COLLECTED = telemetry.configuration("dev", "web", "logs", is_nvidia=True)
 
 
 def row(begin: str) -> list[str]:
@@ -100,7 +99,6 @@ def cells(each: float) -> list[str]:
     ("begin", "each"),
     [
         ("heartbeats a second", 1 / Config.heartbeat_seconds),
-        ("`PutMetricData` a second", 1 / COLLECTED["agent"]["metrics_collection_interval"]),
         ("`PutLogEvents` a second", 1 / Metrics.send_every_seconds),
         ("TiB of root volumes", default(Capacity, "root_volume_gib") / 1024),
         ("snapshots a minute", 1 / default(Training, "snapshot_every_minutes")),
@@ -108,12 +106,6 @@ def cells(each: float) -> list[str]:
 )
 def test_what_instances_ask_of_aws_is_what_is_configured(begin: str, each: float) -> None:
     assert row(begin)[: len(SIZES)] == cells(each)
-
-
-def test_one_call_takes_all_metrics_of_an_instance() -> None:
-    [gpus] = COLLECTED["metrics"]["metrics_collected"].values()
-    assert len(gpus["measurement"]) < 20, "the agent sends twenty metrics at once, not once a minute"
-    assert gpus["drop_original_metrics"] == gpus["measurement"], "or each GPU's are sent beside the sum"
 
 
 def test_a_burst_of_warnings_takes_as_many_runs_as_the_page_reckons() -> None:
@@ -137,7 +129,7 @@ def test_unfinished_snapshots_stay_below_the_quota_as_the_page_reckons() -> None
 
 
 def test_an_instance_has_as_many_streams_as_the_page_says() -> None:
-    streams = 1 + len(COLLECTED["logs"]["logs_collected"]["files"]["collect_list"])
+    streams = 1 + len(telemetry.configuration("logs")["logs"]["logs_collected"]["files"]["collect_list"])
     assert streams == 3
     assert "an instance has three" in PAGE
 

@@ -60,7 +60,7 @@ def test_a_changed_list_replaces_no_instance(tmp_path: Any) -> None:
     kinds = {kind.rpartition(":")[2] for kind, _ in changed}
     assert kinds == {
         *("BucketObjectv2", "SecurityGroupIngressRule", "Document", "Policy"),
-        *("MetricAlarm", "Dashboard"),
+        "MetricAlarm",
     }
 
 
@@ -269,13 +269,12 @@ def test_the_controllers_configuration_has_one_slot_with_break_before_make() -> 
     assert shared().the("Parameter", "lab-target")["insecureValue"] == "1"
 
 
-def test_each_tenant_has_alarms_for_missing_and_restarting() -> None:
+def test_a_host_has_an_alarm_for_restarts_and_each_tenant_one_for_waiting() -> None:
     alarms = shared().of("MetricAlarm")
+    of_host = {"group": "lab", "stack": "shared"}
+    assert alarms["gpu-spot-shared-lab-restarting"]["dimensions"] == of_host
     for name in TENANTS:
-        missing = alarms[f"gpu-spot-shared-lab-{name}-missing"]
-        assert missing["treatMissingData"] == "breaching"
-        assert missing["dimensions"] == {"group": "lab", "stack": "shared", "tenant": name}
-        assert f"gpu-spot-shared-lab-{name}-restarting" in alarms
+        assert alarms[f"gpu-spot-shared-lab-{name}-waiting"]["dimensions"] == {**of_host, "tenant": name}
 
 
 def test_memory_under_ten_datasets_is_warned_of() -> None:

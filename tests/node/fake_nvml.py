@@ -74,7 +74,20 @@ class FakeNvml:
         self._check(handle.error)
         if handle.busy is None:
             raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
-        return SimpleNamespace(gpu=handle.busy, memory=0)
+        return SimpleNamespace(gpu=handle.busy, memory=handle.busy // 2)
+
+    def nvmlDeviceGetMemoryInfo(self, handle: FakeGpu) -> Any:
+        self._check(handle.error)
+        return SimpleNamespace(used=2**30)
+
+    def nvmlDeviceGetTemperature(self, handle: FakeGpu, sensor: int) -> int:
+        self._check(handle.error)
+        assert sensor == pynvml.NVML_TEMPERATURE_GPU
+        return 60
+
+    def nvmlDeviceGetPowerUsage(self, handle: FakeGpu) -> int:
+        self._check(handle.error)
+        return 250_000
 
     def nvmlDeviceGetTotalEccErrors(self, handle: FakeGpu, errorType: int, counterType: int) -> int:
         self._check(handle.error)

@@ -223,6 +223,12 @@ def test_looks_become_lines_that_cloudwatch_reads(
     assert (instance["GpusLost"], instance["XidErrors"], instance["EccUncorrectedErrors"]) == (0, 1, 2)
     assert (instance["SecondsSinceCheckpoint"], instance["xids"]) == (61.2, [["GPU-1", 79]])
     assert instance[names.METRIC_FREE_SPACE] == 12.3
+    series = [metric["Name"] for metric in instance["_aws"]["CloudWatchMetrics"][0]["Metrics"]]
+    assert names.METRIC_GPUS_LOST not in series  # 0: a field of the line only
+    readings = {names.METRIC_GPU_UTILIZATION: 0.0, names.METRIC_GPU_MEMORY_USED: 1024.0}
+    readings |= {names.METRIC_GPU_TEMPERATURE: 60.0, names.METRIC_GPU_POWER: 250.0}
+    assert {metric: instance[metric] for metric in readings} == readings
+    assert readings.keys() | {names.METRIC_GPU_MEMORY_UTILIZATION, names.METRIC_XID_ERRORS} <= {*series}
     assert worker["_aws"]["CloudWatchMetrics"][0]["Dimensions"] == [["stack", "group", "slot"]]
     assert (worker["slot"], worker["uuids"]) == ("0", ["GPU-1"])
     assert worker["WorkerGpuUtilization"] == [80.0, *[0.0] * 6]

@@ -84,7 +84,7 @@ class HttpProxies(pulumi.ComponentResource):
         scope, service = args.scope, args.service
         telemetry = Telemetry(
             scope.name(service, PART, "telemetry"),
-            TelemetryArgs(scope, service, args.log_retention_days, is_nvidia=False, part=PART),
+            TelemetryArgs(scope, service, args.log_retention_days, part=PART),
             self._child,
         )
         access = dataclasses.replace(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import Any, Final, TypeAlias
 
 import pulumi
 
 from contracts import names
 from infra.components.monitoring.alarm_spec import group_dimensions
+from infra.components.monitoring.telemetry import log_group_name
 from infra.scope import Scope
 
 _WIDTH: Final = 24
@@ -47,7 +48,7 @@ def group_row(scope: Scope, group: str, *, is_nvidia: bool) -> DashboardRow:
         return [names.METRIC_NAMESPACE, metric, *pairs, {"stat": statistic, **options}]
 
     def gpu_line(metric: str, statistic: str, label: str) -> list[Any]:
-        return [names.INSTANCE_NAMESPACE, f"nvidia_smi_{metric}", *gpu, {"stat": statistic, "label": label}]
+        return [names.INSTANCE_NAMESPACE, metric, *gpu, {"stat": statistic, "label": label}]
 
     row = [
         _plot(scope, f"{group}: ready and target", [line("Target", "Maximum"), line("Ready", "Minimum")]),
@@ -59,9 +60,9 @@ def group_row(scope: Scope, group: str, *, is_nvidia: bool) -> DashboardRow:
         ),
     ]
     gpus = [
-        gpu_line("utilization_gpu", "Average", "utilization, %"),
-        gpu_line("utilization_memory", "Average", "memory utilization, %"),
-        gpu_line("temperature_gpu", "Maximum", "maximum temperature, °C"),
+        gpu_line(names.METRIC_GPU_UTILIZATION, "Average", "utilization, %"),
+        gpu_line(names.METRIC_GPU_MEMORY_UTILIZATION, "Average", "memory utilization, %"),
+        gpu_line(names.METRIC_GPU_TEMPERATURE, "Maximum", "maximum temperature, °C"),
     ]
     return [*row, _plot(scope, f"{group}: GPUs", gpus)] if is_nvidia else row
 
@@ -191,22 +192,20 @@ def http_row(scope: Scope, service: str, load_balancer: pulumi.Input[str]) -> Da
     ]
 
 
-def tenants_row(scope: Scope, host: str, tenants: Collection[str]) -> DashboardRow:
-    """Return a shared host's row: CPU used, borrowed and lent, and memory, by tenant."""
-
-    def lines(metric: str) -> list[list[Any]]:
-        dimensions = ["group", host, "stack", scope.stack, names.TENANT]
-        return [
-            [names.INSTANCE_NAMESPACE, metric, *dimensions, tenant, {"stat": "Maximum", "label": tenant}]
-            for tenant in tenants
-        ]
-
-    return [
-        _plot(scope, f"{host}: CPU seconds per minute", lines(names.METRIC_TENANT_CPU_SECONDS), stacked=True),
-        _plot(scope, f"{host}: CPU seconds borrowed", lines(names.METRIC_TENANT_CPU_BORROWED), stacked=True),
-        _plot(scope, f"{host}: CPU seconds lent", lines(names.METRIC_TENANT_CPU_LENT), stacked=True),
-        _plot(scope, f"{host}: memory, MB", lines(names.METRIC_TENANT_MEMORY), stacked=True),
-    ]
+def tenants_row(scope: Scope, host: str) -> DashboardRow:
+    """Return a shared host's row: what each tenant used, borrowed and lent, from the log of its instances."""
+    sums = (
+        names.METRIC_TENANT_CPU_SECONDS,
+        names.METRIC_TENANT_CPU_BORROWED,
+        names.METRIC_TENANT_CPU_LENT,
+        names.METRIC_TENANT_CPU_THROTTLED,
+    )
+    columns = ", ".join(
+        [f"sum({name}) as {name.removeprefix('Tenant')}_sum" for name in sums]
+        + [f"max({names.METRIC_TENANT_MEMORY}) as memory_MB"]
+    )
+    source = f"SOURCE '{log_group_name(scope, host)}' | filter ispresent({names.METRIC_TENANT_CPU_SECONDS})"
+    return [_table(scope, f"{host}: tenants", f"{source} | stats {columns} by {names.TENANT}")]
 
 
 def _controller_row(scope: Scope, function: pulumi.Input[str], log_group: pulumi.Input[str]) -> DashboardRow:
@@ -222,16 +221,15 @@ def _controller_row(scope: Scope, function: pulumi.Input[str], log_group: pulumi
     return [
         _plot(scope, "Controller", [line(name, "Sum") for name in ("Invocations", "Errors", "Throttles")]),
         _plot(scope, "Controller: duration, ms", [line("Duration", "Maximum")]),
-        {
-            "type": "log",
-            "properties": {
-                "title": "Decisions",
-                "region": scope.region,
-                "view": "table",
-                "query": query,
-            },
-        },
+        _table(scope, "Decisions", query),
     ]
+
+
+def _table(scope: Scope, title: str, query: pulumi.Input[str]) -> dict[str, Any]:
+    return {
+        "type": "log",
+        "properties": {"title": title, "region": scope.region, "view": "table", "query": query},
+    }
 
 
 def _plot(scope: Scope, title: str, lines: list[list[Any]], *, stacked: bool = False) -> dict[str, Any]:

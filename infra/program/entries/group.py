@@ -74,7 +74,7 @@ def declare_capacity_group(group: EntryGroup, foundation: Foundation) -> Capacit
     scope, capacity, name = foundation.scope, group.entry.capacity, group.entry.name
     telemetry = Telemetry(
         scope.name(name, "telemetry"),
-        TelemetryArgs(scope, name, foundation.log_retention_days, capacity.is_nvidia),
+        TelemetryArgs(scope, name, foundation.log_retention_days),
         scope.child_options,
     )
     access = dataclasses.replace(

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from contracts import names
 from contracts.agent.config import Config
-from contracts.names import METRIC_FREE_SPACE
 from userdata.agent.machine import log
 from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.host import Host
@@ -19,6 +19,11 @@ from userdata.agent.metrics.owner import Owners
 
 # Bounds memory if processes start and end rapidly.
 _MAX_SLOTS: Final = 128
+_GPU_UNITS: Final = {
+    names.METRIC_GPU_UTILIZATION: "Percent",
+    names.METRIC_GPU_MEMORY_UTILIZATION: "Percent",
+    names.METRIC_GPU_MEMORY_USED: "Megabytes",
+}
 
 
 @dataclass(eq=False)
@@ -46,6 +51,7 @@ class Collector:
         self._utilization: dict[str, list[float]] = {}
         self._memory: dict[str, list[float]] = {}
         self._uuids: dict[str, set[str]] = {}
+        self._readings: dict[str, dict[str, list[float]]] = {}
         self._xids: list[tuple[str, int]] = []
         self._ecc: dict[str, int] = {}
         self._ecc_new = 0
@@ -77,6 +83,8 @@ class Collector:
                 before = self._ecc.get(gpu.uuid, gpu.ecc_uncorrected)
                 self._ecc_new += max(gpu.ecc_uncorrected - before, 0)
                 self._ecc[gpu.uuid] = gpu.ecc_uncorrected
+            for metric, value in gpu.readings.items():
+                self._readings.setdefault(metric, {}).setdefault(gpu.uuid, []).append(value)
             for process in gpu.processes:
                 slot = self.owners.slot_of(process.pid)
                 on = utilization.setdefault(slot, {})
@@ -97,16 +105,19 @@ class Collector:
         metrics: list[emf.Metric] = []
         if self.gpus is not None:
             metrics += [
-                emf.Metric("GpusLost", "Count", (float(self._lost),)),
-                emf.Metric("XidErrors", "Count", (float(len(self._xids)),)),
-                emf.Metric("EccUncorrectedErrors", "Count", (float(self._ecc_new),)),
+                emf.Metric(names.METRIC_GPUS_LOST, "Count", (float(self._lost),)),
+                emf.Metric(names.METRIC_XID_ERRORS, "Count", (float(len(self._xids)),)),
+                emf.Metric(names.METRIC_ECC_ERRORS, "Count", (float(self._ecc_new),)),
             ]
+            for metric, by_gpu in self._readings.items():
+                means = tuple(round(sum(values) / len(values), 1) for values in by_gpu.values())
+                metrics.append(emf.Metric(metric, _GPU_UNITS.get(metric, "None"), means))
         age = self.checkpoint_age()
         if age is not None:
             metrics.append(emf.Metric("SecondsSinceCheckpoint", "Seconds", (round(age, 1),)))
         free = self.free_space()
         if free is not None:
-            metrics.append(emf.Metric(METRIC_FREE_SPACE, "Percent", (round(free, 1),)))
+            metrics.append(emf.Metric(names.METRIC_FREE_SPACE, "Percent", (round(free, 1),)))
         if depths := self.queue_depths():
             metrics.append(emf.Metric("QueueDepth", "Count", depths))
         if metrics:
@@ -117,7 +128,7 @@ class Collector:
                 emf.Metric("WorkerGpuMemory", "Megabytes", tuple(self._memory[slot])),
             ]
             self._put({"slot": slot}, metrics, {"uuids": sorted(self._uuids[slot])})
-        self._utilization, self._memory, self._uuids = {}, {}, {}
+        self._utilization, self._memory, self._uuids, self._readings = {}, {}, {}, {}
         self._xids, self._ecc_new, self._lost = [], 0, 0
         self.sink.flush()
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from contracts.names import INSTANCE_NAMESPACE
+from contracts.names import INSTANCE_NAMESPACE, is_series
 from userdata.agent.machine import log
 
 # The maximum of EMF for one metric in one line.
@@ -38,16 +38,16 @@ def line(
     properties: Mapping[str, Any],
 ) -> str:
     """Return one EMF line; ``dimensions`` become one dimension set, ``properties`` plain fields."""
-    definitions = [{"Name": m.name, "Unit": m.unit} for m in metrics]
+    definitions = [{"Name": m.name, "Unit": m.unit} for m in metrics if is_series(m.name, m.values)]
     directive = {"Namespace": INSTANCE_NAMESPACE, "Dimensions": [list(dimensions)], "Metrics": definitions}
     head = {
         "Timestamp": int(wall * 1000),
         "LogGroupName": log_group,
         "LogStreamName": stream,
-        "CloudWatchMetrics": [directive],
+        "CloudWatchMetrics": [directive] if definitions else [],
     }
     values = {m.name: list(m.values[-MAX_VALUES:]) if len(m.values) > 1 else m.values[0] for m in metrics}
-    return json.dumps({"_aws": head, **dimensions, **values, **properties})
+    return json.dumps({"_aws": head, **dimensions, **values, **properties}, separators=(",", ":"))
 
 
 class Sink:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from contracts import names
 from userdata.agent.machine import log
 
 _NVIDIA: Final = "0x10de"
@@ -36,8 +38,13 @@ class Gpu:
     """Uncorrected errors since the driver was loaded; None if unknown in this sample."""
     index: int = 0
     """Its index in PCI order, by which it is assigned to processes and containers."""
-    busy: float | None = None
-    """Percent of the recent time in which any kernel ran; None if the driver does not report it."""
+    readings: Mapping[str, float] = field(default_factory=dict)
+    """By metric; without what the driver does not report."""
+
+    @property
+    def busy(self) -> float | None:
+        """Percent of the recent time in which any kernel ran; None if the driver does not report it."""
+        return self.readings.get(names.METRIC_GPU_UTILIZATION)
 
 
 @dataclass(frozen=True)
@@ -126,7 +133,7 @@ class Gpus:
                 tuple(processes.values()),
                 self._ecc(device),
                 device.index,
-                self._busy(device),
+                self._readings(device),
             )
         except nvml.NVMLError_GpuIsLost as error:
             device.lost = True  # not queried again: calls to a lost GPU can take seconds
@@ -153,13 +160,23 @@ class Gpus:
         device.last_sample_at = max([device.last_sample_at, *(s.timeStamp for s in samples)])
         return {pid: sum(v) / len(v) for pid, v in values.items()}
 
-    def _busy(self, device: _Device) -> float | None:
-        """Return NVML's utilisation over its last sample period (a sixth of a second to one second)."""
-        nvml = self.nvml
-        try:
-            return float(nvml.nvmlDeviceGetUtilizationRates(device.handle).gpu)
-        except nvml.NVMLError_NotSupported:  # for example with MIG enabled
-            return None
+    def _readings(self, device: _Device) -> dict[str, float]:
+        """Return what NVML reports now; utilization is that of a sixth of a second to one second."""
+        nvml, handle = self.nvml, device.handle
+        queries: dict[str, Callable[[], float]] = {
+            names.METRIC_GPU_UTILIZATION: lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu,
+            names.METRIC_GPU_MEMORY_UTILIZATION: lambda: nvml.nvmlDeviceGetUtilizationRates(handle).memory,
+            names.METRIC_GPU_MEMORY_USED: lambda: nvml.nvmlDeviceGetMemoryInfo(handle).used / 2**20,
+            names.METRIC_GPU_TEMPERATURE: lambda: nvml.nvmlDeviceGetTemperature(
+                handle, nvml.NVML_TEMPERATURE_GPU
+            ),
+            names.METRIC_GPU_POWER: lambda: nvml.nvmlDeviceGetPowerUsage(handle) / 1000,
+        }
+        readings: dict[str, float] = {}
+        for metric, query in queries.items():
+            with suppress(nvml.NVMLError_NotSupported):  # utilization with MIG enabled, for example
+                readings[metric] = float(query())
+        return readings
 
     def _ecc(self, device: _Device) -> int:
         nvml = self.nvml

@@ -78,7 +78,7 @@ def _workload(host: SharedHost, tenancy: Tenancy, foundation: Foundation) -> Wor
         host.name,
         host.capacity,
         is_batch=True,
-        rows=(dashboard.tenants_row(scope, host.name, tenants),),
+        rows=(dashboard.tenants_row(scope, host.name),),
         alarms=(*tenant_alarms.alarms(scope.stack, host.name, tenants),),
     )
     return Workload(declare_capacity_group(group, foundation), monitored)

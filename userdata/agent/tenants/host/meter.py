@@ -107,7 +107,7 @@ class UsageMeter:
         if self._last_at is not None:
             interval = now - self._last_at
             self._report(interval, desired, counters, restarts, waiting, shape)
-            self._send(HOST, [*_capacity(shape, interval)])
+            self._send(HOST, [*_capacity(shape, interval), _restarts(max(restarts.values(), default=0))])
             self._flush()
         self._previous = {id_: counter for id_, (_, counter) in counters.items() if counter}
         self._last_at = now

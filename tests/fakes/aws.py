@@ -466,16 +466,9 @@ class FakeAws:
         self.messages.append((Subject, Message))
 
     def _describe_auto_scaling_instances(self, InstanceIds: list[str]) -> Any:
-        instances = [
-            {
-                "InstanceId": instance_id,
-                "LifecycleState": self.states.get(instance_id, "InService"),
-                "HealthStatus": "HEALTHY",
-            }
-            for instance_id in InstanceIds
-            if instance_id in self.instances
-        ]
-        return {"AutoScalingInstances": instances}
+        states = {i: self.states.get(i, "InService") for i in InstanceIds if i in self.instances}
+        rows = [{"InstanceId": i, "LifecycleState": s, "HealthStatus": "HEALTHY"} for i, s in states.items()]
+        return {"AutoScalingInstances": rows}
 
 
 _METHODS = {

@@ -26,7 +26,7 @@ WORKER: Final = (
     *("-m", "spot_work", "packages.run_recorder:run", "--requests"),
     *("--queue", QUEUE.name, "--batch", "8", "--max-deliveries", str(QUEUE.max_deliveries)),
 )
-"""What Python is told."""
+"""The arguments of Python."""
 
 
 LONGEST_WAIT_SECONDS: Final = 400.0

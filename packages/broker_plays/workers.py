@@ -46,7 +46,7 @@ class Worker(Protocol):
 
 
 class Stable(Protocol):
-    """Starts workers: ``command`` is what Python is told, ``told`` are variables that lead to the broker."""
+    """Starts workers: ``command`` has the arguments of Python, ``url`` is the broker's."""
 
     def start(self, number: int, command: list[str], url: str) -> Worker:
         """Start one on the broker at ``url``; ``number`` is its own."""

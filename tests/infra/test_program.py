@@ -183,6 +183,7 @@ def test_a_group_that_counts_gpus_weighs_every_type_on_both_sides(tmp_path: Path
         capacity = config["gpu-spot:services"][0]["capacity"]
         config["gpu-spot:services"][0]["slotsPerGpu"] = 2
         capacity.update(unit="gpus", target=8, max=16, instanceTypes=types, amis={})
+        capacity.update(onDemandBase=2, spotPercentage=75)
 
     known = run("known", variant(tmp_path, sizes))
     for side in ("primary", "fallback"):
@@ -195,6 +196,8 @@ def test_a_group_that_counts_gpus_weighs_every_type_on_both_sides(tmp_path: Path
         # What the last launch brings beyond must not keep the controller from a release.
         assert group["maxSize"] == 16 + 4
         assert "warmPool" not in group
+    mix = known.the("Group", "inference-primary")["mixedInstancesPolicy"]["instancesDistribution"]
+    assert (mix["onDemandBaseCapacity"], mix["onDemandPercentageAboveBaseCapacity"]) == (2, 25)
     config = json.loads(known.the("Parameter", "inference-config")["insecureValue"])
     assert (config["max"], config["slots"]["g6.12xlarge"]) == (16, 8)
 

@@ -222,6 +222,13 @@ def test_a_wrong_local_clock_without_the_services_time_still_gives_two_minutes(s
     assert found.deadline - service.clock.wall() == pytest.approx(120)
 
 
+def test_a_notice_read_after_its_time_has_no_time_left(service: Node) -> None:
+    service.interrupt()
+    service.clock.sleep(300)  # the metadata service was silent meanwhile
+    service.watcher.tick()
+    assert service.notice().deadline <= service.clock.wall()
+
+
 def test_unavailable_metadata_delay_the_notice_and_nothing_else(training: Node) -> None:
     training.interrupt()
     training.server.status = 503

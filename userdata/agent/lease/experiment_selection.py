@@ -17,8 +17,7 @@ class ExperimentLease:
     """The state of an experiment and its lease, which ``holder`` has until ``expires_at`` (epoch seconds).
 
     ``holder``: empty if there is none. ``has_started``: an instance has run it; ``is_finished``: it is done
-    or has failed permanently. ``is_ready``: what it needs to start is known. Of new ones those of a lower
-    ``order`` come first.
+    or has failed permanently. ``is_ready``: it may be started now.
     """
 
     has_started: bool = False
@@ -27,7 +26,6 @@ class ExperimentLease:
     holder: str = ""
     expires_at: float = 0.0
     is_ready: bool = True
-    order: int = 0
 
     def is_available(self, instance: str, now: float) -> bool:
         """Return whether ``instance`` may acquire it: ready, and the condition of the lease's write."""
@@ -73,12 +71,11 @@ def choose_experiment(leases: Mapping[str, ExperimentLease], instance: str, now:
     if not available:
         return WaitForLease(len(unfinished))
 
-    def rank(name: str) -> tuple[bool, bool, int, bytes]:
+    def rank(name: str) -> tuple[bool, bool, bytes]:
         lease = unfinished[name]
         return (
             lease.holder != instance,
             not lease.has_started,
-            0 if lease.has_started else lease.order,
             hashlib.sha256(f"{instance} {name}".encode()).digest(),
         )
 

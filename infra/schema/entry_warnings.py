@@ -22,8 +22,6 @@ _OF_CAPACITY: Final = (
     ("on_demand_ceiling", "onDemandCeiling", "the alarm covers instances only"),
 )
 """Field, key and reason."""
-_DRAIN_SECONDS: Final = 10
-"""Time in which an HTTP worker of an instance that ends serves what it has."""
 
 
 def single_pool_warnings(key: str, entries: Sequence[Work | SharedHost], network: Network) -> Iterator[str]:
@@ -100,17 +98,6 @@ def deadline_warnings(training: Sequence[Training], now: datetime) -> Iterator[s
             )
 
 
-def drain_warnings(services: Sequence[Service]) -> Iterator[str]:
-    """Yield a warning for each HTTP service whose requests have no time to end at a notice."""
-    for index, service in enumerate(services):
-        if service.http is not None and service.drain_seconds < _DRAIN_SECONDS:
-            yield (
-                f"gpu-spot:services[{index}].drainSeconds: {service.drain_seconds} s with http: requests "
-                "that arrive in the last seconds of an instance are lost with it; set it to the time that a "
-                f"request needs, at least {_DRAIN_SECONDS} s"
-            )
-
-
 def ignored_key_warnings(key: str, entries: Sequence[Work]) -> Iterator[str]:
     """Yield a warning for each key of an entry on Kubernetes that has no effect there.
 
@@ -142,7 +129,7 @@ def _ignored_keys_of_a_service(service: Service) -> Iterator[tuple[str, str]]:
     for field, path in (("policy", "policy"), ("policy_parameters", "policyParameters")):
         if field in capacity.fallback.model_fields_set:
             yield f"capacity.fallback.{path}", "Karpenter prefers Spot, and On-Demand is next"
-    if service.drain_seconds:
+    if service.drain_seconds and "drain_seconds" in service.model_fields_set:
         yield "drainSeconds", "SIGTERM comes at the notice"
     if "health" in service.model_fields_set:
         yield "health", "the health checker covers instances only"

@@ -252,7 +252,6 @@ class Settings(Model):
         yield from entry_warnings.ignored_key_warnings("training", self.training)
         yield from entry_warnings.egress_warnings(self.network, self.tensorboard, self.training)
         yield from entry_warnings.cluster_warnings(self.network, self.kubernetes)
-        yield from entry_warnings.drain_warnings(self.services)
         yield from wait_warnings(self.services, self.region)
 
 

@@ -231,17 +231,21 @@ def test_the_example_for_triton_is_accepted() -> None:
     assert service.http.workers.is_grpc
 
 
-def test_a_preview_warns_if_requests_have_no_time_to_end() -> None:
-    entry = {"name": "chat", "command": ["serve"], "http": ADDRESS, "drainSeconds": 0}
+@pytest.mark.parametrize(
+    ("keys", "seconds"),
+    [
+        ({"http": ADDRESS}, 30),
+        ({"queue": {"kind": "sqs"}}, 30),
+        ({"http": ADDRESS, "drainSeconds": 0}, 0),
+        ({"http": ADDRESS, "drainSeconds": 90}, 90),
+        ({}, 0),
+    ],
+)
+def test_workers_with_requests_have_half_a_minute_to_end_them(keys: dict[str, Any], seconds: int) -> None:
+    entry = {"name": "chat", "command": ["serve"], **keys}
     entry["capacity"] = {"kind": "mixed-asg", "target": 1, "instanceTypes": ["g6.xlarge"]}
-
-    def warned(**keys: int) -> list[str]:
-        of = settings("dev", {"gpu-spot:services": [{**entry, **keys}]})
-        return [line for line in of.warnings() if "drainSeconds" in line]
-
-    [line] = warned()
-    assert line.startswith("gpu-spot:services[0].drainSeconds: 0 s with http")
-    assert warned(drainSeconds=30) == []
+    [service] = settings("dev", {"gpu-spot:services": [entry]}).services
+    assert service.drain_seconds == seconds
 
 
 def test_a_long_name_still_fits_a_load_balancer(tmp_path: Path) -> None:

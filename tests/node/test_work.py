@@ -40,7 +40,9 @@ def test_every_slot_runs_and_sends_a_heartbeat_per_interval(workbench: Bench) ->
     assert [b[0] for b in workbench.registry.heartbeats] == [(0, 1)] * 3
     assert {b[2:] for b in workbench.registry.heartbeats} == {("ready", None)}
     record = json.loads((workbench.tmp / "workers" / "1.json").read_text())
-    assert record == {"slot": 1, "gpu": 0, "pid": workbench.processes[1].pid}
+    pid = workbench.processes[1].pid
+    [started] = [one.started for one in SystemHost().processes() if one.pid == pid]
+    assert record == {"slot": 1, "gpu": 0, "pid": pid, "started": started}
 
 
 def test_nothing_starts_and_no_heartbeat_is_sent_in_the_warm_pool(workbench: Bench) -> None:

@@ -27,8 +27,6 @@ class Service(Work):
 
     slots_per_gpu: limits.SlotsPerGpu = 1
     """Number of workers that share each GPU."""
-    drain_seconds: limits.DrainSeconds = 0
-    """Seconds before the instance's termination at which its workers stop accepting requests."""
     image: limits.ContainerImage | None = None
     """Container image of the worker, with its digest."""
     command: limits.Arguments = ()
@@ -45,6 +43,11 @@ class Service(Work):
     """Workers of the service on hosts outside AWS."""
     http: Http | None = None
     """Address at which callers reach the workers, which are then HTTP servers."""
+    drain_seconds: limits.DrainSeconds = Field(
+        default_factory=lambda values: 30 if values.get("queue") or values.get("http") else 0
+    )
+    """Seconds before the instance's termination at which its workers stop accepting requests: at least 10,
+    also with a smaller value. By default 30 with ``queue`` or ``http``, else 0."""
     scaling: Scaling | None = None
     """Scaling of the service by its load."""
 

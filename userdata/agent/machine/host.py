@@ -123,7 +123,7 @@ class Host(Protocol):
         ...
 
     def main_pid(self, unit: str) -> int | None:
-        """Return the main process of a systemd unit, or None if it is not running."""
+        """Return a systemd unit's main process; 0 until systemd restarts it, None if it has ended."""
         ...
 
     def signal_group(self, pid: int, number: signal.Signals) -> None:
@@ -276,8 +276,12 @@ class SystemHost:
 
     def main_pid(self, unit: str) -> int | None:
         """Read MainPID from systemd; it is 0 if there is none."""
-        value = self.run(["systemctl", "show", "--property=MainPID", "--value", unit], _UNIT_SECONDS).strip()
-        return int(value) if value.isdigit() and int(value) > 0 else None
+        shown = self.run(["systemctl", "show", "--property=MainPID,SubState", unit], _UNIT_SECONDS)
+        properties = dict(line.partition("=")[::2] for line in shown.splitlines())
+        pid = properties.get("MainPID", "0")
+        if pid.isdigit() and int(pid) > 0:
+            return int(pid)
+        return 0 if properties.get("SubState", "").startswith("auto-restart") else None
 
     def signal_group(self, pid: int, number: signal.Signals) -> None:
         """Signal the group in one call: none of its processes can fork in between."""

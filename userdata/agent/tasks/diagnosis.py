@@ -92,7 +92,7 @@ def _gpus(gpus: Gpus) -> CheckOutcome:
 def _units(config: Config, host: Host) -> CheckOutcome:
     base_units = () if config.on_premises else (UNIT_WATCH, UNIT_METRICS)
     units = (*base_units, config.work_unit)
-    down = [unit for unit in units if host.main_pid(unit) is None]
+    down = [unit for unit in units if not host.main_pid(unit)]
     if down:
         return "failure", f"{', '.join(down)} not running; see `journalctl --unit {down[0]}`"
     return "ok", ", ".join(units)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from contracts.agent.config import Service
-from contracts.agent.names import JOB_USER
+from contracts.agent.names import JOB_USER, UNIT_WORK
 from userdata.agent.aws.clients import aws_errors
 from userdata.agent.machine import log
 from userdata.agent.machine.errors import AgentError, ConfigError
@@ -61,25 +61,29 @@ def _prepare_image(node: Node, on_poll: Callable[[], None]) -> None:
 
 
 def work(node: Node) -> int:
-    """Run the workers."""
+    """Run the workers; in a drain only end those that an earlier process of this unit has started."""
     from userdata.agent.machine import accounts
     from userdata.agent.machine.background import BackgroundPoller
-    from userdata.agent.work import containers
+    from userdata.agent.machine.control_groups import kill_others
+    from userdata.agent.work import containers, notice
     from userdata.agent.work.service.worker_reports import GPU_SECONDS, WorkerReports
     from userdata.agent.work.service.workers import Workers, slots
 
     service = node.config.service
     if service is None:
         raise ConfigError("service: missing; this instance has none")
-    node.mount()
-    declared, service = service, _read_first_release(node, service)
-    if service.image:
-        _pull(node, service.image)
-        if node.config.nvidia:  # without a launch hook no `prepare` does so
-            containers.generate_missing_specification(node.host, node.kernel)
-    elif service.user == JOB_USER:
-        accounts.create_user(node.host, service.user)
-    node.wait_outside_warm_pool()
+    declared, is_draining = service, notice.is_drain_due(node.directory, node.clock.wall())
+    if not is_draining:
+        kill_others(UNIT_WORK)
+        node.mount()
+        service = _read_first_release(node, service)
+        if service.image:
+            _pull(node, service.image)
+            if node.config.nvidia:  # without a launch hook no `prepare` does so
+                containers.generate_missing_specification(node.host, node.kernel)
+        elif service.user == JOB_USER:
+            accounts.create_user(node.host, service.user)
+        node.wait_outside_warm_pool()
     worker_slots = slots(service, _expect_gpus(service))
     paths = [dataset.path for dataset in node.config.datasets]
     http = _http_checks(node, service, [slot.number for slot in worker_slots])
@@ -106,7 +110,10 @@ def work(node: Node) -> int:
         http=http,
     )
     node.on_sigterm(workers.stop)
+    if is_draining:
+        workers.adopt()
     workers.run()
+    kill_others(UNIT_WORK)
     return 0
 
 

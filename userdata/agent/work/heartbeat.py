@@ -240,5 +240,5 @@ class HeartbeatSender:
         deadline = current.deadline if current else None
         if waiting:
             return "waiting", deadline
-        draining = draining or (current is not None and self._clock.wall() >= current.drain_at)
+        draining = draining or (current is not None and current.is_drain_due(self._clock.wall()))
         return ("draining" if draining else "ready"), deadline

@@ -16,6 +16,8 @@ from userdata.agent.aws.imds import MetadataDocument, is_warmed
 from userdata.agent.machine import files, log
 
 VERSION: Final = 1
+MIN_DRAIN_SECONDS: Final = 10.0
+"""Time that service workers have to end at the least: a SIGTERM at the deadline is none."""
 
 
 @stored(is_open=True, has_defaults=True)
@@ -35,6 +37,10 @@ class Notice:
     """When service workers stop taking work; training stops at once."""
     received_at: Annotated[float, Stored("seen")]
     """When the agent read it, by this machine's clock."""
+
+    def is_drain_due(self, wall: float) -> bool:
+        """Return whether service workers have to end at ``wall``; none is started any more."""
+        return wall >= self.drain_at
 
     @property
     def identity(self) -> tuple[str, str]:
@@ -62,7 +68,8 @@ def from_spot_action(response: MetadataDocument, wall: float, drain_seconds: flo
         remaining = NOTICE_SECONDS
     remaining = min(max(remaining, 0.0), NOTICE_SECONDS)
     deadline = wall + remaining
-    return Notice("spot", action, announced, deadline, max(wall, deadline - drain_seconds), wall)
+    drain_at = deadline - max(drain_seconds, MIN_DRAIN_SECONDS)
+    return Notice("spot", action, announced, deadline, max(wall, drain_at), wall)
 
 
 def from_lifecycle(state: str, wall: float, hook_seconds: float) -> Notice:
@@ -78,6 +85,12 @@ def from_lifecycle(state: str, wall: float, hook_seconds: float) -> Notice:
 def write(directory: Path, notice: Notice) -> None:
     """Replace the notice file atomically."""
     files.write_json(directory / NOTICE_FILE, {"version": VERSION, **codec.dump(notice)})
+
+
+def is_drain_due(directory: Path, wall: float) -> bool:
+    """Return whether there is a notice in ``directory`` and service workers have to end at ``wall``."""
+    current = read(directory)
+    return current is not None and current.is_drain_due(wall)
 
 
 def read(directory: Path) -> Notice | None:

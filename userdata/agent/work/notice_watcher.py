@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,7 +30,12 @@ from userdata.agent.work.notice import Notice
 HOOK_MARGIN_SECONDS: Final = 3.0
 """The hook is completed this long before AWS's deadline; a call takes well under a second."""
 _TERMINATION_POLL_SECONDS: Final = 1.0
-"""Maximum poll interval after a notice."""
+"""Maximum poll interval after a notice; service workers get SIGTERM this long before they have to drain."""
+_START_SECONDS: Final = 5.0
+"""Time of a new process to install its handler: without one SIGTERM ends it. It reads the notice itself."""
+_EAGER_SECONDS: Final = 60.0
+"""Time of one call a second to complete the hook, from the first one and after the deadline; the account's
+limit of Auto Scaling requests is shared with the controller. Then it is called once in this time."""
 
 
 @dataclass
@@ -39,8 +45,20 @@ class _PendingTermination:
     notice: Notice
     deadline: float
     drain_at: float
-    is_signalled: bool = False
+    pid: int | None = -1
+    """The workload's main process at the last look; -1: not looked yet."""
+    has_handler_at: float = 0.0
+    signalled: int | None = None
+    """The process that got SIGTERM; one that systemd starts after it gets its own."""
     is_hook_completed: bool = False
+    hook_since: float = math.inf
+    """When completing the hook was first tried."""
+    next_hook_at: float = 0.0
+
+    def is_eager(self, now: float) -> bool:
+        """Return whether the hook is to be completed within a second."""
+        since_deadline = now - self.deadline
+        return now - self.hook_since < _EAGER_SECONDS or -2 * _EAGER_SECONDS < since_deadline < _EAGER_SECONDS
 
 
 @dataclass(eq=False)
@@ -75,7 +93,7 @@ class Watcher:
         while not stop():
             self.tick()
             interval = self.config.poll_seconds
-            if self._termination:
+            if self._termination and self._termination.deadline > next_poll_at - _EAGER_SECONDS:
                 interval = min(interval, _TERMINATION_POLL_SECONDS)
             next_poll_at = max(next_poll_at + interval, self.clock.monotonic())
             self.clock.sleep(next_poll_at - self.clock.monotonic())
@@ -129,29 +147,37 @@ class Watcher:
         deadline, drain_at = now + new.deadline - new.received_at, now + new.drain_at - new.received_at
         if self._termination and deadline >= self._termination.deadline:
             return
-        is_signalled = self._termination.is_signalled if self._termination else False
-        self._termination = _PendingTermination(new, deadline, drain_at, is_signalled)
+        latest = _PendingTermination(new, deadline, drain_at)
+        if earlier := self._termination:
+            latest.pid, latest.has_handler_at = earlier.pid, earlier.has_handler_at
+            latest.signalled = earlier.signalled
+        self._termination = latest
         notice.write(self.directory, new)
         log.warning("notice", kind=new.kind, action=new.action, seconds_left=round(deadline - now, 1))
 
     def _act(self, termination: _PendingTermination) -> None:
         now = self.clock.monotonic()
-        signal_at = now if self.config.training else termination.drain_at
+        signal_at = now if self.config.training else termination.drain_at - _TERMINATION_POLL_SECONDS
         try:
             pid = self.host.main_pid(self._unit)
-            if pid is not None and not termination.is_signalled and now >= signal_at:
+            if pid != termination.pid:
+                is_new = termination.pid != -1
+                termination.pid, termination.has_handler_at = pid, now + is_new * _START_SECONDS
+            if pid and pid != termination.signalled and now >= max(signal_at, termination.has_handler_at):
                 self.host.signal(pid, signal.SIGTERM)
-                termination.is_signalled = True
+                termination.signalled = pid
                 log.info("SIGTERM sent", unit=self._unit, seconds_left=round(termination.deadline - now, 1))
         except AgentError as error:
             log.error("cannot signal the workload", unit=self._unit, error=str(error))
-            pid = -1  # unknown: wait until the deadline
+            pid = 0  # unknown: wait until the deadline
         if termination.is_hook_completed or self.complete_hook is None:
             return
         # Complete once the workload has stopped or time is up: completing earlier would cut it short.
         is_out_of_time = now >= termination.deadline - HOOK_MARGIN_SECONDS
         stopped = pid is None and now >= signal_at and not self._is_attaching_volume()
-        if is_out_of_time or (stopped and self._is_leaving_service()):
+        if (is_out_of_time or (stopped and self._is_leaving_service())) and now >= termination.next_hook_at:
+            termination.hook_since = min(termination.hook_since, now)
+            termination.next_hook_at = now if termination.is_eager(now) else now + _EAGER_SECONDS
             try:
                 termination.is_hook_completed = self.complete_hook()
             except AgentError as error:

@@ -27,6 +27,8 @@ STOP_SECONDS: Final = 100.0
 """Time to save without a notice: the unit's ``TimeoutStopSec`` less the time to detach the volume."""
 GIVE_BACK_SECONDS: Final = 10.0
 """Time before a notice's deadline for unmounting and detaching: the workload is killed this much earlier."""
+UNKNOWN_CODE: Final = 255
+"""Exit code of a process that another process started."""
 LEFTOVER_SECONDS: Final = 10.0
 """Time from SIGTERM to SIGKILL for processes that outlive the command."""
 
@@ -120,6 +122,24 @@ def spawn(
         )
     except (OSError, ValueError) as error:  # ValueError: a null byte in a variable, say
         raise AgentError(f"{argv[0]}: cannot be started: {error}") from None
+
+
+@dataclass(frozen=True)
+class AdoptedProcess:
+    """A process that an earlier process of the agent has started; its exit code is lost."""
+
+    info: ProcessInfo
+    host: Host
+
+    @property
+    def pid(self) -> int:
+        """Process id, and id of the process group that it leads."""
+        return self.info.pid
+
+    def poll(self) -> int | None:
+        """Return `UNKNOWN_CODE` once it has ended."""
+        identities = map(_identity, self.host.processes())
+        return None if _identity(self.info) in identities else UNKNOWN_CODE
 
 
 def user_id(user: str) -> int | None:
@@ -288,15 +308,19 @@ class JobProcess:
         """Whether `stop` was called."""
         return self._is_stop_requested
 
-    def stop(self, seconds: float) -> None:
+    def stop(self, seconds: float, *, is_sent: bool = False) -> None:
         """Send SIGTERM, once to each process; `poll` kills what remains after ``seconds``.
 
-        A further call can only shorten the time. Safe in a signal handler.
+        A further call can only shorten the time. Safe in a signal handler. ``is_sent``: an earlier process of
+        the agent has sent it to those that run.
         """
         self._kill_at = min(self._kill_at, self._clock.monotonic() + seconds)
         if not self._is_stop_requested and not self._is_finished:
             self._is_stop_requested = True
-            self._signal_targets(find_signal_targets(self._host.processes(), self.pid, user=self._user))
+            targets = find_signal_targets(self._host.processes(), self.pid, user=self._user)
+            if is_sent:
+                self._signalled = frozenset(map(_identity, targets.to_signal))
+            self._signal_targets(targets)
 
     def poll(self) -> int | None:
         """Return the command's exit code once no process is left; None until then.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -37,6 +38,8 @@ _CLEAR_SECONDS: Final = 120.0
 """Time limit for removing what an earlier worker of a slot left."""
 _SECRETS_SECONDS: Final = 120.0
 _POLL_INTERVAL_SECONDS: Final = 0.5
+_STOPPING: Final = "stopping"
+"""Suffix of the file that exists from a worker's SIGTERM on."""
 _TERM_SECONDS: Final = 5.0
 """Time from SIGTERM to SIGKILL of an HTTP worker whose requests run until the deadline; at most a tenth of
 the time that it has to drain."""
@@ -143,6 +146,8 @@ class _Worker:
     """When an HTTP worker that drains gets SIGTERM at the latest (monotonic seconds); None: not draining."""
     kill_at: float = 0.0
     """When it is killed then."""
+    is_signalled: bool = False
+    """Whether it got SIGTERM from an earlier process of the agent."""
 
 
 SpawnWorker = Callable[[list[str], Mapping[str, str]], subprocess.Popen[bytes]]
@@ -225,6 +230,20 @@ class Workers:
         """Stop every worker at the next tick, so that it finishes its requests; safe in a signal handler."""
         self._stopping = True
 
+    def adopt(self) -> None:
+        """Supervise the workers of an earlier process of the agent, which was killed while they drained."""
+        running = {(info.pid, info.started): info for info in self._host.processes()}
+        for worker in self._workers:
+            slot = worker.slot.number
+            record = files.read_json(self._file(slot, "json")) or {}
+            info = running.get((record.get("pid", 0), record.get("started", 0)))
+            if info is None:
+                continue
+            adopted = process.AdoptedProcess(info, self._host)
+            worker.is_signalled = self._file(slot, _STOPPING).exists()
+            self._supervise(worker, JobProcess(adopted, self._host, self._clock))
+            log.warning("worker adopted", slot=slot, pid=info.pid, is_signalled=worker.is_signalled)
+
     def run(self) -> None:
         """Supervise until `stop` was called and all workers have ended."""
         while self.tick():
@@ -233,6 +252,8 @@ class Workers:
 
     def tick(self) -> bool:
         """Run one pass over all workers, which waits for nothing; return whether there is more to do."""
+        # The watcher's signal may have met an agent that was killed.
+        self._stopping |= notice.is_drain_due(self._directory, self._clock.wall())
         for worker in self._workers:
             self._guard.run(f"worker {worker.slot.number}", partial(self._attend, worker), postpones=False)
         absent = [w for w in self._workers if w.process is None and self._clock.monotonic() >= w.start_at]
@@ -275,8 +296,8 @@ class Workers:
         An HTTP worker gets it once its requests have ended, at the latest shortly before that time: many
         servers end at once, and a proxy needs a second to see that it drains.
         """
-        if self._http is None or running.is_stop_requested:
-            running.stop(seconds)
+        if self._http is None or running.is_stop_requested or worker.is_signalled:
+            self._signal(worker, running, seconds)
             return
         self._http.drain(worker.slot.number)
         now = self._clock.monotonic()
@@ -291,8 +312,17 @@ class Workers:
             return
         now = self._clock.monotonic()
         if now >= worker.drain_until or self._http.is_drained(worker.slot.number):
-            worker.process.stop(max(worker.kill_at - now, 0.0))
+            self._signal(worker, worker.process, max(worker.kill_at - now, 0.0))
             worker.drain_until = None
+
+    def _signal(self, worker: _Worker, running: JobProcess, seconds: float) -> None:
+        """Send a worker SIGTERM, and note that for a later process of the agent."""
+        running.stop(seconds, is_sent=worker.is_signalled)
+        with contextlib.suppress(OSError):  # without the note it gets a second one
+            self._file(worker.slot.number, _STOPPING).touch()
+
+    def _file(self, slot: int, suffix: str) -> Path:
+        return self._directory / WORKERS_DIR / f"{slot}.{suffix}"
 
     def _find_not_ready(self, workers: Iterable[_Worker]) -> set[int]:
         """Return the slots that are not ready and were not checked recently.
@@ -374,7 +404,8 @@ class Workers:
         if self._service.image:
             # A container whose client was killed keeps running, with its name and its GPU.
             containers.remove(self._host, container(slot))
-        (self._directory / WORKERS_DIR / f"{slot.number}.cid").unlink(missing_ok=True)
+        for suffix in ("cid", _STOPPING):
+            self._file(slot.number, suffix).unlink(missing_ok=True)
         worker_report_file.create_worker_directory(self._directory, slot.number)
         return True
 
@@ -393,20 +424,21 @@ class Workers:
         inherited = {} if self._service.image else secrets
         if self._stopping:  # requested since this pass began
             return
-        worker.is_cleared = False
-        worker.process = JobProcess(self._spawn(argv, inherited), self._host, self._clock)
-        worker.started_at, worker.is_restarting, worker.service = (
-            self._clock.monotonic(),
-            False,
-            self._service,
-        )
-        if self._http:
-            self._http.record_start(slot.number)
-        if self._worker_reports:
-            self._worker_reports.record_start(slot.number, version(self._service))
-        record = {"slot": slot.number, "gpu": slot.gpu, "pid": worker.process.pid}
-        files.write_json(workers_directory / f"{slot.number}.json", record)
+        worker.is_cleared = worker.is_signalled = False
+        started = JobProcess(self._spawn(argv, inherited), self._host, self._clock)
+        self._supervise(worker, started)
+        record = {"slot": slot.number, "gpu": slot.gpu, "pid": started.pid}
+        ticks = {info.pid: info.started for info in self._host.processes()}.get(started.pid, 0)
+        files.write_json(self._file(slot.number, "json"), {**record, "started": ticks})
         log.info("worker started", **record, failures=worker.failures)
+
+    def _supervise(self, worker: _Worker, running: JobProcess) -> None:
+        worker.process, worker.started_at = running, self._clock.monotonic()
+        worker.is_restarting, worker.service = False, self._service
+        if self._http:
+            self._http.record_start(worker.slot.number)
+        if self._worker_reports:
+            self._worker_reports.record_start(worker.slot.number, version(self._service))
 
     def _reap(self, worker: _Worker) -> None:
         if worker.process is None or (code := worker.process.poll()) is None:
@@ -417,7 +449,7 @@ class Workers:
         if self._clock.monotonic() - worker.started_at >= MAX_BACKOFF_SECONDS:
             worker.failures = 0
         pause = 0.0 if worker.is_restarting else self._postpone(worker)
-        (self._directory / WORKERS_DIR / f"{worker.slot.number}.json").unlink(missing_ok=True)
+        self._file(worker.slot.number, "json").unlink(missing_ok=True)
         if not worker.is_restarting:
             self._heartbeats.deregister(worker.slot.number)
         level = log.info if self._stopping or worker.is_restarting else log.error

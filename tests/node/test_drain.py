@@ -188,18 +188,27 @@ def test_systemd_leaves_workers_to_the_agent_alone() -> None:
     assert "\nKillMode=process\n" in (UNITS / UNIT_WORK).read_text()
 
 
-def test_the_rest_of_a_unit_is_killed_only_from_inside_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "group", ["0::/system.slice/{}", "12:pids:/user.slice\n1:name=systemd:/system.slice/{}"]
+)
+def test_the_rest_of_a_unit_is_killed_only_from_inside_it(tmp_path: Path, group: str) -> None:
     other = subprocess.Popen(["sleep", "60"])
+
+    def place(name: str, text: str) -> None:
+        (tmp_path / name).mkdir(exist_ok=True)
+        (tmp_path / name / "cgroup").write_text(text + "\n")
+
     try:
-        group = f"system.slice/{UNIT_WORK}"
-        for folder in ("proc/self", f"sys/fs/cgroup/{group}"):
-            (tmp_path / folder).mkdir(parents=True)
         kill_others(UNIT_WORK, tmp_path)  # no control groups
-        (tmp_path / "proc/self/cgroup").write_text("0::/user.slice\n")
-        (tmp_path / f"sys/fs/cgroup/{group}/cgroup.procs").write_text(f"{os.getpid()}\n{other.pid}\n")
+        for name in (str(os.getpid()), str(other.pid)):
+            place(name, group.format(UNIT_WORK))
+        place("self", "0::/user.slice/session-1.scope")
+        kill_others(UNIT_WORK, tmp_path)
+        place("self", group.format(UNIT_WORK))
+        place(str(other.pid), group.format("gpu-spot-run.service"))
         kill_others(UNIT_WORK, tmp_path)
         assert other.poll() is None
-        (tmp_path / "proc/self/cgroup").write_text(f"0::/{group}\n")
+        place(str(other.pid), group.format(UNIT_WORK))
         kill_others(UNIT_WORK, tmp_path)
         assert other.wait() == -signal.SIGKILL
         kill_others(UNIT_WORK, tmp_path)  # gone meanwhile

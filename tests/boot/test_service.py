@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 
+from contracts.agent.names import UNIT_WORK
 from tests.boot.machine import Machine
 from tests.boot.rig import Rig, errors
 
-UNITS = ("gpu-spot-metrics.service", "gpu-spot-watch.service", "gpu-spot-work.service")
+UNITS = ("gpu-spot-metrics.service", "gpu-spot-watch.service", UNIT_WORK)
 DRAIN_SECONDS = 20.0
 
 
@@ -47,6 +48,7 @@ def test_its_workers_survive_crashes_and_a_loss_of_power_and_drain_in_time(rig: 
     rig.phases["ready after kills"] = round(rig.wait_for(lambda: rig.ready("program", machine)), 1)
     assert machine.restarts() == dict.fromkeys(UNITS, 1)
 
+    machine.run("sed -i s/WORKER_DRAINS:-1/WORKER_DRAINS:-14/ /opt/work/worker")  # longer than RestartSec
     machine.cut()
     machine.boot()
     rig.phase("ready after a loss of power", machine, lambda: rig.ready("program", machine))
@@ -58,9 +60,13 @@ def test_its_workers_survive_crashes_and_a_loss_of_power_and_drain_in_time(rig: 
     rig.wait_for(lambda: len(said(machine, "term")) == 2, 20)
     # Neither earlier nor later: requests go on until then. The document's time is in whole seconds.
     assert all(-2.0 < deadline - at - DRAIN_SECONDS < 2.0 for at in said(machine, "term"))
-    rig.wait_for(lambda: len(said(machine, "ended")) == 2, 10)
-    rig.wait_for(lambda: not rig.cloud.workers("program"), 10)
+    # The agent is killed: its workers go on, and the next one, started after 10 s, waits for them.
+    started = len(said(machine, "started"))
+    machine.kill(UNIT_WORK)
     rig.cloud.terminate(machine.instance)
+    rig.wait_for(lambda: len(said(machine, "ended")) == 2, 20)
+    rig.wait_for(lambda: not rig.cloud.workers("program"), 10)
     rig.phases["hook completed"] = round(rig.wait_for(lambda: not rig.cloud.state(machine.instance), 10), 1)
-    assert set(machine.restarts().values()) == {0}
+    assert (len(said(machine, "term")), len(said(machine, "started"))) == (2, started)
+    assert machine.restarts() == {**dict.fromkeys(UNITS, 0), UNIT_WORK: 1}
     assert errors(machine) == []

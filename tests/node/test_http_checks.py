@@ -148,6 +148,7 @@ def noticed(workbench: Bench, connections: Callable[[int], int]) -> tuple[Any, A
     now = workbench.clock.wall()
     notice.write(workbench.tmp, Notice("spot", "terminate", "t", now + 120, now, now))
     workers.stop()
+    workers.tick()
     return workers, output
 
 
@@ -190,6 +191,7 @@ def test_a_requested_restart_waits_for_the_requests_and_is_requested_once(workbe
     wait_until(lambda: (workers.tick(), len(workbench.processes) == 2)[1])
     assert workbench.http.respond("0") == DRAIN  # until the new one is ready
     workers.stop()
+    workers.tick()
     workbench.clock.advance(4)
     wait_until(lambda: not workers.tick())
 
@@ -200,5 +202,6 @@ def test_no_file_makes_an_http_worker_ready(workbench: Bench, tmp_path: Path) ->
     workers.tick()
     assert not workbench.registry.heartbeats
     workers.stop()
+    workers.tick()
     workbench.clock.advance(4)
     wait_until(lambda: not workers.tick())

@@ -6,8 +6,10 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -32,10 +34,18 @@ from userdata.agent.storage import efs
 from userdata.agent.tasks.diagnosis import diagnose
 
 
+@pytest.fixture
+def restored_log() -> Iterator[None]:
+    configured = log.LOGGER.handlers, log.LOGGER.propagate
+    yield
+    log.LOGGER.handlers, log.LOGGER.propagate = configured
+
+
+@pytest.mark.usefixtures("restored_log")
 def test_only_the_journal_gets_the_priority_of_each_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    configured = log.LOGGER.handlers, log.LOGGER.propagate
+    monkeypatch.setattr(log, "_own_stream", lambda identifier: None)  # no journal, or no library of systemd
     with (tmp_path / "stream").open("w+") as stream:
         status = os.fstat(stream.fileno())
         for variable in (f"{status.st_dev}:{status.st_ino}", "8:1", ""):
@@ -46,9 +56,33 @@ def test_only_the_journal_gets_the_priority_of_each_line(
             log.info("c")
         stream.seek(0)
         lines = stream.read().splitlines()
-    log.LOGGER.handlers, log.LOGGER.propagate = configured
     assert [line.partition("{")[0] for line in lines] == ["<3>", "<4>", "<6>", *[""] * 6]
     assert [json.loads(line[line.index("{") :])["event"] for line in lines] == list("abc" * 3)
+
+
+@pytest.mark.usefixtures("restored_log")
+def test_the_agent_has_a_connection_to_the_journal_beside_that_of_its_workload(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind a flood of its workers the agent's lines, and the agent with them, waited for seconds."""
+    opened: list[tuple[bytes, int, int]] = []
+
+    def connect(*arguments: Any) -> int:
+        opened.append(arguments)
+        return os.open(tmp_path / "own", os.O_CREAT | os.O_WRONLY)
+
+    monkeypatch.setattr("ctypes.CDLL", lambda name: SimpleNamespace(sd_journal_stream_fd=connect))
+    with (tmp_path / "units").open("w+") as stream:
+        status = os.fstat(stream.fileno())
+        monkeypatch.setenv("JOURNAL_STREAM", f"{status.st_dev}:{status.st_ino}")
+        log.configure(stream, identifier="gpu-spot-work")
+        log.error("a")
+        assert stream.tell() == 0
+    assert opened == [(b"gpu-spot-work", 6, 1)]
+    assert (tmp_path / "own").read_text().startswith('<3>{"time"')
+    log.LOGGER.handlers[0].stream.close()  # type: ignore[attr-defined]
+    monkeypatch.setattr("ctypes.CDLL", lambda name: SimpleNamespace(sd_journal_stream_fd=lambda *_: -2))
+    assert log._own_stream("gpu-spot-work") is None
 
 
 def test_every_unit_starts_a_subcommand_that_exists() -> None:
@@ -62,9 +96,10 @@ def test_every_unit_starts_a_subcommand_that_exists() -> None:
     assert started == {"watch", "prepare", "volume", "efs", "run", "work", "landlord", "proxy", "metrics"}
 
 
-def test_every_unit_logs_under_its_own_name() -> None:
+def test_every_unit_logs_under_its_own_name_which_is_that_of_its_subcommand() -> None:
     for unit in sorted(UNITS.glob("*.service")):
         assert f"\nSyslogIdentifier={unit.stem}\n" in unit.read_text()
+        assert f" -m userdata.agent {unit.stem.removeprefix('gpu-spot-')}" in unit.read_text()
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def load(path: Path) -> Config:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a subcommand; an error is one log line and an exit code (see `errors`)."""
     options = parser().parse_args(arguments)
-    log.configure()
+    log.configure(identifier=f"gpu-spot-{options.command}")
     bypass_proxy_for_metadata(os.environ)
     node = None
     try:

@@ -35,13 +35,33 @@ class JsonFormatter(logging.Formatter):
         return prefix + json.dumps(line, default=str)
 
 
-def configure(stream: TextIO | None = None, level: int = logging.INFO) -> None:
-    """Send the agent's log to ``stream`` (default: standard error) as JSON lines."""
-    handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(JsonFormatter(has_priority=_is_journal(handler.stream)))
+def configure(stream: TextIO | None = None, level: int = logging.INFO, identifier: str = "gpu-spot") -> None:
+    """Send the agent's log to ``stream`` (default: standard error) as JSON lines.
+
+    If that is the journal's, they have priorities, and a connection of their own under ``identifier``.
+    """
+    stream = stream or sys.stderr
+    is_journal = _is_journal(stream)
+    handler = logging.StreamHandler((_own_stream(identifier) if is_journal else None) or stream)
+    handler.setFormatter(JsonFormatter(has_priority=is_journal))
     LOGGER.handlers = [handler]
     LOGGER.setLevel(level)
     LOGGER.propagate = False
+
+
+def _own_stream(identifier: str) -> TextIO | None:
+    """Return a connection to the journal; None if it, or systemd's library, is not there.
+
+    On the unit's connection the agent would wait behind what its workload writes, seconds in a flood.
+    Source: sd_journal_stream_fd(3); 6 is ``LOG_INFO``, 1 that lines may have a priority.
+    """
+    import ctypes
+
+    try:
+        descriptor = ctypes.CDLL("libsystemd.so.0").sd_journal_stream_fd(identifier.encode(), 6, 1)
+    except (OSError, AttributeError):
+        return None
+    return os.fdopen(descriptor, "w") if descriptor >= 0 else None
 
 
 def _is_journal(stream: TextIO) -> bool:

@@ -13,7 +13,7 @@ exit 3
 """
 
 
-def test_a_flood_of_a_worker_silences_nobody_and_is_bounded(rig: Rig) -> None:
+def test_a_flood_of_a_worker_silences_no_agent_and_stays_small(rig: Rig) -> None:
     machine = rig.machine("program", programs={"opt/work/worker": FLOOD})
     rig.booted(machine)
     rig.phase("flooded", machine, lambda: int(machine.run(f"grep -c '\"code\": 3' {LOG}", check=False) or 0))

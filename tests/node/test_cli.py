@@ -61,7 +61,7 @@ def test_only_the_journal_gets_the_priority_of_each_line(
 
 
 @pytest.mark.usefixtures("restored_log")
-def test_the_agent_has_a_connection_to_the_journal_beside_that_of_its_workload(
+def test_the_agent_has_its_own_connection_to_the_journal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Behind a flood of its workers the agent's lines, and the agent with them, waited for seconds."""

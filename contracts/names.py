@@ -134,11 +134,15 @@ METRIC_HOURLY_COST: Final = "HourlyCost"
 METRIC_HOURLY_COST_ON_DEMAND: Final = "HourlyCostOnDemand"
 """US dollars an hour: a group's instances as billed, and at On-Demand prices; emitted by the controller."""
 
+METRIC_SPOT: Final = "Spot"
+METRIC_ON_DEMAND: Final = "OnDemand"
 METRIC_SHORTAGE: Final = "Shortage"
 METRIC_ABOVE_MAXIMUM: Final = "AboveMaximum"
 METRIC_ALARM_CAUSES: Final = "AlarmCauses"
 _ABOVE_ZERO: Final = frozenset(
     {
+        METRIC_SPOT,
+        METRIC_ON_DEMAND,
         METRIC_SHORTAGE,
         METRIC_ABOVE_MAXIMUM,
         METRIC_ALARM_CAUSES,
@@ -150,6 +154,7 @@ _ABOVE_ZERO: Final = frozenset(
         METRIC_WORKERS_DRAINING,
         METRIC_WORKERS_NOT_REPORTING,
         METRIC_REQUESTS_REFUSED,
+        METRIC_REQUESTS_REFUSED_SHARE,
         METRIC_HEALTH_INCIDENTS,
         METRIC_HEALTH_FINDINGS,
         METRIC_HEALTH_ERRORS,

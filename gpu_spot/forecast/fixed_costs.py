@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from gpu_spot.declared.listing import Declared
 from gpu_spot.declared.stackfile import StackConfig
+from gpu_spot.forecast import control_plane
 from gpu_spot.preflight import prices
 from gpu_spot.preflight.checks import monthly_cost
 from gpu_spot.preflight.prices import Line, listed, priced
@@ -33,7 +34,6 @@ _INVOCATIONS: Final = prices.HOURS * 60
 _INVOCATION_SECONDS: Final = 1.0
 """Assumed duration of an invocation."""
 _FUNCTION: Final = "aws:lambda/function:Function"
-_ALARM: Final = "aws:cloudwatch/metricAlarm:MetricAlarm"
 _FILE_SYSTEM: Final = "aws:efs/fileSystem:FileSystem"
 _CLUSTER: Final = "aws:eks/cluster:Cluster"
 _OURS: Final = "gpu-spot"
@@ -104,10 +104,7 @@ def lines(stack: Stack, file_system_gib: float) -> Iterator[Line]:
     seconds = gib * _INVOCATIONS * _INVOCATION_SECONDS
     yield listed("function requests", len(functions) * _INVOCATIONS, prices.LAMBDA_REQUEST, stack.region)
     yield listed("function GiB-seconds", seconds, prices.LAMBDA_GIB_SECOND, stack.region)
-    custom_metrics = [
-        function for function in stack.of_type(_ALARM) if str(function.get("namespace", "")).startswith(_OURS)
-    ]
-    yield listed("metrics that alarms read", len(custom_metrics), prices.METRIC_MONTH, stack.region)
+    yield from control_plane.lines(stack.settings, len(functions), stack.region)
     if stack.has(_FILE_SYSTEM):
         yield priced("GiB on EFS", file_system_gib, prices.of(price_tables.EFS_STANDARD, stack.region))
 
@@ -116,8 +113,8 @@ def not_counted(stack: Stack, file_system_gib: float) -> Iterator[str]:
     """Yield the costs that the lines omit, each with the reason."""
     if stack.has("aws:sqs/queue:Queue"):
         yield (
-            "requests, logs, snapshots, objects in buckets, container images, and traffic, also through NAT "
-            "gateways, endpoints and between zones: depend on usage"
+            "workers' own logs and requests, snapshots, objects in buckets, container images, and traffic, "
+            "also through NAT gateways, endpoints and between zones: depend on usage"
         )
     if stack.has(_FILE_SYSTEM):
         if not file_system_gib:

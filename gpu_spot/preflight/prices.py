@@ -29,7 +29,16 @@ DASHBOARD_MONTH: Final = 3.00
 KMS_KEY_MONTH: Final = 1.00
 SECRET_MONTH: Final = 0.40
 METRIC_MONTH: Final = 0.30
-"""A custom metric, of the first 10,000 ("Amazon CloudWatch pricing")."""
+FIRST_METRICS: Final = 10_000
+FURTHER_METRIC_MONTH: Final = 0.10
+"""A custom metric, of the first 10,000, and of the next 240,000 ("Amazon CloudWatch pricing")."""
+LOG_GB: Final = 0.50
+"""Collected ("Amazon CloudWatch pricing")."""
+WRITE_MILLION: Final = 0.625
+READ_MILLION: Final = 0.125
+"""On demand, of 1 KB and of 4 KB; an eventually consistent read costs half ("Amazon DynamoDB pricing")."""
+QUEUE_MILLION: Final = 0.40
+"""Requests to standard queues ("Amazon SQS pricing")."""
 LAMBDA_REQUEST: Final = 0.20 / 1_000_000
 LAMBDA_GIB_SECOND: Final = 0.0000166667
 """x86 ("AWS Lambda pricing"); the free tier is not subtracted."""

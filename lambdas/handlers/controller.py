@@ -33,8 +33,8 @@ retries (`runtime.DEFAULT_CONFIG`), and must not end between a saved memory and 
 _FACT_METRICS: Final = {
     "target": "Target",
     "ready": "Ready",
-    "spot": "Spot",
-    "on_demand": "OnDemand",
+    "spot": names.METRIC_SPOT,
+    "on_demand": names.METRIC_ON_DEMAND,
     "interrupted": names.METRIC_INTERRUPTED_INSTANCES,
     "above_maximum": names.METRIC_ABOVE_MAXIMUM,
 }

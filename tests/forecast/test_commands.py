@@ -74,7 +74,9 @@ def test_a_change_is_reported_by_group_and_in_total(
     warm = 125 * 0.08
     # eight slots more for one; of the two others one comes and one goes
     assert document.keys() == documented("forecast") | {"base", "difference"}
-    assert document["difference"]["month"] == pytest.approx(8 * (month + disks + warm))
+    # Metrics, heartbeats and logs of eight more instances, less than a dollar each.
+    usage = document["difference"]["month"] - 8 * (month + disks + warm)
+    assert 8 * 0.16 < usage < 8
     assert document["difference"]["interruptions"] == pytest.approx(8 * 3.0)
     assert [group["name"] for group in document["head"]["groups"]] == ["same", "more", "new"]
     assert document["head"]["groups"][0].keys() == {

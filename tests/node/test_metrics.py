@@ -198,10 +198,10 @@ def test_a_worker_on_several_gpus_is_as_busy_as_they_are_in_the_mean(
     collect = collector(Gpus(FakeNvml(gpus), 8), Sink(listener.port), clock, tmp_path)
     collect.tick()
     collect.send()
-    _, worker, rest = listener.receive()
+    instance, worker = listener.receive()
     assert worker["WorkerGpuUtilization"] == round((70 + 91 + 92 + 93 + 94 + 95 + 96) / 7, 1)
     assert worker["WorkerGpuMemory"] == 700.0
-    assert (rest["slot"], rest["WorkerGpuUtilization"]) == ("other", 75.0)
+    assert instance["workers"] == {"other": [75.0, 0.0]}  # a field, no series
 
 
 def test_looks_become_lines_that_cloudwatch_reads(
@@ -210,8 +210,8 @@ def test_looks_become_lines_that_cloudwatch_reads(
     (tmp_path / "workers").mkdir()
     (tmp_path / "workers" / "0.json").write_text(json.dumps({"slot": 0, "gpu": 0, "pid": os.getpid()}))
     gpu = FakeGpu("GPU-1", {os.getpid(): 100 * MIB}, [(os.getpid(), 1, 80)])
-    nvml = FakeNvml([gpu])
-    collect = collector(Gpus(nvml, 1), Sink(listener.port), clock, tmp_path)
+    nvml = FakeNvml([gpu, FakeGpu("GPU-2")])
+    collect = collector(Gpus(nvml, 2), Sink(listener.port), clock, tmp_path)
     for n in range(7):
         collect.tick()
         if n == 2:
@@ -227,7 +227,7 @@ def test_looks_become_lines_that_cloudwatch_reads(
     assert names.METRIC_GPUS_LOST not in series  # 0: a field of the line only
     readings = {names.METRIC_GPU_UTILIZATION: 0.0, names.METRIC_GPU_MEMORY_USED: 1024.0}
     readings |= {names.METRIC_GPU_TEMPERATURE: 60.0, names.METRIC_GPU_POWER: 250.0}
-    assert {metric: instance[metric] for metric in readings} == readings
+    assert {metric: instance[metric] for metric in readings} == {m: [v, v] for m, v in readings.items()}
     assert readings.keys() | {names.METRIC_GPU_MEMORY_UTILIZATION, names.METRIC_XID_ERRORS} <= {*series}
     assert worker["_aws"]["CloudWatchMetrics"][0]["Dimensions"] == [["stack", "group", "slot"]]
     assert (worker["slot"], worker["uuids"]) == ("0", ["GPU-1"])
@@ -238,6 +238,19 @@ def test_looks_become_lines_that_cloudwatch_reads(
             assert metric["Name"] in text
         for name in text["_aws"]["CloudWatchMetrics"][0]["Dimensions"][0]:
             assert isinstance(text[name], str)
+
+
+def test_a_worker_on_the_only_gpu_has_no_series_of_its_own(
+    listener: Listener, clock: FakeClock, tmp_path: Path
+) -> None:
+    (tmp_path / "workers").mkdir()
+    (tmp_path / "workers" / "0.json").write_text(json.dumps({"slot": 0, "gpu": 0, "pid": os.getpid()}))
+    gpu = FakeGpu("GPU-1", {os.getpid(): 100 * MIB}, [(os.getpid(), 1, 80)])
+    collect = collector(Gpus(FakeNvml([gpu]), 1), Sink(listener.port), clock, tmp_path)
+    collect.tick()
+    collect.send()
+    [instance] = listener.receive()
+    assert instance["workers"] == {"0": [80.0, 100.0]}
 
 
 def test_a_line_has_the_newest_hundred_values_of_a_metric() -> None:

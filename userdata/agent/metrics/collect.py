@@ -15,7 +15,7 @@ from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.host import Host
 from userdata.agent.metrics import emf
 from userdata.agent.metrics.gpus import Gpus, GpuSample
-from userdata.agent.metrics.owner import Owners
+from userdata.agent.metrics.owner import UNKNOWN_SLOT, Owners
 
 # Bounds memory if processes start and end rapidly.
 _MAX_SLOTS: Final = 128
@@ -28,7 +28,7 @@ _GPU_UNITS: Final = {
 
 @dataclass(eq=False)
 class Collector:
-    """Collects samples and sends them as EMF lines: one for the instance, one for each worker slot.
+    """Collects samples and sends them as EMF lines: one for the instance, one for each of several workers.
 
     Args:
         gpus: None if the accelerators are not NVIDIA GPUs.
@@ -120,9 +120,16 @@ class Collector:
             metrics.append(emf.Metric(names.METRIC_FREE_SPACE, "Percent", (round(free, 1),)))
         if depths := self.queue_depths():
             metrics.append(emf.Metric("QueueDepth", "Count", depths))
+        # With one GPU they are the GPU's own; of other processes than workers' there is no series.
+        fields = {s for s in self._utilization if len(self._ecc) <= 1 or s == UNKNOWN_SLOT}
+        workers = {
+            slot: [round(sum(shares) / len(shares), 1), max(self._memory[slot])]
+            for slot, shares in self._utilization.items()
+            if slot in fields
+        }
         if metrics:
-            self._put({}, metrics, {"uuids": sorted(self._ecc), "xids": self._xids})
-        for slot in sorted(self._utilization):
+            self._put({}, metrics, {"uuids": sorted(self._ecc), "xids": self._xids, "workers": workers})
+        for slot in sorted(self._utilization.keys() - fields):
             metrics = [
                 emf.Metric("WorkerGpuUtilization", "Percent", tuple(self._utilization[slot])),
                 emf.Metric("WorkerGpuMemory", "Megabytes", tuple(self._memory[slot])),

@@ -14,16 +14,16 @@ import pytest
 from tests.test_repository import FILES, ROOT
 
 PRODUCT_LINES = {
-    "contracts": 3_346,
+    "contracts": 3_351,
     "infra": 17_932,
     "lambdas": 13_473,
-    "userdata": 17_100,
-    "gpu_spot": 11_030,
+    "userdata": 17_107,
+    "gpu_spot": 11_141,
     "policy": 1_230,
     "market": 1_780,
     "rehearsal": 5_600,
 }
-MAX_PRODUCT_LINES = 71_433
+MAX_PRODUCT_LINES = 71_561
 LIBRARY_LINES = {
     "packages/pulumi-on-moto/src": 8_280,
     "packages/spot-training/src": 10_140,
@@ -32,11 +32,11 @@ LIBRARY_LINES = {
 OTHER_LINES = {
     "packages/tests": 19_150,
     "research": 9_950,
-    "tests": 77_974,
+    "tests": 78_310,
     "docs": 440,
     "examples": 1_420,
 }
-DOC_WORDS = 36_278
+DOC_WORDS = 36_418
 """Words of README, CONTRIBUTING, ``docs/*.md`` but generated pages, and the libraries' READMEs."""
 RECORDS = 40
 RECORD_WORDS = 10_000

@@ -114,7 +114,9 @@ class BackgroundPoller(Generic[T]):
 
     def _work(self) -> None:
         try:
-            self._result.put((self._query(),))
+            if (result := self._query()) is None:
+                raise ValueError("no result")
+            self._result.put((result,))
         except AgentError as error:  # raised again by poll()
             self._result.put(error)
         except Exception as error:

@@ -72,7 +72,11 @@ class HeartbeatSender:
         """Whether the instance runs several jobs in sequence: it counts as working between two of them."""
         self._has_worked = False
         self._lifecycle = BackgroundPoller(
-            "lifecycle state", metadata.lifecycle_state, run_in_background, clock, _STATE_SECONDS
+            "lifecycle state",
+            lambda: is_warmed(metadata.lifecycle_state()),
+            run_in_background,
+            clock,
+            _STATE_SECONDS,
         )
         self._is_warmed: bool | None = None
         self._warmed_at = 0.0
@@ -89,14 +93,14 @@ class HeartbeatSender:
 
     def _poll_lifecycle(self) -> None:
         try:
-            state = self._lifecycle.poll()
+            warmed = self._lifecycle.poll()
         except AgentError as error:
             log.warning("lifecycle state unknown", error=str(error))
             self._is_warmed = None
             return
         now = self._clock.monotonic()
-        if state is not None:
-            self._is_warmed, self._warmed_at = is_warmed(state), now
+        if warmed is not None:
+            self._is_warmed, self._warmed_at = warmed, now
         elif now - self._warmed_at >= _STATE_SECONDS:
             self._is_warmed = None
 

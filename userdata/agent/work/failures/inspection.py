@@ -12,15 +12,14 @@ from userdata.agent.machine.background import BackgroundPoller, BackgroundRunner
 from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.disks import check_writable
 from userdata.agent.machine.errors import AgentError
-from userdata.agent.metrics.gpus import LOST_AFTER, Gpus, GpuSample
+from userdata.agent.metrics.gpus import LOST_AFTER, Gpus
 from userdata.agent.work.failures.faults import DiskFacts, HostDiagnosis
 
 MAX_PROBES: Final = 3
 """Failed probes in a row after which a service counts as unreachable."""
 PROBE_INTERVAL_SECONDS: Final = 10.0
-POLL_SECONDS: Final = 0.5
 GPU_SECONDS: Final = 10.0
-"""Time without an answer of the driver after which its GPUs count as missing in a check."""
+"""Time without an answer of the driver after which its GPUs count as missing in a diagnosis."""
 
 
 @dataclass(frozen=True)
@@ -57,17 +56,17 @@ class Inspector:
         self._ecc: dict[str, int] = {}
         self._ecc_new = 0
 
-        sample = self.gpus.sample if self.gpus else GpuSample
-        self._sampling = BackgroundPoller("GPUs", sample, self.run_in_background, self.clock, GPU_SECONDS)
+        self._sampling = BackgroundPoller(
+            "GPUs", self._sample, self.run_in_background, self.clock, GPU_SECONDS
+        )
 
     def check_gpus(self) -> GpuStatus | None:
-        """Check the GPUs, None without an answer yet; errors are remembered until the next `diagnose`."""
+        """Check the GPUs; None without an answer, which is no loss. Errors are kept for `diagnose`."""
         try:
-            sample = self._sampling.poll()
+            return self._sampling.poll()
         except AgentError as error:
             log.warning("GPUs not sampled", error=str(error))
-            return GpuStatus(missing=max(self.gpus.expected, 1) if self.gpus else 0)
-        return None if sample is None else self._record(sample)
+            return None
 
     def diagnose(self) -> HostDiagnosis:
         """Check everything; takes a minute or two if something is faulty. Raises what ``on_poll`` raises."""
@@ -75,10 +74,10 @@ class Inspector:
             return HostDiagnosis(is_terminating=True)
         gpu_status = GpuStatus()
         for _ in range(LOST_AFTER):  # a single error is not a loss
-            while (status := self.check_gpus()) is None:
-                self.on_poll()
-                self.clock.sleep(POLL_SECONDS)
-            gpu_status = status
+            try:
+                gpu_status = self._sampling.wait(self.on_poll)
+            except AgentError:
+                gpu_status = GpuStatus(missing=max(self.gpus.expected, 1) if self.gpus else 0)
             if not gpu_status.missing:
                 break
             self.clock.sleep(1.0)
@@ -97,7 +96,10 @@ class Inspector:
         self._xids, self._ecc_new = [], 0
         return diagnosis
 
-    def _record(self, sample: GpuSample) -> GpuStatus:
+    def _sample(self) -> GpuStatus:
+        if self.gpus is None:
+            return GpuStatus()
+        sample = self.gpus.sample()
         for gpu in sample.gpus:
             if gpu.ecc_uncorrected is not None:
                 before = self._ecc.get(gpu.uuid, gpu.ecc_uncorrected)

@@ -36,7 +36,9 @@ from userdata.agent.work.service.worker_reports import WorkerReports, version
 _GPUS: Final = Path("/proc/driver/nvidia/gpus")
 _CLEAR_SECONDS: Final = 120.0
 """Time limit for removing what an earlier worker of a slot left."""
-_SECRETS_SECONDS: Final = 120.0
+_SECRETS_SECONDS: Final = 30.0
+_RELEASE_SECONDS: Final = 30.0
+"""Time that a failed worker waits for the release; it then starts from the one before."""
 _POLL_INTERVAL_SECONDS: Final = 0.5
 _STOPPING: Final = "stopping"
 """Suffix of the file that exists from a worker's SIGTERM on."""
@@ -210,7 +212,9 @@ class Workers:
         self._directory = directory
         self._datasets = datasets
         self._spawn = spawn or (_start_client if service.image else partial(_start, service.user))
-        self._secrets = BackgroundPoller("secrets", secrets, run_in_background, clock, _SECRETS_SECONDS)
+        self._secrets = BackgroundPoller(
+            "secrets", lambda: dict(secrets()), run_in_background, clock, _SECRETS_SECONDS
+        )
         self._guard = Guard(clock)
         self._worker_reports = worker_reports
         self._http = http
@@ -359,7 +363,10 @@ class Workers:
         if failed := {w.slot.number for w in workers if w.failures}:
             # A worker that fails at start sends no heartbeat, and so gets no restart request.
             self._service, startable = self._restarts.poll(failed, self._service)
-            workers = [w for w in workers if not w.failures or w.slot.number in startable]
+            since = self._clock.monotonic() - _RELEASE_SECONDS
+            workers = [
+                w for w in workers if not w.failures or w.slot.number in startable or w.start_at <= since
+            ]
         try:
             secret_values = self._secrets.poll()
         except AgentError as error:

@@ -336,10 +336,9 @@ class Trainer:
             return self._checkpoint_files.changes
 
     def _scan_checkpoints(self) -> int:
-        while (changes := self._poll_checkpoints()) is None:
-            self._follow_stop()
+        while (changes := self._poll_checkpoints()) is None and not self._stopping:
             self._clock.sleep(_POLL_INTERVAL_SECONDS)
-        return changes
+        return self._checkpoint_files.changes if changes is None else changes
 
     def _sample_activity(self, changes: int, is_busy: bool) -> ActivitySample:
         try:

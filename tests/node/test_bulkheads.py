@@ -63,9 +63,9 @@ class Outside:
     """The dependencies of one cell: one of them misbehaves."""
 
     def __init__(self, world: World, dependency: str, tmp: Path) -> None:
-        self.world, self.dependency, self.beats = world, dependency, list[tuple[float, int]]()
+        self.world, self.dependency, self.received = world, dependency, list[tuple[float, int]]()
         client = SimpleNamespace(
-            update_item=self.one("DynamoDB writes", self._beat, {"Attributes": "\xff"}, None),
+            update_item=self.one("DynamoDB writes", self._record, {"Attributes": "\xff"}, None),
             delete_item=self.one("DynamoDB removals", lambda **_: {}, "\xff", None),
         )
         metadata = SimpleNamespace(lifecycle_state=self.one("metadata", lambda: "InService", 7, ""))
@@ -76,16 +76,16 @@ class Outside:
     def one(self, name: str, answer: Callable[..., Any], garbage: Any, truncated: Any) -> Callable[..., Any]:
         return self.world.outside(answer, garbage, truncated) if name == self.dependency else answer
 
-    def _beat(self, **call: Any) -> dict[str, Any]:
+    def _record(self, **call: Any) -> dict[str, Any]:
         slot = next(slot for slot in range(3) if call["Key"] == registry_item.key("group#i-1", "i-1", slot))
-        self.beats.append((self.world.seconds, slot))
+        self.received.append((self.world.seconds, slot))
         return {}
 
     def check_heartbeats(self, slot: int) -> None:
         """Assert that a slot's heartbeats go on, also while another one's dependency fails."""
         if self.dependency in SILENCING:
             return
-        times = [at for at, worker in self.beats if worker == slot]
+        times = [at for at, worker in self.received if worker == slot]
         assert max(later - sooner for sooner, later in pairwise([0.0, *times, STOP])) < 15
 
 
@@ -233,7 +233,7 @@ ERRORS: list[Exception] = [
     AssertionError(),
     RuntimeError("can't start new thread"),
 ]
-BESIDE_A_JOB = ["poll", "artifacts", "heartbeats", "record", "GPUs", "preparation", "start"]
+TASKS_OF_A_JOB = ["poll", "artifacts", "heartbeats", "record", "GPUs", "preparation", "start"]
 any_error = strategies.sampled_from(ERRORS)
 own_settings = settings(
     max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -285,7 +285,7 @@ def test_an_error_of_a_worker_affects_that_one(error: Exception, step: str, owne
         names = [f"gpu-spot-{slot}" for slot in range(3)]
         tries = {"start": 5, "clearing": 0, "report": 1}[step]  # 2, 4, 8, 16 and 32 seconds apart
         assert [started.count(name) for name in names] == [tries if n == owner else 1 for n in range(3)]
-        alive = {slot for at, slot in outside.beats if at > 45}
+        alive = {slot for at, slot in outside.received if at > 45}
         assert alive == ({0, 1, 2} if step == "report" else {0, 1, 2} - {owner})
 
 
@@ -317,7 +317,7 @@ def test_an_error_of_a_tenant_affects_that_one(error: Exception, step: str, owne
     any_error,
     strategies.sampled_from(["poll", "artifacts", "heartbeats", "record", "GPUs", "preparation", "start"]),
 )
-def test_an_error_beside_a_job_is_not_the_jobs(error: Exception, step: str) -> None:
+def test_an_error_of_another_task_is_not_the_jobs(error: Exception, step: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         world, tmp = World(""), Path(folder)
         outside, machine, jobs = Outside(world, "", tmp), Machine(world), JobList()

@@ -22,7 +22,7 @@ def describe_difference(before: str, after: str) -> tuple[str, ...]:
     """Return the differences of two ``userData`` values (base64), one line each."""
     old, new = _files(before), _files(after)
     if old is None or new is None:
-        return ()
+        return (_NOT_KNOWN,)
     return tuple(_differences(old, new))
 
 

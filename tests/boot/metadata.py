@@ -12,8 +12,9 @@ from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler
 from typing import Final, Protocol
 
+from userdata.agent.aws.imds import LIFECYCLE_STATE, SPOT_ACTION
+
 ROLE: Final = "/latest/meta-data/iam/security-credentials/"
-SPOT_ACTION: Final = "/latest/meta-data/spot/instance-action"
 _NAME: Final = "gpu-spot-instance"
 
 
@@ -35,6 +36,12 @@ class Metadata:
     requests: list[tuple[float, str, str, int]] = field(default_factory=list)
     """Time, address, path and status."""
     _tokens: set[str] = field(default_factory=set)
+
+    def warm(self, address: str, is_warm: bool) -> None:
+        """Show that an instance goes into its group's warm pool, or no longer."""
+        self.more.setdefault(address, {}).pop(LIFECYCLE_STATE, None)
+        if is_warm:
+            self.more[address][LIFECYCLE_STATE] = "Warmed:Stopped"
 
     def notice(self, address: str, seconds: float) -> None:
         """Announce an interruption."""

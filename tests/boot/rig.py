@@ -82,10 +82,18 @@ class Rig:
     machines: list[Machine] = field(default_factory=list)
 
     def machine(
-        self, group: str, side: GroupRole = GroupRole.PRIMARY, programs: Mapping[str, str] | None = None
+        self,
+        group: str,
+        side: GroupRole = GroupRole.PRIMARY,
+        programs: Mapping[str, str] | None = None,
+        *,
+        is_warm: bool = False,
     ) -> Machine:
-        """Launch an instance and boot it with its user data; ``programs`` take the place of the image's."""
-        return self._boot(self.cloud.launch(group, side), group, programs or {})
+        """Launch an instance and boot it with its user data.
+
+        ``programs`` take the place of the image's; ``is_warm``: it is to wait in the warm pool.
+        """
+        return self._boot(self.cloud.launch(group, side), group, programs or {}, is_warm=is_warm)
 
     def proxy(self, service: str) -> Machine:
         """Launch a proxy of a service and boot it with its user data."""
@@ -93,7 +101,9 @@ class Rig:
         installed = {"usr/local/sbin/apt-get": "#!/bin/sh\n"}
         return self._boot(self.cloud.launch_proxy(service), f"{service}-proxy", installed)
 
-    def _boot(self, instance: str, host: str, programs: Mapping[str, str]) -> Machine:
+    def _boot(
+        self, instance: str, host: str, programs: Mapping[str, str], *, is_warm: bool = False
+    ) -> Machine:
         name = f"{PREFIX}{os.getpid()}-{len(self.machines)}-{host}"
         made = Machine(
             name, self.cloud.network.address(), root_fs(), self.own, self.folder / f"{name}.console"
@@ -102,6 +112,7 @@ class Rig:
         made.instance = instance
         self.cloud.network.join(made)
         self.cloud.show(instance, made)
+        self.cloud.metadata.warm(made.address, is_warm)
         seed = "var/lib/cloud/seed/nocloud"
         made.write(f"{seed}/user-data", self.cloud.user_data(instance))
         made.write(f"{seed}/meta-data", json.dumps({"instance-id": instance, "local-hostname": host}))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
+
 from lambdas.core.model import GroupRole
+from tests.boot.cloud import Fault
 from tests.boot.machine import Machine
 from tests.boot.rig import Rig, errors
 
@@ -42,3 +45,32 @@ def test_without_a_hook_and_with_an_old_toolkit_containers_get_their_gpu(rig: Ri
     assert set(machine.units()) == UNITS
     assert "GPU_OF=the specification" in machine.run("docker exec gpu-spot-0 cat /proc/1/environ")
     assert set(machine.restarts().values()) == {0}
+    assert_untouched_by_silence(rig, machine)
+
+
+def assert_untouched_by_silence(rig: Rig, machine: Machine) -> None:
+    """Let AWS answer nothing for a while: the worker goes on, and its heartbeats come back."""
+    before, until = containers(machine), time.monotonic() + 25
+    rig.cloud.metadata.silent["/"] = until
+    rig.cloud.shim.faults += [Fault(service, until) for service in ("dynamodb", "ssm", "ec2", "autoscaling")]
+    rig.wait_for(lambda: time.monotonic() > until, 40)
+    at = time.time()
+    rig.phases["heartbeat after silence"] = round(
+        rig.wait_for(lambda: all(one.heartbeat > at for one in rig.cloud.workers("boxed")), 60), 1
+    )
+    assert containers(machine) == before
+    assert set(machine.restarts().values()) == {0}
+
+
+def test_an_instance_of_the_warm_pool_prepares_waits_and_works_soon_after_its_start(rig: Rig) -> None:
+    machine = rig.machine("boxed", GroupRole.FALLBACK, is_warm=True)
+    rig.booted(machine)
+    rig.phase("hook completed", machine, lambda: rig.cloud.state(machine.instance) == "InService")
+    rig.phases["stopped"] = round(machine.stop(), 1)
+    assert not any(one.instance == machine.instance for one in rig.cloud.workers("boxed"))
+
+    rig.cloud.metadata.warm(machine.address, is_warm=False)
+    machine.boot()
+    rig.phase("first heartbeat after a warm start", machine, lambda: rig.ready("boxed", machine))
+    assert set(machine.restarts().values()) == {0}
+    assert errors(machine) == []

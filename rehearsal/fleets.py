@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from contracts import names
 from gpu_spot.status.decisions import DecisionLine, describe_action
 from lambdas.aws.budget import UNLIMITED
 from lambdas.aws.memory import MemoryStore
-from lambdas.aws.registry import RegistryReader, ready_since
+from lambdas.aws.registry import ready_since
 from lambdas.core.model import GroupRole, Pool, PurchaseOption
 from market.replay.fleet import Orders
 from pulumi_on_moto.errors import LocalCloudError
@@ -23,23 +23,25 @@ from pulumi_on_moto.running.functions import Invocation
 from rehearsal.cloud.local_cloud import LocalCloud
 from rehearsal.machines.group import Nodes
 
-_DECISION: Final = "decision"
 _FAILURES: Final = ("action failed", "group not reconciled")
 """Log messages after which the controller continues but a rehearsal fails: here every failure is a bug."""
-_ONE_JOB: Final = 1
-"""Worker slots of a training instance."""
 
 
-@dataclass(slots=True)
+@dataclass
 class CloudFleet:
     """One group of a ``LocalCloud`` behind the ``Fleet`` protocol; ``store`` reads the controller's memory.
 
+    ``nodes`` run the agents of a job or shared host, which start ``boots`` seconds after the launch,
+    ``warm_boots`` after the start of a warm instance; a service's workers are written without them.
     ``decisions`` collects the controller's decision log lines.
     """
 
     cloud: LocalCloud
     group: str
     store: MemoryStore
+    nodes: Nodes | None = None
+    boots: float = 0.0
+    warm_boots: float = 0.0
     decisions: list[DecisionLine] = field(default_factory=list)
     _now: float = 0.0
     _working: dict[str, None] = field(default_factory=dict)
@@ -63,9 +65,12 @@ class CloudFleet:
 
     def tick(self, now: float) -> None:
         """See ``Fleet``."""
+        if self.nodes is not None:
+            self.nodes.advance(now)
         self._now = now
         self.cloud.set_time(now)
-        self._finish()
+        if self.nodes is None:
+            self.cloud.let_go(self.group)  # the agents of nodes complete the hooks themselves
 
     def launched(self, pool: Pool, market: PurchaseOption, side: GroupRole, *, warm: bool) -> str:
         """See ``Fleet``."""
@@ -76,6 +81,8 @@ class CloudFleet:
             instance_id = self.cloud.launch(self.group, side, pool.instance_type, pool.zone, market)
         self._alive.add(instance_id)
         self._overtaken.add(side)
+        if self.nodes is not None:
+            self.nodes.launch(instance_id, self.warm_boots if warm else self.boots)
         return instance_id
 
     def ready(self, instance_ids: Iterable[str]) -> None:
@@ -88,10 +95,15 @@ class CloudFleet:
         """See ``Fleet``."""
         for instance_id in instance_ids:
             self.cloud.notice(instance_id, deadline)
+            if self.nodes is not None:
+                self.nodes.notice(instance_id, deadline)
 
     def died(self, instance_ids: Iterable[str]) -> None:
         """See ``Fleet``."""
         ended = list(instance_ids)
+        if self.nodes is not None:
+            for instance_id in ended:
+                self.nodes.end(instance_id)
         self.cloud.kill(ended)
         self._forget(ended)
 
@@ -119,7 +131,10 @@ class CloudFleet:
         self.cloud.quote(self.group, prices)
 
     def reconcile(self) -> Orders:
-        """See ``Fleet``: send heartbeats, fire the schedule, run the functions, then read the APIs."""
+        """See ``Fleet``: send heartbeats, fire the schedule, run the functions, then read the APIs.
+
+        The nodes' next event also limits the next run.
+        """
         self._refuse_again()
         self._placed.clear()
         self.cloud.heartbeat(self._working)
@@ -128,23 +143,11 @@ class CloudFleet:
             self._record(invocation)
         released = sorted(self._alive - self.cloud.alive(self.group))
         self._forget(released)
-        primary, fallback = self.cloud.desired(self.group)
-        desired = {
-            side: self._launchable(side, capacity)
-            for side, capacity in zip(GroupRole, (primary, fallback), strict=True)
-        }
-        wake_at = self.store.load(self.group).wake_at
-        return Orders(desired, tuple(released), wake_at, tuple(self._placed))
-
-    def _launchable(self, side: GroupRole, desired: int) -> int:
-        """Return the desired capacity that can be launched: the current one while launches are suspended."""
-        if desired == 0 or not self.cloud.suspended(self.group, side):
-            return desired
-        return min(desired, self.cloud.counted(self.group, side))
-
-    def _finish(self) -> None:
-        """Complete the termination of released instances whose workers have stopped."""
-        self.cloud.let_go(self.group)
+        moments = [self.store.load(self.group).wake_at]
+        if self.nodes is not None:
+            moments.append(self.nodes.wake_at)
+        wake_at = min((moment for moment in moments if moment is not None), default=None)
+        return Orders(self.cloud.launchable(self.group), tuple(released), wake_at, tuple(self._placed))
 
     def _prepared(self) -> tuple[str, ...]:
         """Return the ids of the warm pool's instances, refilled if it is empty."""
@@ -163,12 +166,14 @@ class CloudFleet:
         for instance_id in instance_ids:
             self._alive.discard(instance_id)
             self._working.pop(instance_id, None)
+            if self.nodes is not None:
+                self.nodes.release(instance_id)
 
     def _record(self, invocation: Invocation) -> None:
         lines = [json.loads(line) for line in invocation.log if line.startswith("{")]
         self._judge(invocation, lines)
         for line in lines:
-            if line.get("message") == _DECISION and line["group"] == self.group:
+            if line.get("message") == "decision" and line["group"] == self.group:
                 actions = tuple(describe_action(action) for action in line["actions"])
                 self.decisions.append(DecisionLine(self._now, self.group, actions, line["reason"]))
 
@@ -191,62 +196,11 @@ class CloudFleet:
             raise LocalCloudError(f"function {invocation.function!r} failed: {last}")
 
 
-@dataclass(slots=True)
 class TrainingFleet(CloudFleet):
-    """The group of a training job, whose simulated nodes run the agent and report readiness themselves.
-
-    An agent starts ``boots`` seconds after the launch, ``warm_boots`` after the start of a warm instance.
-    ``registry`` is read as the controller reads it.
-    """
-
-    # `dataclass(slots=True)` creates a new class, so a plain `super()` would refer to the old one.
-
-    nodes: Nodes = field(kw_only=True)
-    registry: RegistryReader = field(kw_only=True)
-    boots: float = field(kw_only=True)
-    warm_boots: float = field(kw_only=True)
-
-    def tick(self, now: float) -> None:
-        """See ``Fleet``: first advance the nodes."""
-        self.nodes.advance(now)
-        CloudFleet.tick(self, now)
-
-    def launched(self, pool: Pool, market: PurchaseOption, side: GroupRole, *, warm: bool) -> str:
-        """See ``Fleet``."""
-        instance_id = CloudFleet.launched(self, pool, market, side, warm=warm)
-        self.nodes.launch(instance_id, self.warm_boots if warm else self.boots)
-        return instance_id
+    """A group with ``nodes``, whose agents report readiness themselves."""
 
     def working(self) -> set[str]:
-        """See ``SelfReporting``."""
-        workers = self.registry.read(self.group, dict.fromkeys(self._alive, _ONE_JOB), UNLIMITED).workers
-        return {i for i, worker in workers.items() if ready_since(worker, _ONE_JOB, self._now) is not None}
-
-    def noticed(self, instance_ids: Iterable[str], deadline: float) -> None:
-        """See ``Fleet``."""
-        interrupted = list(instance_ids)
-        CloudFleet.noticed(self, interrupted, deadline)
-        for instance_id in interrupted:
-            self.nodes.notice(instance_id, deadline)
-
-    def reconcile(self) -> Orders:
-        """See ``Fleet``; the nodes' next event also limits the next run."""
-        orders = CloudFleet.reconcile(self)
-        moments = (orders.wake_at, self.nodes.wake_at)
-        return replace(orders, wake_at=min((m for m in moments if m is not None), default=None))
-
-    def died(self, instance_ids: Iterable[str]) -> None:
-        """See ``Fleet``."""
-        ended = list(instance_ids)
-        for instance_id in ended:
-            self.nodes.end(instance_id)
-        CloudFleet.died(self, ended)
-
-    def _finish(self) -> None:
-        """See ``CloudFleet``: the agents complete the hooks."""
-
-    def _forget(self, instance_ids: Iterable[str]) -> None:
-        ended = list(instance_ids)
-        CloudFleet._forget(self, ended)
-        for instance_id in ended:
-            self.nodes.release(instance_id)
+        """See ``SelfReporting``: the registry as the controller reads it."""
+        slots = dict.fromkeys(self._alive, 1)
+        workers = self.cloud.registry.read(self.group, slots, UNLIMITED).workers
+        return {i for i, worker in workers.items() if ready_since(worker, 1, self._now) is not None}

@@ -11,7 +11,6 @@ from typing import Literal
 
 from contracts import names
 from gpu_spot.jobs.reader import JobReader
-from gpu_spot.jobs.report import JobReport
 from lambdas.aws import settings
 from lambdas.aws.memory import MemoryStore
 from lambdas.aws.settings import GroupSettings
@@ -29,7 +28,8 @@ from rehearsal.cloud.views import GroupView
 from rehearsal.fleets import CloudFleet, TrainingFleet
 from rehearsal.machines import boot, shared
 from rehearsal.machines.group import Nodes, playing
-from rehearsal.machines.trainee import RealCommands
+from rehearsal.machines.node import SimulatedNode
+from rehearsal.machines.tenants.node import HostNode
 from rehearsal.results.run import Run
 
 
@@ -76,12 +76,12 @@ def rehearse(
     cloud: LocalCloud,
     listener: ProgressListener,
     *,
-    work: RealCommands | None = None,
+    job: type[SimulatedNode] = SimulatedNode,
     is_over: Callable[[], bool] = lambda: False,
 ) -> Run:
     """Run a market against a group of ``cloud``, to its end or until ``is_over``.
 
-    ``work`` runs the command of a training job; None: it is simulated.
+    ``job`` is the kind of a training job's nodes.
     Raises ``LocalCloudError``, ``TraceError`` or ``ValueError``, one line each.
     """
     started = time.perf_counter()
@@ -94,12 +94,12 @@ def rehearse(
         notice=options.notice,
         warm_instances=len(cloud.warm(view.name)),
         warm_reuse=cloud.takes_back(view.name),
-        drain_seconds=view.drain_seconds,
+        drain_seconds=view.config.drain_seconds,
         **HOSTILE,
     )
     setup = _setup(options, view, group, rules)
     market, ticks = setup.market, setup.ticks
-    with _nodes(cloud, view, work) as nodes:
+    with _nodes(cloud, view, job) as nodes:
         start = cloud.clock.now
         fleet = fleet_of(cloud, view, nodes, rules)
         replay = Replay(market, rules, fleet, setup.shape, setup.target, start=start)
@@ -109,10 +109,11 @@ def rehearse(
         tenants = migrations = account = None
         if nodes is not None:
             nodes.advance(start + ticks * TICK_SECONDS)
-            if nodes.is_shared:
+            if is_shared(cloud, view.name):
                 tenants = tenancy.tenancy_account(cloud, view, nodes, ledger)
             else:
-                migrations, account = nodes.migrations(), _account(cloud, view.name)
+                reader = JobReader(cloud.clients, stack, cloud.clients.region, lambda: cloud.clock.now)
+                migrations, account = nodes.migrations(), reader.report(view.name)
     return Run(
         stack=stack,
         group=view.name,
@@ -146,35 +147,28 @@ def _group(cloud: LocalCloud, name: str | None) -> GroupView:
     if not cloud.groups():
         stack = cloud.deployment.stack
         raise LocalCloudError(f"stack {stack!r} has no capacity group, at least one is needed")
-    return next(view for view in cloud.groups() if not view.prepares)
-
-
-def _account(cloud: LocalCloud, job: str) -> JobReport:
-    """Return the report of a job, read as on AWS."""
-    region = cloud.clients.region
-    return JobReader(cloud.clients, cloud.deployment.stack, region, lambda: cloud.clock.now).report(job)
+    return next(view for view in cloud.groups() if view.config.prepared_by != view.name)
 
 
 @contextlib.contextmanager
-def _nodes(cloud: LocalCloud, view: GroupView, work: RealCommands | None) -> Iterator[Nodes | None]:
+def _nodes(cloud: LocalCloud, view: GroupView, job: type[SimulatedNode]) -> Iterator[Nodes | None]:
     """Yield nodes that run the agent of a job or shared host; None for a service, whose workers are counted.
 
     A dataset that the job needs is there.
     """
     agent = boot.parse(cloud.boot_data(view.name)).agent
-    is_shared = agent.shared_host is not None
-    if agent.training is None and not is_shared:
+    if agent.training is None and agent.shared_host is None:
         yield None
         return
     if agent.training is not None and agent.training.nodes is not None:
         raise LocalCloudError(
             f"group {view.name!r} has nodes, allowed: a job on one instance, or experiments"
         )
-    if view.prepared_by:
+    if view.config.prepared_by:
         raise LocalCloudError(f"group {view.name!r} has prepare, allowed: a job whose dataset is there")
     if agent.training is not None and agent.volume is not None and agent.volume.dataset:
         shared.stand_in(cloud.clients, agent.volume.dataset)
-    with playing(cloud.clients, cloud.clock, None, work, is_shared=is_shared) as nodes:
+    with playing(cloud.clients, cloud.clock, kind=HostNode if agent.shared_host else job) as nodes:
         yield nodes
 
 
@@ -184,15 +178,7 @@ def fleet_of(cloud: LocalCloud, view: GroupView, nodes: Nodes | None, rules: Rul
     store = MemoryStore(dynamodb, str(tables["memoryTable"]))
     if nodes is None:
         return CloudFleet(cloud, view.name, store)
-    return TrainingFleet(
-        cloud,
-        view.name,
-        store,
-        nodes=nodes,
-        registry=cloud.registry,
-        boots=rules.spot_cold_start,
-        warm_boots=rules.on_demand_cold_start,
-    )
+    return TrainingFleet(cloud, view.name, store, nodes, rules.spot_cold_start, rules.on_demand_cold_start)
 
 
 def _setup(options: RehearsalOptions, view: GroupView, group: GroupSettings, rules: Rules) -> RehearsalSetup:

@@ -21,7 +21,7 @@ PRODUCT_LINES = {
     "gpu_spot": 11_141,
     "policy": 1_230,
     "market": 1_780,
-    "rehearsal": 5_600,
+    "rehearsal": 5_000,
 }
 MAX_PRODUCT_LINES = 71_575
 LIBRARY_LINES = {

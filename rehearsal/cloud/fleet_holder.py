@@ -11,7 +11,7 @@ from lambdas.core.model import LaunchFailureKind
 from pulumi_on_moto.fixes.fleets import request as moto_fleets
 from pulumi_on_moto.fixes.fleets.request import FleetRequest
 from pulumi_on_moto.running.events import BusEvent, EventBus
-from rehearsal.cloud.holders import Holder, LaunchOption, version_of
+from rehearsal.cloud.holders import LaunchOption, version_of
 
 _ERRORS: Final = {
     LaunchFailureKind.LIMIT: "spotInstanceCountLimitExceeded",
@@ -28,24 +28,24 @@ _SHORTAGE: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class SpotFleetHolder(Holder):
-    """See ``Holder``."""
+class SpotFleetHolder:
+    """See ``ScalingGroupHolder``; a fleet keeps retrying, and has neither lifecycle hooks nor activities."""
 
     fleet: FleetRequest
 
     @property
     def name(self) -> str:
-        """See ``Holder``."""
+        """See ``ScalingGroupHolder``."""
         return self.fleet.id
 
     @property
     def desired(self) -> int:
-        """See ``Holder``."""
+        """See ``ScalingGroupHolder``."""
         return self.fleet.target
 
     @property
     def options(self) -> tuple[LaunchOption, ...]:
-        """See ``Holder``: an override may name several subnets, separated by commas."""
+        """See ``ScalingGroupHolder``: an override may name several subnets, separated by commas."""
         return tuple(
             LaunchOption(
                 override.get("InstanceType", ""),
@@ -58,37 +58,55 @@ class SpotFleetHolder(Holder):
         )
 
     def instances(self) -> list[Any]:
-        """See ``Holder``."""
+        """See ``ScalingGroupHolder``."""
         return list(self.fleet.members.values())
 
     def tags(self) -> Mapping[str, str]:
-        """See ``Holder``."""
+        """See ``ScalingGroupHolder``."""
         return {moto_fleets.FLEET_TAG: self.fleet.id}
 
     def join(self, instance: Any) -> None:
-        """See ``Holder``."""
+        """See ``ScalingGroupHolder``."""
         self.fleet.join(instance)
 
     def lose(self, instance: Any) -> bool:
-        """See ``Holder``: a fleet has no lifecycle hooks."""
+        """See ``ScalingGroupHolder``."""
         self.fleet.leave(instance)
         return True
 
+    suspended = False
+
+    def suspend(self) -> None:
+        """See ``ScalingGroupHolder``."""
+
+    def leaving(self) -> set[str]:
+        """See ``ScalingGroupHolder``."""
+        return set()
+
+    def noticed(self, instance: Any) -> None:
+        """See ``ScalingGroupHolder``."""
+
+    def let_go(self, instance_id: str) -> None:
+        """See ``ScalingGroupHolder``."""
+
+    def worked(self, bus: EventBus, instance: Any, now: float) -> None:
+        """See ``ScalingGroupHolder``."""
+
     def refuse(self, message: str) -> None:
-        """See ``Holder``: a fleet has no activities."""
+        """See ``ScalingGroupHolder``."""
         error = self._error(message)
         self.fleet.record("error", error["sub-type"], error["description"])
 
     def launched(self, bus: EventBus, instance: Any, now: float) -> BusEvent:
-        """See ``Holder``."""
+        """See ``ScalingGroupHolder``."""
         return self._change(bus, "launched", instance, now)
 
     def terminated(self, bus: EventBus, instance: Any, now: float) -> BusEvent:
-        """See ``Holder``."""
+        """See ``ScalingGroupHolder``."""
         return self._change(bus, "terminated", instance, now)
 
     def refused(self, bus: EventBus, message: str, now: float) -> BusEvent:
-        """See ``Holder``."""
+        """See ``ScalingGroupHolder``."""
         return bus.fleet("Error", self.name, self._error(message), now)
 
     def _change(self, bus: EventBus, subtype: str, instance: Any, now: float) -> BusEvent:

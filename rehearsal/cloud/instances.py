@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from moto.autoscaling.models import FakeAutoScalingGroup, autoscaling_backends
 from moto.core.utils import utcnow
@@ -21,8 +21,9 @@ from pulumi_on_moto.fixes.speedups.cached_responses import changed
 from pulumi_on_moto.program.lookups import Lookups
 from pulumi_on_moto.sandbox import ACCOUNT, AwsClients
 from rehearsal.cloud.fleet_holder import SpotFleetHolder
-from rehearsal.cloud.holders import Holder, LaunchOption, ScalingGroupHolder
+from rehearsal.cloud.holders import LaunchOption, ScalingGroupHolder
 
+Holder: TypeAlias = ScalingGroupHolder | SpotFleetHolder
 TERMINATED_VISIBLE_SECONDS: Final = 600.0
 """How long a terminated instance stays in ``DescribeInstances`` (AWS: an hour; shorter for moto's speed)."""
 
@@ -84,10 +85,6 @@ class Instances:
         """Return the holder's instance types in order of options; empty if it uses requirements."""
         named = (option.instance_type or self._own_type(option) for option in holder.options)
         return tuple(dict.fromkeys(name for name in named if name))
-
-    def weights(self, holder: Holder) -> dict[str, int]:
-        """Return the holder's weights by instance type."""
-        return {option.instance_type: option.weight for option in holder.options if option.instance_type}
 
     def zones(self, holder: Holder) -> tuple[str, ...]:
         """Return the availability zones of a holder's subnets."""

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from contracts import names
 from contracts.registry import item as registry_item
-from contracts.registry.item import Worker
-from contracts.registry.worker_report import WorkerReport
+from contracts.registry.item import Worker, WorkerState
 from lambdas.aws.budget import UNLIMITED
+from lambdas.aws.registry import RegistryReader
 from lambdas.core.model import GroupRole, Pool, PurchaseOption
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.fixes.ec2 import spot_prices, terminations
@@ -24,10 +25,10 @@ from pulumi_on_moto.program.record import Deployment
 from pulumi_on_moto.running.clock import SimulatedTime
 from pulumi_on_moto.running.functions import Call, Invocation
 from pulumi_on_moto.sandbox import AwsClients
-from rehearsal.cloud.heartbeats import Heartbeats, InstanceHeartbeat
-from rehearsal.cloud.holders import Holder
-from rehearsal.cloud.instances import Instances
-from rehearsal.cloud.views import GroupView, read_groups, registry_reader
+from rehearsal.cloud.heartbeats import Heartbeats
+from rehearsal.cloud.holders import ScalingGroupHolder
+from rehearsal.cloud.instances import Holder, Instances
+from rehearsal.cloud.views import GroupView, read_groups
 
 _MODIFYING_SECONDS: Final = 3.0
 """How long a Spot Fleet shows the old target and rejects another modification after one.
@@ -53,8 +54,12 @@ class LocalCloud:
         self._bus = deployment.bus
         self._groups = read_groups(deployment, self._instances)
         self._group_of = {name: group for group in self._groups for name in group.holders}
-        self.registry = registry_reader(deployment)
-        self._heartbeats = Heartbeats(clients, self.registry.table)
+        variables: dict[str, str] = {}
+        for function in deployment.of_type("aws:lambda/function:Function"):
+            variables |= (function.inputs.get("environment") or {}).get("variables") or {}
+        table, arns = variables[names.ENV_REGISTRY_TABLE], variables[names.ENV_INSTANCE_ARNS]
+        self.registry = RegistryReader(clients("dynamodb"), table, arns)
+        self.heartbeats = Heartbeats(clients, self.registry.table)
         self._deadlines: dict[str, float] = {}
         self._waiting_since: dict[str, float] = {}
         self._refused_since: dict[str, float] = {}
@@ -77,7 +82,7 @@ class LocalCloud:
                 self._instances.holder(name).suspend()
         purged = self._instances.purge(now)
         if purged:
-            self._heartbeats.forget(purged)
+            self.heartbeats.forget(purged)
             for instance_id in purged:
                 self._deadlines.pop(instance_id, None)
 
@@ -90,8 +95,8 @@ class LocalCloud:
         for group in self._groups:
             if group.name == name:
                 return group
-        names = ", ".join(group.name for group in self._groups) or "none"
-        raise LocalCloudError(f"group {name!r} is not deployed; groups: {names}")
+        deployed = ", ".join(group.name for group in self._groups) or "none"
+        raise LocalCloudError(f"group {name!r} is not deployed; groups: {deployed}")
 
     def boot_data(self, group: str) -> str:
         """Return the user data of the instances of a primary group."""
@@ -112,11 +117,15 @@ class LocalCloud:
             instance_ids |= {instance.id for instance in holder.instances()} - self._let_go(holder)
         return instance_ids
 
-    def counted(self, group: str, side: GroupRole) -> int:
-        """Return the capacity of the running instances of a group role, by weight."""
-        weights = self.group(group).weights
-        running = (self._instances.instance(instance_id) for instance_id in self.alive(group, side))
-        return sum(weights.get(instance.instance_type, 1) for instance in running)
+    def launchable(self, group: str) -> dict[GroupRole, int]:
+        """Return the desired capacities, the current ones for a group role whose launches are suspended."""
+        view, result = self.group(group), {}
+        for side, desired in zip(GroupRole, self.desired(group), strict=True):
+            result[side] = desired
+            if desired and self._instances.holder(view.side(side)).suspended:
+                running = map(self._instances.instance, self.alive(group, side))
+                result[side] = min(desired, sum(view.weights.get(i.instance_type, 1) for i in running))
+        return result
 
     def launch(
         self, group: str, side: GroupRole, instance_type: str, zone: str, market: PurchaseOption
@@ -155,16 +164,12 @@ class LocalCloud:
 
     def quote(self, group: str, prices: Mapping[Pool, float]) -> None:
         """Set the Spot prices of a group's pools, as fractions of the On-Demand price."""
-        on_demand = self.group(group).on_demand_prices
+        on_demand = self.group(group).config.on_demand_prices
         quotes = {pool: price for pool, price in prices.items() if pool.instance_type in on_demand}
         spot_prices.quote(
             self._instances.ec2,
             {(p.instance_type, p.zone): price * on_demand[p.instance_type] for p, price in quotes.items()},
         )
-
-    def suspended(self, group: str, side: GroupRole) -> bool:
-        """Return whether the launch process of a group role is suspended."""
-        return self._instances.holder(self.group(group).side(side)).suspended
 
     def fill_warm_pools(self) -> None:
         """Bring every warm pool to its size."""
@@ -242,7 +247,7 @@ class LocalCloud:
         view = self.group(group)
         for holder in (self._instances.holder(name) for name in view.holders):
             for instance_id in self._let_go(holder):
-                drained_at = self._waiting_since[instance_id] + view.drain_seconds
+                drained_at = self._waiting_since[instance_id] + view.config.drain_seconds
                 if drained_at <= self.clock.now and not self._instances.has_ended(instance_id):
                     holder.let_go(instance_id)
 
@@ -251,37 +256,28 @@ class LocalCloud:
 
         The first heartbeat of an instance completes its launch hook.
         """
-        heartbeats = []
+        workers = []
         for instance_id in instance_ids:
             instance = self._instances.instance(instance_id)
             holder = self._instances.holder_of(instance)
-            self._in_service(instance)
+            self.completed(instance)
             view = self._group_of[holder.name]
-            slots = view.slots.get(instance.instance_type, 1)
+            slots = view.config.slots.get(instance.instance_type, 1)
             deadline = self._deadlines.get(instance_id)
             partition = registry_item.partition(view.name, self.registry.instance_arns + instance_id)
-            heartbeats.append(InstanceHeartbeat(partition, instance_id, slots, deadline, view.drain_seconds))
-        self._heartbeats.write(heartbeats, self.clock.now)
-
-    def override_reports(
-        self, instance_id: str, override: Callable[[WorkerReport], WorkerReport] | None
-    ) -> None:
-        """Replace the reports of an instance's workers from now on; None: healthy reports."""
-        self._heartbeats.overrides.pop(instance_id, None)
-        if override is not None:
-            self._heartbeats.overrides[instance_id] = override
-
-    def restart_workers(self, instance_id: str) -> None:
-        """Restart the workers of an instance, as its agent does on request."""
-        self._heartbeats.restart(instance_id, self.clock.now)
+            is_draining = deadline is not None and self.clock.now >= deadline - view.config.drain_seconds
+            state: WorkerState = "draining" if is_draining else "ready"
+            now = self.clock.now
+            workers += [
+                Worker(partition, instance_id, slot, now, now, state, deadline) for slot in range(slots)
+            ]
+        self.heartbeats.write(workers, self.clock.now)
 
     def workers(self, group: str) -> list[Worker]:
         """Return the registered workers of a group's instances, as the functions read them."""
-        slots = self.group(group).slots
-        of_instance = {
-            i: slots.get(self._instances.instance(i).instance_type, 1) for i in sorted(self.alive(group))
-        }
-        read = self.registry.read(group, of_instance, UNLIMITED)
+        slots = self.group(group).config.slots
+        instances = map(self._instances.instance, sorted(self.alive(group)))
+        read = self.registry.read(group, {i.id: slots.get(i.instance_type, 1) for i in instances}, UNLIMITED)
         return [worker for workers in read.workers.values() for worker in workers]
 
     def tick_schedule(self) -> int:
@@ -301,39 +297,37 @@ class LocalCloud:
             self._listener(call)
 
     def completed(self, instance: Any) -> None:
-        """See ``MembershipListener``."""
-        self._in_service(instance)
+        """See ``MembershipListener``: complete the launch hook of an instance, if it waits for one."""
+        launched = self._instances.holder_of(instance).worked(self._bus, instance, self.clock.now)
+        if launched is not None:
+            self._bus.publish(launched)
 
     def waits(self, instance: Any) -> None:
         """See ``MembershipListener``."""
         now = self.clock.now
         self._waiting_since[instance.id] = now
-        self._bus.publish(self._instances.holder_of(instance).waits(self._bus, instance, now))
+        holder = self._instances.holder_of(instance)
+        assert isinstance(holder, ScalingGroupHolder)
+        self._bus.publish(holder.waits(self._bus, instance, now))
 
     def departed(self, instance: Any) -> None:
         """See ``MembershipListener``."""
-        if not self._instances.has_ended(instance.id):
-            self._instances.ended(instance, ENDED_BY_USER, self.clock.now)
-            self._announce(instance, *_ENDING)
         self._waiting_since.pop(instance.id, None)
+        if not self._instances.has_ended(instance.id):
+            self._terminated_by_client(instance, has_left=True)
+            return
         holder = self._instances.holder_of(instance)
         self._bus.publish(holder.terminated(self._bus, instance, self.clock.now))
 
     def returned(self, instance: Any) -> None:
         """See ``MembershipListener``; its workers deregistered when they stopped."""
         self._waiting_since.pop(instance.id, None)
-        self._heartbeats.forget([instance.id])
+        self.heartbeats.forget([instance.id])
         self._announce(instance, "stopping", "stopped")
 
     def _let_go(self, holder: Holder) -> set[str]:
         """Return the ids of instances without a notice that wait for a termination hook."""
         return {instance_id for instance_id in holder.leaving() if instance_id not in self._deadlines}
-
-    def _in_service(self, instance: Any) -> None:
-        """Complete the launch hook of an instance, if it waits for one."""
-        launched = self._instances.holder_of(instance).worked(self._bus, instance, self.clock.now)
-        if launched is not None:
-            self._bus.publish(launched)
 
     def _launched(self, holder: Holder, instance: Any) -> None:
         now = self.clock.now

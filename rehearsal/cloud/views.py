@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from contracts import names
 from contracts.group import config as group_config
 from contracts.group.config import GroupConfig
-from lambdas.aws.registry import RegistryReader
+from lambdas.aws.settings import read_group_parameters
 from lambdas.core.model import GroupRole
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.program.record import Deployment
@@ -26,10 +26,7 @@ class GroupView:
         zones: availability zones.
         instance_types: instance types, in order of preference.
         weights: capacity units of an instance, by type; default 1.
-        slots: workers of an instance, by type.
-        on_demand_prices: On-Demand price that replaces an instance (US dollars an hour), by type.
-        drain_seconds: time before a deadline at which workers stop receiving messages.
-        prepared_by: the group that prepares its dataset, possibly itself; empty if none does.
+        config: its stored configuration.
     """
 
     name: str
@@ -38,15 +35,7 @@ class GroupView:
     zones: tuple[str, ...]
     instance_types: tuple[str, ...]
     weights: Mapping[str, int]
-    slots: Mapping[str, int]
-    on_demand_prices: Mapping[str, float]
-    drain_seconds: float
-    prepared_by: str = ""
-
-    @property
-    def prepares(self) -> bool:
-        """Whether it prepares a dataset for other groups."""
-        return self.prepared_by == self.name
+    config: GroupConfig
 
     def side(self, side: GroupRole) -> str:
         """Return the group name or fleet id of a group role."""
@@ -69,33 +58,12 @@ class GroupView:
 
 def read_groups(deployment: Deployment, instances: Instances) -> tuple[GroupView, ...]:
     """Return the deployed capacity groups, by name."""
-    root = names.parameter_root(deployment.stack)
-    ssm = deployment.clients("ssm")
-    pages = ssm.get_paginator("get_parameters_by_path").paginate(Path=root, Recursive=True)
-    views = []
-    for parameter in (parameter for page in pages for parameter in page["Parameters"]):
-        group, _, leaf = parameter["Name"].removeprefix(f"{root}/").partition("/")
-        if leaf == names.PARAMETER_CONFIG:
-            views.append(_read_group(group, group_config.parse(parameter["Value"]), instances))
-    return tuple(sorted(views, key=lambda view: view.name))
-
-
-def registry_reader(deployment: Deployment) -> RegistryReader:
-    """Return a reader of the worker registry with the settings of the deployed functions."""
-    return RegistryReader(
-        deployment.clients("dynamodb"),
-        _variable(deployment, names.ENV_REGISTRY_TABLE),
-        _variable(deployment, names.ENV_INSTANCE_ARNS),
+    groups = read_group_parameters(deployment.clients("ssm"), names.parameter_root(deployment.stack))
+    return tuple(
+        _read_group(group, group_config.parse(texts[names.PARAMETER_CONFIG]), instances)
+        for group, texts in sorted(groups.items())
+        if names.PARAMETER_CONFIG in texts
     )
-
-
-def _variable(deployment: Deployment, name: str) -> str:
-    """Return an environment variable of the functions."""
-    for function in deployment.of_type("aws:lambda/function:Function"):
-        variables = (function.inputs.get("environment") or {}).get("variables") or {}
-        if name in variables:
-            return str(variables[name])
-    raise LocalCloudError(f"no deployed function has the environment variable {name}")
 
 
 def _read_group(name: str, config: GroupConfig, instances: Instances) -> GroupView:
@@ -107,9 +75,6 @@ def _read_group(name: str, config: GroupConfig, instances: Instances) -> GroupVi
         zones=instances.zones(primary),
         # A group with instance requirements names no types; its slots do.
         instance_types=instances.instance_types(primary) or tuple(config.slots),
-        weights=instances.weights(primary),
-        slots=config.slots,
-        on_demand_prices=config.on_demand_prices,
-        drain_seconds=config.drain_seconds,
-        prepared_by=config.prepared_by,
+        weights={option.instance_type: option.weight for option in primary.options if option.instance_type},
+        config=config,
     )

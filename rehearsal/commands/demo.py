@@ -8,7 +8,7 @@ import json
 import signal
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -36,6 +36,8 @@ from rehearsal.report.page import render
 from rehearsal.report.summary import render_summary
 from rehearsal.results.run import Run
 from rehearsal.results.summary import summarise
+
+_KEYS: Final = "AWS_ACCESS_KEY_ID=local AWS_SECRET_ACCESS_KEY=local"
 
 
 def run(args: argparse.Namespace) -> int:
@@ -116,21 +118,14 @@ def _report(out: Path, finished: Run, console: Console) -> str:
     return text_summary
 
 
-def _jobs_line(endpoint: str, stack: str) -> str:
-    """Return a shell command that shows the job in the served local cloud."""
-    return (
-        f"AWS_ENDPOINT_URL={endpoint} AWS_ACCESS_KEY_ID=local AWS_SECRET_ACCESS_KEY=local "
-        f"gpu-spot jobs --stack {stack}"
-    )
-
-
 def _keep(console: Console, region: str, stack: str, job: JobReport | None) -> None:
     """Serve the local cloud until Ctrl-C; a rehearsed ``job`` can be shown there."""
     with server.serve() as endpoint:
         console.print("\nThe local cloud keeps running. Inspect it with the AWS CLI; stop it with Ctrl-C:")
         console.print(server.command_line(endpoint, region), soft_wrap=True, markup=False)
         if job is not None:
-            console.print(_jobs_line(endpoint, stack), soft_wrap=True, markup=False)
+            command = f"AWS_ENDPOINT_URL={endpoint} {_KEYS} gpu-spot jobs --stack {stack}"
+            console.print(command, soft_wrap=True, markup=False)
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
             while True:

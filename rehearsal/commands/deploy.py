@@ -30,17 +30,17 @@ def run(args: argparse.Namespace) -> int:
     config = load(find_project(), args.stack)
     with sandbox(config.region) as clients:
         deployment = deployed(clients, config)
+        violations_ = violated(deployment)
+        code = int(any(violation.level == "mandatory" for violation in violations_))
         if args.json:
-            violations_ = violated(deployment)
             sys.stdout.write(f"{as_json(deployment, violations_)}\n")
-            return _code(violations_)
+            return code
         console.print(tree(deployment))
         count = sum(not resource.is_component for resource in deployment.resources)
         console.print(
             f"\n{count} resources created in {time.perf_counter() - started:.1f} s; "
             "they exist until this command ends."
         )
-        violations_ = violated(deployment)
     for violation in violations_:
         subject = violation.resource or "the stack"
         style = "bold red" if violation.level == "mandatory" else "yellow"
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
             f"[{style}]{violation.level}[/] {violation.rule}: {escape(subject)}: {escape(violation.message)}",
             soft_wrap=True,
         )
-    return _code(violations_)
+    return code
 
 
 def as_json(deployment: Deployment, violations_: Sequence[Violation]) -> str:
@@ -62,23 +62,12 @@ def as_json(deployment: Deployment, violations_: Sequence[Violation]) -> str:
         "stack": deployment.stack,
         "resources": resources,
         "outputs": dict(deployment.outputs),
-        "violations": [_violation(violation) for violation in violations_],
+        "violations": [
+            {"rule": v.rule, "level": v.level, "resource": v.resource, "words": v.message}
+            for v in violations_
+        ],
     }
     return json.dumps(document, indent=2, default=str)
-
-
-def _violation(violation: Violation) -> dict[str, str]:
-    """Return a violation with the keys of the ``--json`` output."""
-    return {
-        "rule": violation.rule,
-        "level": violation.level,
-        "resource": violation.resource,
-        "words": violation.message,
-    }
-
-
-def _code(violations_: Sequence[Violation]) -> int:
-    return int(any(violation.level == "mandatory" for violation in violations_))
 
 
 def violated(deployment: Deployment) -> Sequence[Violation]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
-from contextlib import contextmanager
+import importlib
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,7 +32,7 @@ def add_demo(commands: Any) -> None:
     )
     parser.add_argument(
         "--hours",
-        type=_positive,
+        type=_hours,
         help=f"simulated hours (default: {HOURS:g}; for a shared host {SHARED_HOURS:g})",
     )
     parser.add_argument("--target", type=_count, help="target capacity (default: the stack's)")
@@ -57,7 +59,7 @@ def add_demo(commands: Any) -> None:
     parser.add_argument(
         "--keep", action="store_true", help="keep the rehearsal running for use with the AWS CLI"
     )
-    parser.set_defaults(run=_demo)
+    parser.set_defaults(run=partial(_run, "demo"))
 
 
 def add_deploy(commands: Any) -> None:
@@ -68,54 +70,34 @@ def add_deploy(commands: Any) -> None:
     )
     parser.add_argument("--stack", default="dev", help="stack file Pulumi.<STACK>.yaml (default: dev)")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=_deploy)
+    parser.set_defaults(run=partial(_run, "deploy"))
 
 
-def _demo(args: argparse.Namespace) -> int:
-    with _installed():
-        from rehearsal.commands import demo
-    return demo.run(args)
-
-
-def _deploy(args: argparse.Namespace) -> int:
-    with _installed():
-        from rehearsal.commands import deploy
-    return deploy.run(args)
-
-
-@contextmanager
-def _installed() -> Iterator[None]:
-    """Turn a failed import in the body into a ``UserError``: moto is installed apart."""
+def _run(command: str, args: argparse.Namespace) -> int:
+    """Run a command; raise ``UserError`` if moto is missing, which is installed apart."""
     try:
-        yield
+        module = importlib.import_module(f"rehearsal.commands.{command}")
     except ModuleNotFoundError as error:
         raise UserError(
             f"{error.name} is missing, but rehearsals need it: run `make setup` in a clone"
         ) from None
+    return int(module.run(args))
 
 
 def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
-    return int(text)
+    return round(_number(text, lambda value: value >= 1 and text.isdecimal(), "a whole number of at least 1"))
 
 
-def _positive(text: str) -> float:
-    value = _float(text)
-    if not 0 < value < 1e6:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of hours above 0")
-    return value
+def _hours(text: str) -> float:
+    return _number(text, lambda value: 0 < value < 1e6, "a number of hours above 0")
 
 
 def _fraction(text: str) -> float:
-    value = _float(text)
-    if not 0 <= value <= 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number between 0 and 1")
-    return value
+    return _number(text, lambda value: 0 <= value <= 1, "a number between 0 and 1")
 
 
-def _float(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+def _number(text: str, is_allowed: Callable[[float], bool], allowed: str) -> float:
+    with suppress(ValueError):
+        if is_allowed(value := float(text)):
+            return value
+    raise argparse.ArgumentTypeError(f"{text!r} is not {allowed}")

@@ -14,13 +14,12 @@ from pulumi_on_moto.sandbox import AwsClients
 from rehearsal.machines.disks.ebs import Disks
 from rehearsal.machines.job_migrations import collect_migrations
 from rehearsal.machines.journal import Journal
-from rehearsal.machines.node import NodeContext, SimulatedNode
+from rehearsal.machines.machine import NodeContext
+from rehearsal.machines.node import SimulatedNode
 from rehearsal.machines.process import TrainingProfile
 from rehearsal.machines.scheduler import Scheduler
 from rehearsal.machines.shared import Shared
-from rehearsal.machines.tenants.node import HostNode
 from rehearsal.machines.times import Times
-from rehearsal.machines.trainee import RealCommands
 from rehearsal.results.moves import JobMigrations
 from userdata.agent.machine import log
 
@@ -34,9 +33,7 @@ class Nodes:
         clock: SimulatedTime,
         folder: Path,
         profile: TrainingProfile,
-        work: RealCommands | None,
-        *,
-        is_shared: bool = False,
+        kind: type[SimulatedNode],
     ) -> None:
         self.journal = Journal()
         self._times = Times()
@@ -46,11 +43,8 @@ class Nodes:
         self._clock = clock
         self._folder = folder
         self._scheduler = Scheduler(clock.now, self._move)
-        self._context = NodeContext(
-            clients, self._scheduler, self.disks, self.shared, self.journal, profile, work
-        )
-        self.is_shared = is_shared
-        self._kind = HostNode if is_shared else SimulatedNode
+        self._context = NodeContext(clients, self._scheduler, self.disks, self.shared, self.journal, profile)
+        self._kind = kind
         self._nodes: dict[str, SimulatedNode] = {}
         self._released: dict[str, float] = {}
         self.disks.settle(clock.now)
@@ -99,12 +93,9 @@ class Nodes:
 
     def migrations(self) -> JobMigrations:
         """Return the migrations of the job so far."""
-        # The checkpoint interval of a real command is unknown.
-        profile = replace(self.profile, checkpoint_steps=0) if self._context.work else self.profile
-        migrations_ = collect_migrations(self.journal.entries, profile)
-        return replace(
-            migrations_, read_gib=self.shared.read_mib / 1024, written_gib=self.shared.written_mib / 1024
-        )
+        read, written = self.shared.read_mib / 1024, self.shared.written_mib / 1024
+        migrations = collect_migrations(self.journal.entries, self.profile)
+        return replace(migrations, read_gib=read, written_gib=written)
 
     def close(self) -> None:
         """Terminate all nodes."""
@@ -121,20 +112,12 @@ def playing(
     clients: AwsClients,
     clock: SimulatedTime,
     profile: TrainingProfile | None = None,
-    work: RealCommands | None = None,
-    *,
-    is_shared: bool = False,
+    kind: type[SimulatedNode] = SimulatedNode,
 ) -> Iterator[Nodes]:
-    """Yield nodes with disks in a temporary folder; EBS is patched meanwhile.
-
-    With ``is_shared`` they are shared hosts.
-    With ``work`` they run the job's real command, else a process simulated by ``profile``.
-    """
+    """Yield nodes of a kind with disks in a temporary folder; EBS is patched meanwhile."""
     with (
         tempfile.TemporaryDirectory(prefix="gpu-spot-nodes-") as folder,
-        contextlib.closing(
-            Nodes(clients, clock, Path(folder), profile or TrainingProfile(), work, is_shared=is_shared)
-        ) as nodes,
+        contextlib.closing(Nodes(clients, clock, Path(folder), profile or TrainingProfile(), kind)) as nodes,
         _silenced(),
         nodes.disks.applied(),
     ):

@@ -10,8 +10,8 @@ from rehearsal.machines.journal import Entry, Kind
 from rehearsal.machines.process import TrainingProfile
 from rehearsal.results.moves import Cause, Contents, JobMigrations, Move
 
-_NOTHING = Contents(0, "")
-_CAUSES: Final[dict[Kind, Cause]] = {"notice": "notice", "gone": "loss", "released": "hand-over"}
+NOTHING = Contents(0, "")
+CAUSES: Final[dict[Kind, Cause]] = {"notice": "notice", "gone": "loss", "released": "hand-over"}
 
 
 def collect_migrations(entries: Sequence[Entry], profile: TrainingProfile) -> JobMigrations:
@@ -42,18 +42,18 @@ def _move(entries: Sequence[Entry], old: Entry, new: Entry) -> Move:
     unmount = _last(between, "unmounted", instance=old.instance)
     mount = _last(between, "mounted", instance=new.instance)
     freed = _last(between, "free", volume=unmount.volume, instance=old.instance)
-    ends = [e for e in between if e.instance == old.instance and e.kind in _CAUSES]
+    ends = [e for e in between if e.instance == old.instance and e.kind in CAUSES]
     if not ends:
         raise ValueError(f"journal without the end of {old.instance}")
     if unmount.volume == mount.volume:
         # A file system needs no transfer.
-        attached = _all(between, "attaching", instance=new.instance)
+        attached = all_of(between, "attaching", instance=new.instance)
         transfer = copied = attached[-1] if attached else mount
     else:
         copied = _last(between, "created", volume=mount.volume)
         transfer = _last(between, "snapshot", snapshot=copied.snapshot)
     return Move(
-        cause=_CAUSES[ends[0].kind],
+        cause=CAUSES[ends[0].kind],
         from_zone=unmount.zone or zones[unmount.volume],
         to_zone=mount.zone or zones[mount.volume],
         from_volume=unmount.volume,
@@ -69,12 +69,13 @@ def _move(entries: Sequence[Entry], old: Entry, new: Entry) -> Move:
         step=new.step,
         # A real command may be killed between a save and its report.
         steps_lost=max(_last(between, "stopped", instance=old.instance).step - new.step, 0),
-        before=unmount.contents or _NOTHING,
-        after=mount.contents or _NOTHING,
+        before=unmount.contents or NOTHING,
+        after=mount.contents or NOTHING,
     )
 
 
-def _all(entries: Iterable[Entry], kind: Kind, **fields: str) -> list[Entry]:
+def all_of(entries: Iterable[Entry], kind: Kind, **fields: str) -> list[Entry]:
+    """Return the entries of a kind with these fields."""
     return [
         entry
         for entry in entries
@@ -83,7 +84,7 @@ def _all(entries: Iterable[Entry], kind: Kind, **fields: str) -> list[Entry]:
 
 
 def _last(entries: Iterable[Entry], kind: Kind, **fields: str) -> Entry:
-    matches = _all(entries, kind, **fields)
+    matches = all_of(entries, kind, **fields)
     if not matches:
         raise ValueError(f"journal without {kind!r} of {', '.join(fields.values())}")
     return matches[-1]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import signal
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from contracts.agent.names import UNIT_RUN, UNIT_VOLUME
 from pulumi_on_moto.errors import LocalCloudError
@@ -19,7 +19,6 @@ from rehearsal.machines.disks.ebs import Disks
 from rehearsal.machines.journal import Entry, Journal, Kind
 from rehearsal.machines.scheduler import Scheduler, SimulatedClock
 from rehearsal.machines.shared import Shared
-from rehearsal.machines.trainee import RealCommands, Trainee
 from rehearsal.results.moves import Contents
 from userdata.agent.aws.imds import (
     GROUP_TAG,
@@ -32,6 +31,9 @@ from userdata.agent.aws.imds import (
     MetadataDocument,
 )
 from userdata.agent.machine.host import Argv, ProcessInfo, Variables
+
+if TYPE_CHECKING:
+    from rehearsal.machines.process import TrainingProcess, TrainingProfile
 
 RUN_PID: Final = 1000
 """PID of the agent's ``run``; its training processes have higher ones."""
@@ -87,6 +89,18 @@ class InstanceMetadata(Metadata):
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class NodeContext:
+    """Objects that the nodes of a rehearsal share."""
+
+    clients: AwsClients
+    scheduler: Scheduler
+    disks: Disks
+    shared: Shared
+    journal: Journal
+    profile: TrainingProfile
+
+
 class SimulatedHost:
     """Devices, mounts, units and signals (``userdata.agent.machine.host.Host``) of one instance.
 
@@ -94,37 +108,27 @@ class SimulatedHost:
     and datasets.
     """
 
-    def __init__(
-        self,
-        instance_id: str,
-        data: Path,
-        disks: Disks,
-        shared: Shared,
-        journal: Journal,
-        scheduler: Scheduler,
-    ) -> None:
+    def __init__(self, instance_id: str, data: Path, context: NodeContext) -> None:
         self._instance = instance_id
         self._data = data
-        self._disks = disks
-        self._shared = shared
+        self._disks = context.disks
+        self._shared = context.shared
         self._file_systems: set[Path] = set()
         """Mount points of EFS access points."""
-        self._journal = journal
-        self._scheduler = scheduler
+        self._journal = context.journal
+        self._scheduler = context.scheduler
         self._revision = ""
         self.zone = ""
         self.launched: frozenset[str] = frozenset()
         """Volumes of the launch template."""
-        self.work: RealCommands | None = None
-        """Runs the job's code; None: process and git are simulated."""
-        self.fresh_mib = 0.0
+        self.fresh_mib = context.profile.dataset_gib * 1024
         """Data copied to a new volume, counted when its file system is created."""
         self.restart_volume: Callable[[], object] = lambda: None
         self.power_off: Callable[[float], None] = lambda seconds: None
         """Callback that powers the instance off after some seconds."""
         self.on_sigterm: Callable[[], None] | None = None
         """SIGTERM handler of ``run``; None while it does not run."""
-        self.process: Trainee | None = None
+        self.process: TrainingProcess | None = None
 
     # Disks.
 
@@ -185,7 +189,7 @@ class SimulatedHost:
         if self._data.is_symlink():
             self._disks.wrote(self._data.readlink().name, mib)
         elif self._file_systems:
-            self._shared.wrote(mib)
+            self._shared.written_mib += mib
 
     def first_read(self, mib: float) -> float:
         """Return the additional seconds of a first read from the mounted storage."""
@@ -195,7 +199,7 @@ class SimulatedHost:
 
     def dataset_read(self, mib: float) -> float:
         """Return the seconds of the first read of a dataset volume of the launch template."""
-        return self._shared.first_read(mib) if self.launched else 0.0
+        return self._shared.times.first_read(mib, 0.0) if self.launched else 0.0
 
     def capacity(self, device: str) -> int:
         """See ``Host``: unlimited."""
@@ -204,17 +208,15 @@ class SimulatedHost:
     def grow(self, device: str, path: Path) -> None:
         """See ``Host``: a folder needs no growth."""
 
-    def frozen(self, path: Path) -> contextlib.AbstractContextManager[None]:
+    def frozen(self, path: Path) -> AbstractContextManager[None]:
         """See ``Host``: only one task runs at a time."""
-        return contextlib.nullcontext()
+        return nullcontext()
 
     # Units and processes.
 
     def run(self, argv: Argv, timeout: float = 60, stdin: str = "", environment: Variables = None) -> str:
         """See ``Host``: creates folders on the volume; simulated git returns the fetched revision."""
         match list(argv):
-            case _ if self.work is not None and self.work.runs(argv):
-                return self.work.run(argv, environment or {}, self._data.parent)
             case ["install", "--directory", *_, path]:
                 if Path(path).is_relative_to(self._data):
                     Path(path).mkdir(parents=True, exist_ok=True)
@@ -278,16 +280,14 @@ class SimulatedHost:
         self._note("mounted", folder.name, contents(folder))
 
     def _note_contents(self, kind: Kind, volume: str) -> None:
-        contents_ = contents(self._disks.folder(volume))
-        self._journal.note(
-            Entry(self._scheduler.now, kind, instance=self._instance, volume=volume, contents=contents_)
-        )
+        self._note(kind, volume, contents(self._disks.folder(volume)), zone="")
 
-    def _note(self, kind: Kind, access_point: str, contents_: Contents | None = None) -> None:
-        """Record an event of a file system in the instance's zone."""
-        self._journal.note(
-            Entry(self._scheduler.now, kind, self._instance, access_point, self.zone, contents=contents_)
-        )
+    def _note(
+        self, kind: Kind, volume: str, content: Contents | None = None, zone: str | None = None
+    ) -> None:
+        """Record an event of a volume, or of a file system in the instance's zone."""
+        zone = self.zone if zone is None else zone
+        self._journal.note(Entry(self._scheduler.now, kind, self._instance, volume, zone, contents=content))
 
 
 def _link(path: Path, folder: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from signal import SIGKILL
@@ -15,13 +15,10 @@ from contracts.agent.config import Config
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.sandbox import AwsClients
 from rehearsal.machines.boot import boot
-from rehearsal.machines.disks.ebs import Disks
-from rehearsal.machines.journal import Entry, Journal
-from rehearsal.machines.machine import RUN_PID, InstanceMetadata, SimulatedHost
-from rehearsal.machines.process import TrainingProcess, TrainingProfile
-from rehearsal.machines.scheduler import Scheduler, SimulatedClock, SimulatedTask
-from rehearsal.machines.shared import Shared
-from rehearsal.machines.trainee import RealCommands, Trainee
+from rehearsal.machines.journal import Entry
+from rehearsal.machines.machine import RUN_PID, InstanceMetadata, NodeContext, SimulatedHost
+from rehearsal.machines.process import TrainingProcess
+from rehearsal.machines.scheduler import SimulatedClock, SimulatedTask
 from userdata.agent import tasks
 from userdata.agent.aws.imds import DEFAULT_URL
 from userdata.agent.machine.errors import AgentError, ConfigError, RefusedError
@@ -44,20 +41,6 @@ class SandboxClients:
         return lambda region: self._clients(service)
 
 
-@dataclass(frozen=True, slots=True)
-class NodeContext:
-    """Objects that the nodes of a rehearsal share."""
-
-    clients: AwsClients
-    scheduler: Scheduler
-    disks: Disks
-    shared: Shared
-    journal: Journal
-    profile: TrainingProfile
-    work: RealCommands | None = None
-    """Runs the job's command; None: its process is simulated."""
-
-
 class SimulatedNode:
     """An instance from launch to termination; its agent starts ``boots`` seconds from now.
 
@@ -75,30 +58,23 @@ class SimulatedNode:
         self._journal = context.journal
         self._profile = context.profile
         self._pids: Iterator[int] = itertools.count(RUN_PID + 1)
-        self._host = self.host_type(
-            instance_id, self._data, context.disks, context.shared, context.journal, context.scheduler
-        )
-        self._host.work = self._real = context.work
+        self._host = self.host_type(instance_id, self._data, context)
         self._disk = folder
-        self._host.fresh_mib = context.profile.dataset_gib * 1024
         self._clock = SimulatedClock(context.scheduler)
-        self._deadline: float | None = None
         self._is_released = False
-        self._metadata: InstanceMetadata | None = None
+        self._metadata = InstanceMetadata(self._clock, self._clients, instance_id)
         self._tasks: list[SimulatedTask] = [self._start("boot", self._boot, boots)]
 
     def notice(self, deadline: float) -> None:
         """Give the interruption notice, visible in the metadata service from now on."""
-        self._deadline = deadline
-        if self._metadata is not None:
-            self._metadata.deadline = deadline
+        self._metadata.deadline = deadline
         self._journal.note(Entry(self._scheduler.now, "notice", self.id))
 
     def release(self) -> None:
         """Terminate it by its group, visible in the metadata; without a group systemd stops the units."""
         self._is_released = True
         self._journal.note(Entry(self._scheduler.now, "released", self.id))
-        if self._metadata is not None and self._metadata.auto_scaling_group():
+        if self._run_directory.exists() and self._metadata.auto_scaling_group():  # it has booted
             self._metadata.is_released = True
         elif self._host.on_sigterm is not None:
             self._host.on_sigterm()
@@ -129,25 +105,23 @@ class SimulatedNode:
     @property
     def ends(self) -> bool:
         """Whether it has a notice or is terminated by its group."""
-        return self._is_released or self._deadline is not None
+        return self._is_released or self._metadata.deadline is not None
 
     def _boot(self) -> None:
-        self._metadata = InstanceMetadata(self._clock, self._clients, self.id)
         config = self._simulated_config(boot(self._clients, self.id))
-        self._metadata.deadline = self._deadline
         self._run_directory.mkdir(parents=True)
         agent = tasks.Node(config, self._run_directory, DEFAULT_URL)
         agent.data, agent.root = self._data, self._run_directory
         agent.clock, agent.host, agent.metadata = self._clock, self._host, self._metadata
         agent.clients = SandboxClients(self._clients)
-        agent.on_sigterm = self._listen
+        agent.on_sigterm = partial(setattr, self._host, "on_sigterm")
         agent.spawn = self._spawn
         agent.run_in_background = lambda work: work()
         agent.fenced = lambda dead_at: nullcontext()  # nothing hangs in a simulation
         self._host.restart_volume = partial(tasks.volume, agent, "up")
-        self._host.power_off = lambda seconds: self._tasks.append(
-            self._start("shutdown", self._switched_off, seconds)
-        )
+        # Groups and fleets terminate and replace an instance that does not run.
+        off = partial(self._clients("ec2").terminate_instances, InstanceIds=[self.id])
+        self._host.power_off = lambda seconds: self._tasks.append(self._start("shutdown", off, seconds))
         self._tasks.append(self._start("watch", partial(tasks.watch, agent)))
         if config.hooks and config.hooks.launch:
             self._tasks.append(self._start("prepare", partial(self._unit, partial(tasks.prepare, agent))))
@@ -168,7 +142,6 @@ class SimulatedNode:
             config = replace(config, training=replace(config.training, python=None))
         if config.volume is not None:
             return replace(config, efs=(), datasets=(), nvidia=False)
-        assert self._metadata is not None
         self._host.zone = self._metadata.identity().zone
         if config.datasets:
             attached = describe_attached(self._clients("ec2"), self.id)
@@ -179,10 +152,6 @@ class SimulatedNode:
 
     def _on_disk(self, path: str) -> str:
         return str(self._disk / path.lstrip("/"))
-
-    def _switched_off(self) -> None:
-        # Groups and fleets terminate and replace an instance that does not run.
-        self._clients("ec2").terminate_instances(InstanceIds=[self.id])
 
     def _unit(self, start: Callable[[], int]) -> None:
         """Run a unit with ``Restart=on-failure``; permanent errors end the rehearsal."""
@@ -200,12 +169,11 @@ class SimulatedNode:
             return tasks.run(agent)
         finally:
             self._host.on_sigterm = None
-            self._note_stop()
+            process, self._host.process = self._host.process, None
+            if process is not None:
+                self._journal.note(Entry(self._scheduler.now, "stopped", self.id, step=process.step))
 
-    def _listen(self, act: Callable[[], None]) -> None:
-        self._host.on_sigterm = act
-
-    def _spawn(self, argv: list[str], environment: dict[str, str], cwd: Path) -> Trainee:
+    def _spawn(self, argv: list[str], environment: dict[str, str], cwd: Path) -> TrainingProcess:
         process = self._started(argv, environment, cwd)
         self._host.process = process
         self._journal.note(
@@ -213,13 +181,5 @@ class SimulatedNode:
         )
         return process
 
-    def _started(self, argv: list[str], environment: dict[str, str], cwd: Path) -> Trainee:
-        now = self._clock.wall
-        if self._real is None:
-            return TrainingProcess(self._profile, environment, now, next(self._pids), self._host)
-        return self._real.start(argv, environment, self._disk, cwd, now)
-
-    def _note_stop(self) -> None:
-        process, self._host.process = self._host.process, None
-        if process is not None:
-            self._journal.note(Entry(self._scheduler.now, "stopped", self.id, step=process.step))
+    def _started(self, argv: list[str], environment: dict[str, str], cwd: Path) -> TrainingProcess:
+        return TrainingProcess(self._profile, environment, self._clock.wall, next(self._pids), self._host)

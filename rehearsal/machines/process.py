@@ -26,8 +26,7 @@ class TrainingProfile:
     """Assumed parameters of the training.
 
     A step takes ``step_seconds``; a checkpoint is written every ``checkpoint_steps``. Loading until the first
-    step takes ``load_seconds``, saving after SIGTERM ``save_seconds``. It is done after ``steps`` (None:
-    never).
+    step takes ``load_seconds``, saving after SIGTERM ``save_seconds``. It is done after ``steps``.
 
     An EBS snapshot copies: a dataset of ``dataset_gib`` once, ``checkpoint_mib`` for every
     checkpoint (170 million parameters with the two moments of Adam, 12 bytes each), ``log_mib`` for every
@@ -39,7 +38,7 @@ class TrainingProfile:
     checkpoint_steps: int = 20
     load_seconds: float = 20.0
     save_seconds: float = 10.0
-    steps: int | None = None
+    steps: float = math.inf
     dataset_gib: float = 60.0
     checkpoint_mib: float = 2048.0
     log_mib: float = 0.5
@@ -84,9 +83,7 @@ class TrainingProcess:
         """Number of completed steps."""
         running = max(0.0, self._clock() - self._begin)
         step = self.first_step + math.floor(running / self._profile.step_seconds + 1e-9)
-        if self._profile.steps is not None:
-            step = min(step, self._profile.steps)
-        return step if self._stop_at is None else min(step, self._stop_step)
+        return int(min(step, self._profile.steps, math.inf if self._stop_at is None else self._stop_step))
 
     @property
     def next_checkpoint(self) -> float:
@@ -101,7 +98,7 @@ class TrainingProcess:
         """Time until which it needs no poll: its last step; 0 while it stops."""
         if self._stop_at is not None or self._code is not None:
             return 0.0
-        return math.inf if self._profile.steps is None else self._when(self._profile.steps)
+        return self._when(self._profile.steps)
 
     @property
     def has_ended(self) -> bool:
@@ -113,7 +110,7 @@ class TrainingProcess:
         if self._code is None:
             self._catch_up()
             self._report_progress()
-            if self._profile.steps is not None and self.step >= self._profile.steps:
+            if self.step >= self._profile.steps:
                 self._save(self.step)
                 self._done_file.touch()
                 self._code = 0
@@ -132,7 +129,7 @@ class TrainingProcess:
             ends = self._when(self._stop_step)
             self._stop_at = max(ends, self._clock()) + self._profile.save_seconds
 
-    def _when(self, step: int) -> float:
+    def _when(self, step: float) -> float:
         """Return when a step is completed."""
         return self._begin + (step - self.first_step) * self._profile.step_seconds
 
@@ -144,7 +141,7 @@ class TrainingProcess:
     def _report_progress(self) -> None:
         """Write the progress file as of the last step, if the number of steps is known."""
         if (
-            self._profile.steps is None
+            self._profile.steps == math.inf
             or self._clock() < self._begin
             or not self._progress_file.parent.is_dir()
         ):

@@ -10,11 +10,10 @@ import math
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final
 
 from pulumi_on_moto.errors import LocalCloudError
 
-HANGS_AFTER: Final = 60.0
+HANGS_AFTER = 60.0
 """Maximum real seconds of a task between two sleeps."""
 
 
@@ -49,7 +48,7 @@ class SimulatedTask:
         """Time of its next event that is visible to others."""
         return max(self.wake, self.quiet(), self.unnoticed())
 
-    def resume(self, hangs_after: float) -> None:
+    def resume(self) -> None:
         """Run it until it sleeps or ends."""
         if self._thread.ident is None:
             if self._ended:
@@ -57,15 +56,15 @@ class SimulatedTask:
                 return
             self._thread.start()
         self._go.release()
-        if not self._back.acquire(timeout=hangs_after):
+        if not self._back.acquire(timeout=HANGS_AFTER):
             self.done = True  # it is not resumed again
-            raise LocalCloudError(f"{self.name} hangs: {hangs_after:g} s without a sleep or an end")
+            raise LocalCloudError(f"{self.name} hangs: {HANGS_AFTER:g} s without a sleep or an end")
 
-    def end(self, hangs_after: float) -> None:
+    def end(self) -> None:
         """End it in its sleep."""
         self._ended = True
         if not self.done:
-            self.resume(hangs_after)
+            self.resume()
 
     def pause(self, wake: float) -> None:
         """Sleep until ``wake``; called by the task's own thread."""
@@ -92,10 +91,9 @@ class SimulatedTask:
 class Scheduler:
     """Runs tasks in order of time; ``move`` is called with each new time."""
 
-    def __init__(self, now: float, move: Callable[[float], None], hangs_after: float = HANGS_AFTER) -> None:
+    def __init__(self, now: float, move: Callable[[float], None]) -> None:
         self.now = now
         self._move = move
-        self._hangs_after = hangs_after
         self._tasks: list[SimulatedTask] = []
         self._current: SimulatedTask | None = None
 
@@ -154,10 +152,10 @@ class Scheduler:
             self.now = now
             self._move(now)
 
-    def _run(self, task: SimulatedTask, step: Callable[[float], None]) -> None:
+    def _run(self, task: SimulatedTask, step: Callable[[], None]) -> None:
         self._current = task
         try:
-            step(self._hangs_after)
+            step()
         finally:
             self._current = None
         if task.error is not None:

@@ -25,7 +25,7 @@ class Shared:
 
     def __init__(self, folder: Path, times: Times) -> None:
         self._folder = folder
-        self._times = times
+        self.times = times
         self.written_mib = 0.0
         self.read_mib = 0.0
 
@@ -42,18 +42,10 @@ class Shared:
         (folder / "sample.csv").write_text(_SAMPLE)
         return folder
 
-    def wrote(self, mib: float) -> None:
-        """Record MiB written to EFS."""
-        self.written_mib += mib
-
     def read(self, mib: float) -> float:
         """Record a read from EFS; return its seconds."""
         self.read_mib += mib
-        return mib / self._times.efs_mib
-
-    def first_read(self, mib: float) -> float:
-        """Return the seconds of a first read from a fresh dataset volume."""
-        return self._times.first_read(mib, 0.0)
+        return mib / self.times.efs_mib
 
 
 def stand_in(clients: AwsClients, uri: str) -> None:

@@ -35,7 +35,7 @@ def capacity(run: Run) -> Figure:
         [
             area(times, [step.on_demand for step in shown], "On-Demand", "--on-demand"),
             area(times, [step.spot for step in shown], "Spot", "--spot"),
-            line("Target", "--ink", times, [s.target for s in shown], line={"dash": "dash", "shape": "hv"}),
+            target(times, [step.target for step in shown]),
             *(
                 markers(
                     f"Interrupted, {kind}",
@@ -61,6 +61,7 @@ def capacity(run: Run) -> Figure:
 def ready(run: Run) -> Figure:
     """Return the figure of ready workers against the target, with a marker for every shortage."""
     shown, shortages = series.steps(run), series.shortages(run)
+    times = [ms(run, step.tick) for step in shown]
     stem_x: list[int | None] = []
     stem_y: list[float | None] = []
     for shortage in shortages:
@@ -85,7 +86,7 @@ def ready(run: Run) -> Figure:
             line(
                 "Ready",
                 "--ready",
-                [ms(run, step.tick) for step in shown],
+                times,
                 [step.ready for step in shown],
                 "%{y} ready",
                 line={"shape": "hv"},
@@ -107,7 +108,7 @@ def ready(run: Run) -> Figure:
                 symbol="diamond",
             )
             | shortage_group,
-            target(run, run.target),
+            target(times, [step.target for step in shown]),
         ],
         time_layout(run, 260, "workers"),
     )

@@ -8,28 +8,35 @@ from gpu_spot.text import CAUSES, clock, counted, duration, span
 from rehearsal.results.moves import PARTS, JobMigrations, Move
 
 
-def moves_table(migrations: JobMigrations) -> str:
-    """Return the section of the page that lists every move."""
-    parts = "".join(
-        f'<th scope="col" class="n" title="{escape(text)}">{escape(part)}</th>'
-        for part, text in PARTS.items()
-    )
-    rows = "\n".join(map(_row, migrations.moves))
-    subject = "job" if migrations.is_on_file_system else "data volume"
-    return f"""  <section class="card" id="moves">
-    <h2>Moves of the {subject}</h2>
-    <p class="caption">{escape(_caption(migrations))}</p>
-    <div class="scroll" tabindex="0" role="region" aria-label="Moves of the {subject}">
+def section(identity: str, title: str, caption: str, heads: str, rows: str) -> str:
+    """Return a section of the page with a table."""
+    return f"""  <section class="card" id="{identity}">
+    <h2>{title}</h2>
+    <p class="caption">{escape(caption)}</p>
+    <div class="scroll" tabindex="0" role="region" aria-label="{title}">
       <table class="moves">
-        <thead><tr><th scope="col">Left (UTC)</th><th scope="col">From → to</th>{parts}\
-<th scope="col" class="n">total</th><th scope="col" class="n">steps lost</th>\
-<th scope="col">Content</th></tr></thead>
+        <thead><tr>{heads}</tr></thead>
         <tbody>
 {rows}
         </tbody>
       </table>
     </div>
   </section>"""
+
+
+def moves_table(migrations: JobMigrations) -> str:
+    """Return the section of the page that lists every move."""
+    parts = "".join(
+        f'<th scope="col" class="n" title="{escape(text)}">{escape(part)}</th>'
+        for part, text in PARTS.items()
+    )
+    heads = (
+        f'<th scope="col">Left (UTC)</th><th scope="col">From → to</th>{parts}<th scope="col" class="n">total'
+        '</th><th scope="col" class="n">steps lost</th><th scope="col">Content</th>'
+    )
+    subject = "job" if migrations.is_on_file_system else "data volume"
+    rows = "\n".join(map(_row, migrations.moves))
+    return section("moves", f"Moves of the {subject}", _caption(migrations), heads, rows)
 
 
 def _caption(migrations: JobMigrations) -> str:

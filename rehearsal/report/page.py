@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
 from html import escape
 from importlib.resources import files
 from pathlib import PurePath
@@ -57,7 +56,7 @@ def render(run: Run) -> str:
             f"<tr><td>{escape(kind)}</td><td>{count}</td></tr>" for kind, count in kinds.items()
         ),
         summary=_embedded(summary),
-        data=_embedded([_drawing(figure) for figure in drawn]),
+        data=_embedded([{"id": f.id, "data": f.data, "layout": f.layout} for f in drawn]),
         css=_asset("page.css"),
         script=_asset("page.js"),
         plotly=_plotly(),
@@ -164,11 +163,6 @@ def _figure(figure: Figure) -> str:
         f'style="min-height:{figure.layout["height"]}px"></div>\n'
         "    </figure>"
     )
-
-
-def _drawing(figure: Figure) -> dict[str, Any]:
-    chosen = {"id", "data", "layout"}
-    return {key: value for key, value in asdict(figure).items() if key in chosen}
 
 
 def _row(decision: DecisionLine) -> str:

@@ -29,39 +29,10 @@ class Figure:
     layout: Data
 
 
-def _layout(height: int, y_title: str) -> Data:
-    """Return the layout of a figure, ``height`` pixels high."""
-    line = {"linecolor": "var(--rule)", "gridcolor": "var(--rule)", "zeroline": False, "fixedrange": False}
-    return {
-        "height": height,
-        "autosize": True,
-        "margin": {"l": 88, "r": 14, "t": 12, "b": 40},
-        "paper_bgcolor": "rgba(0,0,0,0)",
-        "plot_bgcolor": "rgba(0,0,0,0)",
-        "font": {"family": "var(--sans)", "size": 12, "color": "var(--muted)"},
-        "legend": {
-            "orientation": "h",
-            "traceorder": "normal",
-            "x": 0,
-            "xanchor": "left",
-            "y": 1.02,
-            "yanchor": "bottom",
-        },
-        "hovermode": "x unified",
-        "hoverlabel": {
-            "bgcolor": "var(--card)",
-            "bordercolor": "var(--rule)",
-            "font": {"color": "var(--ink)"},
-        },
-        "xaxis": line | {"showgrid": False, "ticks": "outside", "tickcolor": "var(--rule)"},
-        "yaxis": line | {"title": {"text": y_title, "standoff": 8}, "fixedrange": True},
-    }
-
-
 def time_layout(run: Run, height: int, y_title: str) -> Data:
-    """Return the layout of a figure over simulated time, with the warm-up shaded."""
-    layout = _layout(height, y_title)
-    layout["xaxis"] |= {
+    """Return the layout of a figure over simulated time, ``height`` pixels high, with the warm-up shaded."""
+    line = {"linecolor": "var(--rule)", "gridcolor": "var(--rule)", "zeroline": False, "fixedrange": False}
+    time = {
         "type": "date",
         "range": [ms(run, 0), ms(run, run.ticks)],
         "hoverformat": "%a %b %-d, %H:%M",
@@ -70,21 +41,28 @@ def time_layout(run: Run, height: int, y_title: str) -> Data:
             {"dtickrange": [86_400_000, None], "value": "%b %-d"},
         ],
     }
-    layout["yaxis"] |= {"rangemode": "tozero"}
-    layout["shapes"] = [
-        {
-            "type": "rect",
-            "xref": "x",
-            "yref": "paper",
-            "x0": ms(run, 0),
-            "x1": ms(run, min(run.ledger.warm_up, run.ticks)),
-            "y0": 0,
-            "y1": 1,
-            "fillcolor": "var(--shade)",
-            "line": {"width": 0},
-        }
-    ]
-    return layout
+    y_axis = {"title": {"text": y_title, "standoff": 8}, "fixedrange": True, "rangemode": "tozero"}
+    warm_up = {"x0": ms(run, 0), "x1": ms(run, min(run.ledger.warm_up, run.ticks)), "y0": 0, "y1": 1}
+    shade = {"type": "rect", "xref": "x", "yref": "paper", "fillcolor": "var(--shade)", "line": {"width": 0}}
+    return {
+        "height": height,
+        "autosize": True,
+        "margin": {"l": 88, "r": 14, "t": 12, "b": 40},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "font": {"family": "var(--sans)", "size": 12, "color": "var(--muted)"},
+        "legend": {"orientation": "h", "traceorder": "normal", "x": 0, "xanchor": "left"}
+        | {"y": 1.02, "yanchor": "bottom"},
+        "hovermode": "x unified",
+        "hoverlabel": {
+            "bgcolor": "var(--card)",
+            "bordercolor": "var(--rule)",
+            "font": {"color": "var(--ink)"},
+        },
+        "xaxis": line | {"showgrid": False, "ticks": "outside", "tickcolor": "var(--rule)"} | time,
+        "yaxis": line | y_axis,
+        "shapes": [shade | warm_up],
+    }
 
 
 def ms(run: Run, tick: int) -> int:
@@ -130,7 +108,6 @@ def area(x: Sequence[int], y: Sequence[float], name: str, colour: str, shape: st
     return line(name, colour, x, y, hover, line=style, stackgroup="all", fillcolor=f"var({colour})")
 
 
-def target(run: Run, value: float) -> Data:
-    """Return the dashed line of a constant target."""
-    ends = [ms(run, 0), ms(run, run.ticks)]
-    return line("Target", "--ink", ends, [value, value], line={"dash": "dash", "shape": "hv"})
+def target(x: Sequence[int], y: Sequence[float]) -> Data:
+    """Return the dashed line of the target."""
+    return line("Target", "--ink", x, y, line={"dash": "dash", "shape": "hv"})

@@ -35,7 +35,9 @@ def shortages(run: Run) -> list[Shortage]:
     """Return all shortages after the warm-up, in order of time."""
     causes: dict[int, list[str]] = {}
     for loss in losses(run):
-        causes.setdefault(loss.tick, []).append(_cause(loss, run))
+        how = "with notice" if loss.kind == "announced" else "without notice"
+        cause = f"{loss.count} interrupted {how} in {run.pools[loss.where]}"
+        causes.setdefault(loss.tick, []).append(cause)
     result: list[Shortage] = []
     for span in run.ledger.since_warm_up():
         missing = span.target - span.ready
@@ -84,8 +86,3 @@ def by_pool(run: Run) -> str:
 
 def _shown(span: Span) -> tuple[int, int, int, int]:
     return span.ready, span.spot, span.on_demand, span.target
-
-
-def _cause(loss: Happening, run: Run) -> str:
-    how = "with notice" if loss.kind == "announced" else "without notice"
-    return f"{loss.count} interrupted {how} in {run.pools[loss.where]}"

@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import Any
 
 from gpu_spot.text import CAUSES, clock, counted, number, percent, span
+from rehearsal.report.job import section
 from rehearsal.results.tenancy import PlayedTenant, Return, TenancyAccount
 
 
@@ -23,26 +24,23 @@ def headline(shared: Mapping[str, Any], summary: Mapping[str, Any]) -> str:
 def rows(shared: Mapping[str, Any]) -> Iterable[tuple[str, str, str]]:
     """Return name, value and note of each tenant, and of the returns."""
     returns = shared["returns"]
-    broken = sum(not entry["equal"] for entry in returns)
+    broken = sum(entry["before"] != entry["after"] for entry in returns)
     content = f"CONTENT DIFFERS in {broken}" if broken else "same content each time"
-    away = sum(entry["from"] != entry["to"] for entry in returns)
+    away = sum(entry["from_zone"] != entry["to_zone"] for entry in returns)
     yield "returns", number(len(returns)), f"of a tenant to another host, {away} to another zone; {content}"
     for name, is_moving in (("moving", True), ("without a host", False)):
         if absences := [entry for entry in shared["away"] if entry["moving"] is is_moving]:
             names = ", ".join(f"{entry['tenant']} for {span(entry['seconds'])}" for entry in absences)
             yield name, number(len(absences)), f"at the end of the run: {names}"
     for name, tenant in shared["tenants"].items():
-        usd = f"; {tenant['usd_by_declared']:.2f} USD by its CPUs" if "usd_by_declared" in tenant else ""
+        usd = "" if tenant["usd"] is None else f"; {tenant['usd']:.2f} USD by its CPUs"
         yield name, f"{tenant['cpus']} CPUs", f"{span(tenant['seconds_without'])} without a host{usd}"
 
 
 def simulated(tenancy: TenancyAccount) -> Iterable[tuple[str, str]]:
     """Return the page's terms and texts about what was simulated."""
     yield "Agent", "the tenant supervisor's own code, with the deployed tenant list, user data and volumes"
-    yield (
-        "Tenants",
-        "simulated containers: each writes to its volume at its start",
-    )
+    yield "Tenants", "simulated containers: each writes to its volume at its start"
     yield "EBS", "volume and snapshot times are assumed"
     if tenancy.hour_price is not None:
         yield "Machine", f"{tenancy.hour_price:g} USD per hour On-Demand, the cheapest of its types"
@@ -50,38 +48,25 @@ def simulated(tenancy: TenancyAccount) -> Iterable[tuple[str, str]]:
 
 def tables(tenancy: TenancyAccount) -> str:
     """Return the sections of the page."""
-    tenants = "\n".join(_tenant(tenancy, tenant) for tenant in tenancy.tenants)
-    losses = "\n".join(
-        _loss(list(together))
-        for _, together in groupby(tenancy.returns, key=lambda tenant_return: tenant_return.ended)
+    tenants = "\n".join(_tenant(name, tenant) for name, tenant in tenancy.tenants.items())
+    together = groupby(tenancy.returns, key=lambda move: move.ended)
+    losses = "\n".join(_loss(list(moves)) for _, moves in together)
+    has = '<th scope="col">Tenant</th><th scope="col">Has</th>'
+    numbers = "".join(f'<th scope="col" class="n">{name}</th>' for name in ("without", "USD"))
+    heads = "".join(
+        f'<th scope="col">{name}</th>'
+        for name in ("Left (UTC)", "From → to", "Served again after", "Content")
     )
-    heads = "".join(f'<th scope="col" class="n">{name}</th>' for name in ("without", "USD"))
-    return f"""  <section class="card" id="tenants">
-    <h2>Tenants</h2>
-    <p class="caption">{escape(_caption(tenancy))}</p>
-    <div class="scroll" tabindex="0" role="region" aria-label="Tenants">
-      <table class="moves">
-        <thead><tr><th scope="col">Tenant</th><th scope="col">Has</th>{heads}</tr></thead>
-        <tbody>
-{tenants}
-        </tbody>
-      </table>
-    </div>
-  </section>
-  <section class="card" id="returns">
-    <h2>When the host was lost</h2>
-    <p class="caption">Minutes and seconds from the end of each tenant's container until it ran on the next \
-host, and whether the content of its volume was the same.</p>
-    <div class="scroll" tabindex="0" role="region" aria-label="When the host was lost">
-      <table class="moves">
-        <thead><tr><th scope="col">Left (UTC)</th><th scope="col">From → to</th>\
-<th scope="col">Served again after</th><th scope="col">Content</th></tr></thead>
-        <tbody>
-{losses}
-        </tbody>
-      </table>
-    </div>
-  </section>"""
+    lost = (
+        "Minutes and seconds from the end of each tenant's container until it ran on the next host, and "
+        "whether the content of its volume was the same."
+    )
+    return "\n".join(
+        (
+            section("tenants", "Tenants", _caption(tenancy), has + numbers, tenants),
+            section("returns", "When the host was lost", lost, heads, losses),
+        )
+    )
 
 
 def _caption(tenancy: TenancyAccount) -> str:
@@ -96,28 +81,25 @@ def _caption(tenancy: TenancyAccount) -> str:
     )
 
 
-def _tenant(tenancy: TenancyAccount, tenant: PlayedTenant) -> str:
-    money = tenancy.money().get(tenant.name)
-    values = {"without": span(tenancy.outage(tenant.name)), "USD": "–" if money is None else f"{money:.2f}"}
+def _tenant(name: str, tenant: PlayedTenant) -> str:
+    usd = "–" if tenant.usd is None else f"{tenant.usd:.2f}"
+    values = {"without": span(tenant.seconds_without), "USD": usd}
     cells = "".join(f'<td class="n" data-label="{label}">{value}</td>' for label, value in values.items())
-    mode = "pinned" if tenant.pinned else "shared"
     return (
-        f"          <tr><td>{escape(tenant.name)}</td>"
-        f"<td>{tenant.cpus} CPUs, {mode}<small>{tenant.memory_gib} GiB, GPUs: {escape(tenant.gpus)}, "
-        f"volume {tenant.data_gib} GiB</small></td>{cells}</tr>"
+        f"          <tr><td>{escape(name)}</td>"
+        f"<td>{tenant.cpus} CPUs, {tenant.cpu_mode}<small>{tenant.memory_gib} GiB, GPUs: "
+        f"{escape(tenant.gpus)}, volume {tenant.data_gib} GiB</small></td>{cells}</tr>"
     )
 
 
 def _loss(together: list[Return]) -> str:
     first = together[0]
     time = f'<button class="time" value="{round(1000 * first.ended)}">{clock(first.ended)}</button>'
-    zones = "; ".join(
-        sorted({f"{tenant_return.from_zone} → {tenant_return.to_zone}" for tenant_return in together})
-    )
-    served = ", ".join(f"{tenant_return.tenant} {span(tenant_return.seconds)}" for tenant_return in together)
-    broken = [tenant_return.tenant for tenant_return in together if not tenant_return.intact]
-    content = f"DIFFERENT: {', '.join(broken)}" if broken else f"equal, {counted(len(together), 'volume')}"
-    digests = ", ".join(tenant_return.after.digest[:8] for tenant_return in together)
+    zones = "; ".join(sorted({f"{move.from_zone} → {move.to_zone}" for move in together}))
+    served = ", ".join(f"{move.tenant} {span(move.served - move.ended)}" for move in together)
+    broken = ", ".join(move.tenant for move in together if move.before != move.after)
+    content = f"DIFFERENT: {broken}" if broken else f"equal, {counted(len(together), 'volume')}"
+    digests = ", ".join(move.after.digest[:8] for move in together)
     return (
         f"          <tr><td>{time}<small>{CAUSES[first.cause]}</small></td><td>{escape(zones)}</td>"
         f"<td>{escape(served)}</td><td>{escape(content)}<small>{digests}</small></td></tr>"

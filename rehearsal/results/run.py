@@ -44,23 +44,6 @@ class Run:
     job: JobReport | None = None
     tenancy: TenancyAccount | None = None
 
-    def __post_init__(self) -> None:
-        """Raise ``ValueError`` for inconsistent parts."""
-        if self.ticks < 1:
-            raise ValueError(f"hours is {self.hours}, at least one tick of {TICK_SECONDS:g} s is needed")
-        if self.ledger.target != self.target:
-            raise ValueError(f"target is {self.target}, the ledger's is {self.ledger.target}")
-        if not self.ledger.spans:
-            raise ValueError("the ledger holds no spans: it must be kept with keep_spans=True")
-        pools = {h.where for h in self.ledger.happenings if h.kind in ("interruption", "unannounced")}
-        if unknown := pools - set(self.pools):
-            raise ValueError(f"interruptions in {sorted(unknown)}, the pools are {sorted(self.pools)}")
-
-    @property
-    def seed(self) -> int:
-        """Seed of all random draws."""
-        return self.rules.seed
-
     @property
     def ticks(self) -> int:
         """Number of simulated ticks."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import asdict
 from typing import Any
 
-from rehearsal.results import tenancy
 from rehearsal.results.moves import to_json
 from rehearsal.results.run import Run
 
@@ -31,7 +31,7 @@ def summarise(run: Run) -> dict[str, Any]:
         "market": run.market if isinstance(run.market, str) else list(run.market),
         "pools": len(run.pools),
         "pool_size": run.pool_size,
-        "seed": run.seed,
+        "seed": run.rules.seed,
         "resources": len(run.resources),
         "resource_types": dict(sorted(Counter(kind for kind, _ in run.resources).items())),
         "availability": ledger.availability,
@@ -53,5 +53,5 @@ def summarise(run: Run) -> dict[str, Any]:
         "ticks_played": run.ticks_played,
         "wall_seconds": round(run.wall_seconds, 3),
         **({} if run.migrations is None else {"moves": [to_json(move) for move in run.migrations.moves]}),
-        **({} if run.tenancy is None else {"shared_host": tenancy.to_json(run.tenancy)}),
+        **({} if run.tenancy is None else {"shared_host": asdict(run.tenancy)}),
     }

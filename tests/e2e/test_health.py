@@ -79,10 +79,10 @@ class CheckedService(Stage):
     ) -> Outcome:
         """Override the reports of some instances for a while, then recover."""
         for one in instances:
-            self.cloud.override_reports(one, override)
+            self.cloud.heartbeats.overrides[one] = override
         seen = self.play(*gaps, seen=Outcome(instances))
         for one in instances:
-            self.cloud.override_reports(one, None)
+            del self.cloud.heartbeats.overrides[one]
         self._recover()
         return seen
 
@@ -96,7 +96,7 @@ class CheckedService(Stage):
         for worker in self.cloud.workers(self.group):
             if worker.restart_requested_at is not None and worker.restart_requested_at > worker.since:
                 seen.restarted.append(worker.instance)
-                self.cloud.restart_workers(worker.instance)
+                self.cloud.heartbeats.since[worker.instance] = self.now
 
 
 def simulate_all() -> dict[str, Outcome]:

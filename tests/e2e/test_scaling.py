@@ -78,7 +78,7 @@ class ScaledService(Stage):
         done = min(can, rate + self.waiting / 60)
         self.waiting = max(0.0, self.waiting + 60 * (rate - done))
         for one in ready:
-            self.cloud.override_reports(one, _ends(done / len(ready)))
+            self.cloud.heartbeats.overrides[one] = _ends(done / len(ready))
         self.cloud.heartbeat(ready)
         if is_reported:
             oldest = self.waiting / max(can, 0.1)

@@ -178,8 +178,7 @@ def market(world: World, nodes: Nodes, rules: Rules, closed: Closed) -> Replay:
         world.cloud,
         "resnet",
         MemoryStore(dynamodb, tables["memoryTable"]),
-        nodes=nodes,
-        registry=world.cloud.registry,
+        nodes,
         boots=180.0,
         warm_boots=60.0,
     )

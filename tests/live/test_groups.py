@@ -9,7 +9,6 @@ from lambdas.core.model import GroupRole, PurchaseOption
 from market.replay.groups import ON_DEMAND_REFUSAL, SPOT_REFUSAL
 from pulumi_on_moto.errors import LocalCloudError
 from rehearsal.cloud.instances import TERMINATED_VISIBLE_SECONDS
-from rehearsal.fleets import CloudFleet
 from tests.live.world import START, Running, bodies
 
 
@@ -20,7 +19,7 @@ def test_groups_are_read_from_the_deployment(running: Running) -> None:
         ("us-west-2a", "us-west-2b"),
         ("g5.xlarge", "g6.xlarge"),
     )
-    assert (view.slots, view.drain_seconds) == ({"g5.xlarge": 1, "g6.xlarge": 2}, 30.0)
+    assert (view.config.slots, view.config.drain_seconds) == ({"g5.xlarge": 1, "g6.xlarge": 2}, 30.0)
 
 
 def test_an_unknown_group_is_an_error_that_names_the_others(running: Running) -> None:
@@ -209,7 +208,7 @@ def test_ended_instances_disappear_after_a_while(running: Running) -> None:
     running.cloud.set_time(START + TERMINATED_VISIBLE_SECONDS)
     assert ec2.describe_instances()["Reservations"] == []
     assert ec2.describe_spot_instance_requests()["SpotInstanceRequests"] == []
-    assert running.clients("dynamodb").scan(TableName=running.cloud._heartbeats._table)["Items"] == []
+    assert running.clients("dynamodb").scan(TableName=running.cloud.registry.table)["Items"] == []
     assert ec2.describe_volumes()["Volumes"] == volumes
 
 
@@ -221,7 +220,7 @@ def test_heartbeats_follow_the_contract(running: Running) -> None:
     running.cloud.notice(instance, START + 120)
     running.cloud.set_time(START + 60)
     running.cloud.heartbeat([instance])
-    items = running.clients("dynamodb").scan(TableName=running.cloud._heartbeats._table)["Items"]
+    items = running.clients("dynamodb").scan(TableName=running.cloud.registry.table)["Items"]
     assert sorted(item["worker"]["S"] for item in items) == [f"{instance}/0", f"{instance}/1"]
     for item in items:
         assert item["since"]["N"] == str(int(START))
@@ -230,7 +229,7 @@ def test_heartbeats_follow_the_contract(running: Running) -> None:
         assert item["state"]["S"] == "ready"
     running.cloud.set_time(START + 90)  # drainSeconds is 30
     running.cloud.heartbeat([instance])
-    items = running.clients("dynamodb").scan(TableName=running.cloud._heartbeats._table)["Items"]
+    items = running.clients("dynamodb").scan(TableName=running.cloud.registry.table)["Items"]
     assert {item["state"]["S"] for item in items} == {"draining"}
 
 
@@ -316,11 +315,10 @@ def test_after_a_day_of_failed_launches_launching_is_suspended_until_resumed(run
     cloud.launch("inference", GroupRole.PRIMARY, "g5.xlarge", "us-west-2a", PurchaseOption.SPOT)
     cloud.refuse("inference", GroupRole.PRIMARY, SPOT_REFUSAL)
     cloud.set_time(START + 3600 + 86_399)
-    assert not cloud.suspended("inference", GroupRole.PRIMARY)
+    assert cloud.launchable("inference")[GroupRole.PRIMARY] == 2
     cloud.set_time(START + 3600 + 86_400)
     processes = {process["ProcessName"] for process in running.primary["SuspendedProcesses"]}
     assert processes == {"AZRebalance", "Launch"}
-    fleet = CloudFleet(cloud, "inference", None)  # type: ignore[arg-type]
-    assert fleet._launchable(GroupRole.PRIMARY, 2) == 1
+    assert cloud.launchable("inference")[GroupRole.PRIMARY] == 1
     running.clients("autoscaling").resume_processes(AutoScalingGroupName=name, ScalingProcesses=["Launch"])
-    assert fleet._launchable(GroupRole.PRIMARY, 2) == 2
+    assert cloud.launchable("inference")[GroupRole.PRIMARY] == 2

@@ -28,7 +28,6 @@ from rehearsal.machines.group import Nodes, playing
 from rehearsal.machines.journal import Entry
 from rehearsal.machines.node import SimulatedNode
 from rehearsal.machines.process import TrainingProfile
-from rehearsal.machines.trainee import Trainee
 from tests.apart import apart
 from tests.e2e.world import World, living, load
 
@@ -96,7 +95,7 @@ class PreparingProcess:
 class Node(SimulatedNode):
     """An instance that also prepares datasets."""
 
-    def _started(self, argv: list[str], environment: dict[str, str], cwd: Path) -> Trainee:
+    def _started(self, argv: list[str], environment: dict[str, str], cwd: Path) -> Any:
         if argv == PREPARE["command"]:
             return PreparingProcess(environment, self._clock.wall, next(self._pids))
         return super()._started(argv, environment, cwd)
@@ -144,8 +143,10 @@ def played() -> dict[str, Any]:
         "research",
         {"training": [{**first, "prepare": PREPARE}, {**first, "name": "vit", "prepare": PREPARE}]},
     )
-    with living(config) as world, playing(world.clients, world.clock, TrainingProfile(steps=20)) as nodes:
-        nodes._kind = Node
+    with (
+        living(config) as world,
+        playing(world.clients, world.clock, TrainingProfile(steps=20), Node) as nodes,
+    ):
         shared.stand_in(world.clients, first["dataset"])
         asked: set[tuple[str, tuple[int, int]]] = set()
         said_in = "/gpu-spot/research/groups/imagenet-data/prepared"
@@ -186,8 +187,7 @@ def fleet(world: World, nodes: Nodes, group: str) -> TrainingFleet:
         world.cloud,
         group,
         MemoryStore(dynamodb, tables["memoryTable"]),
-        nodes=nodes,
-        registry=world.cloud.registry,
+        nodes,
         boots=180.0,
         warm_boots=60.0,
     )

@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from pulumi_on_moto.errors import LocalCloudError
+from rehearsal.machines import scheduler
 from rehearsal.machines.scheduler import Scheduler, SimulatedClock
 
 
@@ -13,7 +14,7 @@ class Stage:
 
     def __init__(self) -> None:
         self.times: list[float] = []
-        self.scheduler = Scheduler(0.0, self.times.append, hangs_after=0.2)
+        self.scheduler = Scheduler(0.0, self.times.append)
         self.clock = SimulatedClock(self.scheduler)
         self.said: list[tuple[str, float]] = []
 
@@ -86,7 +87,8 @@ def test_a_task_that_is_ended_goes_no_further_and_no_handler_of_its_own_keeps_it
     assert stage.scheduler.next is None
 
 
-def test_a_task_that_hangs_is_an_error_that_names_it() -> None:
+def test_a_task_that_hangs_is_an_error_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduler, "HANGS_AFTER", 0.2)
     stage, stuck = Stage(), threading.Event()
     stage.scheduler.start("volume of i-1", stuck.wait, 3)
     with pytest.raises(LocalCloudError, match=r"volume of i-1 hangs: 0\.2 s without a sleep or an end"):

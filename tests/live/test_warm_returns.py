@@ -87,7 +87,7 @@ def test_a_returned_instance_starts_and_reports_again(pooled: Running) -> None:
     pooled.cloud.start_warm("inference", gone)
     pooled.cloud.heartbeat([gone])
     assert members(pooled)[gone]["ProtectedFromScaleIn"]
-    rows = pooled.clients("dynamodb").scan(TableName=pooled.cloud._heartbeats._table)["Items"]
+    rows = pooled.clients("dynamodb").scan(TableName=pooled.cloud.registry.table)["Items"]
     assert {row["since"]["N"] for row in rows if row["instance"]["S"] == gone} == {str(int(START) + 600)}
 
 

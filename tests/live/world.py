@@ -79,7 +79,7 @@ def empty(running: Running) -> None:
     for queue in sqs_backends[ACCOUNT][clients.region].queues.values():
         queue._messages.clear()  # PurgeQueue would be refused within a minute of the last one
         queue.pending_messages.clear()
-    table = running.cloud._heartbeats._table
+    table = running.cloud.registry.table
     for item in clients("dynamodb").scan(TableName=table)["Items"]:
         key = {name: item[name] for name in ("group", "worker")}
         clients("dynamodb").delete_item(TableName=table, Key=key)

@@ -148,7 +148,7 @@ def played(steps: int, seed: int) -> dict[str, Any]:
             market = closing(world.cloud.group("resnet").zones)
             options = RehearsalOptions("resnet", MINUTES / 60, (), market, 1, 0.5, seed)
             run = rehearse(
-                options, world.cloud, ProgressListener(), work=work, is_over=lambda: state() == "done"
+                options, world.cloud, ProgressListener(), job=work.node(), is_over=lambda: state() == "done"
             )
         return {
             "summary": summarise(run),

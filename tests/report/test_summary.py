@@ -134,15 +134,3 @@ def test_less_than_everything_is_never_shown_as_everything(fraction: float, digi
 @pytest.mark.parametrize(("minutes", "text"), [(1, "1 min"), (60, "1 h"), (95, "1 h 35 min"), (10080, "7 d")])
 def test_durations_are_written_in_their_two_largest_units(minutes: int, text: str) -> None:
     assert duration(minutes) == text
-
-
-def test_parts_that_do_not_belong_together_are_refused(run: Run) -> None:
-    with pytest.raises(ValueError, match="target is 5, the ledger's is 4"):
-        replace(run, target=5)
-    with pytest.raises(ValueError, match="hours is 0, at least one tick of 60 s"):
-        replace(run, hours=0)
-    fewer = {name: run.pools[name] for name in ("us-west-2a", "us-west-2b")}
-    with pytest.raises(ValueError, match=r"interruptions in .*us-west-2c"):
-        replace(run, pools=fewer)
-    with pytest.raises(ValueError, match="keep_spans=True"):
-        replace(run, ledger=Ledger(run.target, 0))

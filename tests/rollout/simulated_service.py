@@ -57,18 +57,15 @@ class SimulatedService:
     settings: HealthSettings = field(default_factory=lambda: HealthSettings(daily_report_hour=-1))
     waiting_requests: int = 20
     worker_rate: float = 0.5
-    """Requests a second that a worker completes."""
     now: float = START
     instances: dict[str, Instance] = field(default_factory=dict)
     memory: HealthMemory = field(default_factory=HealthMemory)
     desired: WorkerRelease = OLD
     row: WorkerReleases = field(default_factory=lambda: WorkerReleases(OLD))
     failed_shares: dict[str, float] = field(default_factory=dict)
-    """The share of failed requests by version."""
     hanging: set[str] = field(default_factory=set)
     """Instances whose workers complete nothing with any release; with an empty queue this is no finding."""
     silent: set[str] = field(default_factory=set)
-    """Versions whose workers do not report their requests."""
     failed_since: float | None = None
     """Since when a dependency fails the requests of all workers."""
     booting: list[float] = field(default_factory=list)
@@ -95,7 +92,6 @@ class SimulatedService:
         return self.faults.get(instance.release.version, "well")
 
     def serves(self, instance: Instance) -> bool:
-        """Return whether the instance really processes requests."""
         return (
             instance.restart_requested_at is None
             and self.fault(instance) == "well"
@@ -107,7 +103,6 @@ class SimulatedService:
         return self.per_slot * sum(self.serves(instance) for instance in self.instances.values())
 
     def lose(self, name: str) -> None:
-        """Interrupt an instance without notice; a replacement boots."""
         del self.instances[name]
 
     def run(self, passes: int) -> None:
@@ -119,7 +114,6 @@ class SimulatedService:
             self.min_served = min(self.min_served, self.served)
 
     def run_until(self, done: Callable[[], bool], passes: int) -> float:
-        """Run until it is done and return the seconds; fail after this many passes."""
         started_at = self.now
         for _ in range(passes):
             if done():
@@ -129,7 +123,6 @@ class SimulatedService:
 
     @property
     def verified(self) -> list[str]:
-        """The hosts on which the rollout has verified a release."""
         return [host for host, progress in self.memory.rollout.hosts.items() if progress.is_verified]
 
     def all_run(self, desired: WorkerRelease) -> bool:
@@ -160,7 +153,6 @@ class SimulatedService:
                 del self.instances[name]
 
     def snapshot(self) -> ServiceSnapshot:
-        """Return what the health checker observes."""
         queue = QueueState(self.now - 20, self.waiting_requests, 4, 30.0, 2.0, 2.0, len(self.instances))
         hosts = tuple(map(self._host, self.instances.values()))
         return ServiceSnapshot(
@@ -226,12 +218,10 @@ class SimulatedService:
 
 
 def min_served_share(service: SimulatedService) -> float:
-    """Return the minimum served share of the target."""
     return service.min_served / (service.target * service.per_slot)
 
 
 def churn(service: SimulatedService, seed: int, hourly: float) -> Callable[[], None]:
-    """Return a function that interrupts instances at random, at an hourly rate each."""
     chance = random.Random(seed)
 
     def interrupt() -> None:

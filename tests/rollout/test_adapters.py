@@ -19,6 +19,7 @@ from lambdas.core.health.model import Restart
 from lambdas.core.rollout.state import HostProgress, Rollout
 from lambdas.core.rollout.step import RolloutStep
 from tests.fakes.aws import FakeAws
+from tests.node.configs import FakeClock
 from tests.rollout.simulated_service import NEW, OLD
 from userdata.agent.aws import releases
 from userdata.agent.machine.errors import AgentError
@@ -171,13 +172,13 @@ class FakeFetch:
 
 def test_nothing_is_fetched_without_a_restart_request() -> None:
     fetch = FakeFetch([])
-    assert RestartCoordinator(fetch, run_now).poll((), DECLARED) == (DECLARED, frozenset())
+    assert RestartCoordinator(fetch, run_now, FakeClock()).poll((), DECLARED) == (DECLARED, frozenset())
     assert fetch.calls == 0
 
 
 def test_workers_run_until_the_fetch_is_done_and_all_requested_ones_restart_once() -> None:
     later: list[Any] = []
-    renewal = RestartCoordinator(FakeFetch([FETCHED]), later.append)
+    renewal = RestartCoordinator(FakeFetch([FETCHED]), later.append, FakeClock())
     assert renewal.poll({0}, DECLARED) == (DECLARED, frozenset())
     assert renewal.poll({0, 1}, DECLARED) == (DECLARED, frozenset())
     [fetching] = later  # fetched once, however often it is requested
@@ -189,7 +190,7 @@ def test_workers_run_until_the_fetch_is_done_and_all_requested_ones_restart_once
 
 def test_after_some_failed_fetches_workers_restart_with_the_present_release() -> None:
     fetch = FakeFetch([AgentError("pull refused")] * MAX_TRIES)
-    renewal = RestartCoordinator(fetch, run_now)
+    renewal = RestartCoordinator(fetch, run_now, FakeClock())
     for _ in range(MAX_TRIES - 1):
         assert renewal.poll({0}, DECLARED) == (DECLARED, frozenset())
         # A restart is requested with each heartbeat: without a request, nothing is fetched.
@@ -200,7 +201,7 @@ def test_after_some_failed_fetches_workers_restart_with_the_present_release() ->
 
 def test_a_success_resets_the_count_of_failures() -> None:
     fetch = FakeFetch([*[AgentError("pull refused")] * (MAX_TRIES - 1), FETCHED, AgentError("again")])
-    renewal = RestartCoordinator(fetch, run_now)
+    renewal = RestartCoordinator(fetch, run_now, FakeClock())
     for _ in range(MAX_TRIES - 1):
         renewal.poll({0}, DECLARED)
     assert renewal.poll({0}, DECLARED) == (FETCHED, frozenset({0}))

@@ -28,8 +28,6 @@ START = 1_767_571_200.0
 
 @dataclass
 class Side:
-    """Workers of one release with cumulative counters."""
-
     name: str
     count: int
     since: float = START
@@ -244,7 +242,6 @@ def test_no_single_incident_rejects_a_candidate() -> None:
 
 
 def decided(total: Paired, worse: int = MIN_WORSE_WINDOWS, minutes: float = 5) -> tuple[bool, bool]:
-    """Return whether such a candidate is good, and bad, so many minutes after its first start."""
     compared = Comparison(began_at=START, total=total, worse_windows=worse)
     return compared.is_good(), compared.is_bad(START + 60 * minutes)
 

@@ -8,10 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contracts.group.release_settings import DesiredRelease
 from contracts.group.replacement_requests import MAX_REQUESTS
 from contracts.group.rollout_request import NO_REQUEST, RolloutRequest, dump, parse
+from lambdas.core.health.model import HealthVerdict, HostFinding
+from lambdas.core.rollout.comparison import Paired
 from lambdas.core.rollout.state import VERIFY_SECONDS, Rollout
-from lambdas.core.rollout.step import ROLLED_BACK, STALLED
+from lambdas.core.rollout.step import ROLLED_BACK, STALLED, plan_step
 from research.parts.judged_rollouts import Case, JudgedRollout
 from research.services import rollout
 from tests.rollout.simulated_service import (
@@ -153,7 +156,9 @@ def test_replacements_during_a_rollout_start_the_verified_release() -> None:
     service.lose(sorted(service.instances)[-1])
     service.run_until(lambda: len(service.verified) >= 6, 120)
     assert service.row.release_for("i-new") == NEW
+    service.lose(min(service.instances))
     service.run_until(lambda: service.all_run(NEW), 60)
+    assert service.instances[max(service.instances)].starts == 1  # it booted with the candidate
 
 
 def test_without_restarts_no_rollout_starts() -> None:
@@ -351,3 +356,21 @@ def test_a_release_that_fails_all_requests_gets_few() -> None:
     results = [JudgedRollout(Case(1.0, 1.0, False, 8), seed).run() for seed in range(6)]
     assert max(result.requests for result in results) <= 300
     assert all("requests failed (100.0%)" in result.reason for result in results)
+
+
+def test_faults_of_a_host_and_usual_crashes_are_not_blamed_on_the_release() -> None:
+    service = SimulatedService(4, 6)
+    service.desired = NEW
+    service.run_until(lambda: NEW in [instance.release for instance in service.instances.values()], 40)
+    service.run(1)
+    memory, [host] = service.memory.rollout, service.memory.rollout.hosts
+    for kind, remaining in ((HealthVerdict.MISSING, 0), (HealthVerdict.XID, 1)):
+        found = [HostFinding(kind, host, service.now)]
+        step = plan_step(service.snapshot(), found, service.settings, DesiredRelease(NEW), memory)
+        assert len(step.findings) == remaining  # left to the health checker
+    service.instances[host].starts += 5
+    for old_starts, rejected in ((0, NEW.version), (20, "")):
+        compared = replace(memory.comparison, crashes=Paired(20, 5, 60, old_starts))
+        memory = replace(memory, comparison=compared)
+        step = plan_step(service.snapshot(), [], service.settings, DesiredRelease(NEW), memory)
+        assert step.memory.rejected == rejected

@@ -13,7 +13,7 @@ import itertools
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from unittest import mock
 
 from moto.core.responses import ActionResult
@@ -29,6 +29,8 @@ from rehearsal.machines.journal import Entry, Journal, Kind
 from rehearsal.machines.times import Times
 
 _PROGRESS_STEPS: Final = 10
+_Call: TypeAlias = Callable[[Any], ActionResult]
+"""An API call as moto answers it."""
 
 
 class Disks:
@@ -87,179 +89,142 @@ class Disks:
     @contextlib.contextmanager
     def applied(self) -> Iterator[None]:
         """Patch moto's EBS while the body runs."""
-        calls = ElasticBlockStore
-        detach, describe = EBSBackend.detach_volume, EBSBackend.describe_snapshots
         with contextlib.ExitStack() as stack:
-            for name, patched in (
-                ("create_volume", self._create(calls.create_volume)),
-                ("create_snapshot", self._copy(calls.create_snapshot)),
-                ("attach_volume", self._attach(calls.attach_volume)),
-                ("detach_volume", self._detach(calls.detach_volume)),
-                ("delete_volume", self._delete(calls.delete_volume)),
-                ("delete_snapshot", self._delete_snapshot(calls.delete_snapshot)),
+            for owner, name, patched in (
+                (ElasticBlockStore, "create_volume", self._create),
+                (ElasticBlockStore, "create_snapshot", self._copy),
+                (ElasticBlockStore, "attach_volume", self._attach),
+                (ElasticBlockStore, "detach_volume", self._detach),
+                (ElasticBlockStore, "delete_volume", self._delete),
+                (ElasticBlockStore, "delete_snapshot", self._delete_snapshot),
+                (EBSBackend, "detach_volume", self._let_go),
+                (EBSBackend, "describe_snapshots", _without_images),
             ):
-                stack.enter_context(mock.patch.object(calls, name, patched))
+                patch = mock.patch.object(owner, name, _patched(patched, getattr(owner, name)))
+                stack.enter_context(patch)
             for kind, name, attribute in (
                 (Volume, "status", "local_state"),
                 (Snapshot, "progress", "local_progress"),
             ):
                 stack.enter_context(mock.patch.object(kind, name, _own_or(attribute, getattr(kind, name))))
-            stack.enter_context(mock.patch.object(EBSBackend, "detach_volume", self._let_go(detach)))
-            stack.enter_context(
-                mock.patch.object(EBSBackend, "describe_snapshots", _without_images(describe))
-            )
             yield
 
     # API calls of clients. Source of the codes: EC2 API reference, "Error codes".
 
-    def _create(self, create: Callable[[Any], ActionResult]) -> Callable[[Any], ActionResult]:
-        def created(call: Any) -> ActionResult:
-            volume_before = self._ours.get(
-                self._by_client_token.get(call._get_param("ClientToken") or "", "")
+    def _create(self, call: Any, create: _Call) -> ActionResult:
+        volume_before = self._ours.get(self._by_client_token.get(call._get_param("ClientToken") or "", ""))
+        if volume_before is not None:
+            return ActionResult(volume_before)
+        source = call._get_param("SnapshotId")
+        if source and call.ec2_backend.get_snapshot(source).status != "completed":
+            raise EC2ClientError("IncorrectState", f"Snapshot {source} is not completed.")
+        result = create(call)
+        volume: Any = result.result
+        self._ours[volume.id] = volume
+        self._by_client_token[call._get_param("ClientToken") or volume.id] = volume.id
+        self._blocks.created(volume.id, int(volume.size), source or "")
+        if source:
+            self._initialization_rates[volume.id] = float(call._get_param("VolumeInitializationRate") or 0)
+        if source and (self._snapshots / source).exists():
+            shutil.copytree(self._snapshots / source, self.folder(volume.id), symlinks=True)
+        volume.local_state = "creating"
+        self._later(self._times.create, lambda: setattr(volume, "local_state", None))
+        self._note("created", volume, snapshot=source or "")
+        return result
+
+    def _copy(self, call: Any, create: _Call) -> ActionResult:
+        result = create(call)
+        snapshot: Any = result.result
+        source = self.folder(snapshot.volume.id)
+        if source.exists():
+            shutil.copytree(source, self._snapshots / snapshot.id, symlinks=True)
+        snapshot.status, snapshot.local_progress = "pending", "0%"
+        seconds = self._times.snapshot_of(self._blocks.start_snapshot(snapshot.id, snapshot.volume.id))
+        for step in range(1, _PROGRESS_STEPS):
+            progress = f"{100 * step // _PROGRESS_STEPS}%"
+            self._later(
+                seconds * step / _PROGRESS_STEPS,
+                lambda progress=progress: setattr(snapshot, "local_progress", progress),  # type: ignore[misc]
             )
-            if volume_before is not None:
-                return ActionResult(volume_before)
-            source = call._get_param("SnapshotId")
-            if source and call.ec2_backend.get_snapshot(source).status != "completed":
-                raise EC2ClientError("IncorrectState", f"Snapshot {source} is not completed.")
-            result = create(call)
-            volume: Any = result.result
-            self._ours[volume.id] = volume
-            self._by_client_token[call._get_param("ClientToken") or volume.id] = volume.id
-            self._blocks.created(volume.id, int(volume.size), source or "")
-            if source:
-                self._initialization_rates[volume.id] = float(
-                    call._get_param("VolumeInitializationRate") or 0
-                )
-            if source and (self._snapshots / source).exists():
-                shutil.copytree(self._snapshots / source, self.folder(volume.id), symlinks=True)
-            volume.local_state = "creating"
-            self._later(self._times.create, lambda: setattr(volume, "local_state", None))
-            self._note("created", volume, snapshot=source or "")
-            return result
-
-        return created
-
-    def _copy(self, create: Callable[[Any], ActionResult]) -> Callable[[Any], ActionResult]:
-        def copied(call: Any) -> ActionResult:
-            result = create(call)
-            snapshot: Any = result.result
-            source = self.folder(snapshot.volume.id)
-            if source.exists():
-                shutil.copytree(source, self._snapshots / snapshot.id, symlinks=True)
-            snapshot.status, snapshot.local_progress = "pending", "0%"
-            seconds = self._times.snapshot_of(self._blocks.start_snapshot(snapshot.id, snapshot.volume.id))
-            for step in range(1, _PROGRESS_STEPS):
-                progress = f"{100 * step // _PROGRESS_STEPS}%"
-                self._later(
-                    seconds * step / _PROGRESS_STEPS,
-                    lambda progress=progress: setattr(snapshot, "local_progress", progress),  # type: ignore[misc]
-                )
-            self._later(seconds, lambda: self._completed(snapshot))
-            if snapshot.volume.id not in self.mounted:
-                self.copying_until = self.now + seconds
-            self._note("snapshot", snapshot.volume, snapshot=snapshot.id)
-            return result
-
-        return copied
+        self._later(seconds, lambda: self._completed(snapshot))
+        if snapshot.volume.id not in self.mounted:
+            self.copying_until = self.now + seconds
+        self._note("snapshot", snapshot.volume, snapshot=snapshot.id)
+        return result
 
     def _completed(self, snapshot: Any) -> None:
         snapshot.status, snapshot.local_progress = "completed", None
         self._note("copied", snapshot.volume, snapshot=snapshot.id)
 
-    def _attach(self, attach: Callable[[Any], ActionResult]) -> Callable[[Any], ActionResult]:
-        def attached(call: Any) -> ActionResult:
-            backend, instance_id = call.ec2_backend, call._get_param("InstanceId")
-            volume, instance = (
-                backend.get_volume(call._get_param("VolumeId")),
-                backend.get_instance(instance_id),
+    def _attach(self, call: Any, attach: _Call) -> ActionResult:
+        backend, instance_id = call.ec2_backend, call._get_param("InstanceId")
+        volume, instance = (
+            backend.get_volume(call._get_param("VolumeId")),
+            backend.get_instance(instance_id),
+        )
+        if instance.state not in ("pending", "running", "stopped"):
+            raise EC2ClientError("IncorrectState", f"Instance '{instance_id}' is {instance.state}.")
+        zone = instance.placement.zone
+        if volume.zone.name != zone:
+            raise EC2ClientError(
+                "InvalidVolume.ZoneMismatch",
+                f"The volume '{volume.id}' is not in the same availability zone as instance '{instance_id}'",
             )
-            if instance.state not in ("pending", "running", "stopped"):
-                raise EC2ClientError("IncorrectState", f"Instance '{instance_id}' is {instance.state}.")
-            zone = instance.placement.zone
-            if volume.zone.name != zone:
-                raise EC2ClientError(
-                    "InvalidVolume.ZoneMismatch",
-                    f"The volume '{volume.id}' is not in the same availability zone as instance "
-                    f"'{instance_id}'",
-                )
-            if volume.attachment is not None:
-                raise VolumeInUseError(volume.id, volume.attachment.instance.id)
-            if volume.status != "available":
-                raise EC2ClientError("IncorrectState", f"Volume '{volume.id}' is {volume.status}.")
-            result = attach(call)
-            attachment: Any = volume.attachment
-            attachment.status = "attaching"
+        if volume.attachment is not None:
+            raise VolumeInUseError(volume.id, volume.attachment.instance.id)
+        if volume.status != "available":
+            raise EC2ClientError("IncorrectState", f"Volume '{volume.id}' is {volume.status}.")
+        result = attach(call)
+        attachment: Any = volume.attachment
+        attachment.status = "attaching"
 
-            def arrived() -> None:
-                if attachment.status == "attaching":  # its instance may have terminated since
-                    attachment.status = "attached"
+        def arrived() -> None:
+            if attachment.status == "attaching":  # its instance may have terminated since
+                attachment.status = "attached"
 
-            self._later(self._times.attach, arrived)
-            self._note("attaching", volume, instance=instance_id)
-            return result
+        self._later(self._times.attach, arrived)
+        self._note("attaching", volume, instance=instance_id)
+        return result
 
-        return attached
+    def _detach(self, call: Any, detach: _Call) -> ActionResult:
+        volume = call.ec2_backend.get_volume(call._get_param("VolumeId"))
+        if volume.id not in self._ours:
+            return detach(call)
+        attachment = volume.attachment
+        if attachment is None or attachment.status != "attached":
+            raise EC2ClientError("IncorrectState", f"Volume '{volume.id}' is not attached.")
+        if volume.id in self.mounted:
+            raise LocalCloudError(f"volume {volume.id} is detached while it is mounted")
+        self._leave(volume, self._times.detach)
+        return ActionResult({"VolumeId": volume.id, "State": "detaching"})
 
-    def _detach(self, detach: Callable[[Any], ActionResult]) -> Callable[[Any], ActionResult]:
-        def detached(call: Any) -> ActionResult:
-            volume = call.ec2_backend.get_volume(call._get_param("VolumeId"))
-            if volume.id not in self._ours:
-                return detach(call)
-            attachment = volume.attachment
-            if attachment is None or attachment.status != "attached":
-                raise EC2ClientError("IncorrectState", f"Volume '{volume.id}' is not attached.")
-            if volume.id in self.mounted:
-                raise LocalCloudError(f"volume {volume.id} is detached while it is mounted")
-            self._leave(volume, self._times.detach)
-            return ActionResult(
-                {
-                    "VolumeId": volume.id,
-                    "InstanceId": attachment.instance.id,
-                    "Device": attachment.device,
-                    "State": "detaching",
-                    "AttachTime": attachment.attach_time,
-                }
-            )
+    def _delete(self, call: Any, delete: _Call) -> ActionResult:
+        volume = self._ours.get(call._get_param("VolumeId"))
+        if volume is not None and volume.status == "creating":
+            raise EC2ClientError("IncorrectState", f"Volume '{volume.id}' is creating.")
+        result = delete(call)
+        if volume is not None:
+            del self._ours[volume.id]
+            shutil.rmtree(self.folder(volume.id), ignore_errors=True)
+            self._note("deleted", volume)
+        return result
 
-        return detached
-
-    def _delete(self, delete: Callable[[Any], ActionResult]) -> Callable[[Any], ActionResult]:
-        def deleted(call: Any) -> ActionResult:
-            volume = self._ours.get(call._get_param("VolumeId"))
-            if volume is not None and volume.status == "creating":
-                raise EC2ClientError("IncorrectState", f"Volume '{volume.id}' is creating.")
-            result = delete(call)
-            if volume is not None:
-                del self._ours[volume.id]
-                shutil.rmtree(self.folder(volume.id), ignore_errors=True)
-                self._note("deleted", volume)
-            return result
-
-        return deleted
-
-    def _delete_snapshot(self, delete: Callable[[Any], ActionResult]) -> Callable[[Any], ActionResult]:
-        def deleted(call: Any) -> ActionResult:
-            result = delete(call)
-            self._blocks.discarded(call._get_param("SnapshotId"))
-            shutil.rmtree(self._snapshots / call._get_param("SnapshotId"), ignore_errors=True)
-            return result
-
-        return deleted
+    def _delete_snapshot(self, call: Any, delete: _Call) -> ActionResult:
+        result = delete(call)
+        self._blocks.discarded(call._get_param("SnapshotId"))
+        shutil.rmtree(self._snapshots / call._get_param("SnapshotId"), ignore_errors=True)
+        return result
 
     # State changes over time.
 
-    def _let_go(self, detach: Callable[..., Any]) -> Callable[..., Any]:
+    def _let_go(self, backend: EBSBackend, detach: Callable[..., Any], volume_id: str, *rest: Any) -> Any:
         # Called for a terminating instance; moto would detach its volumes at once.
-        def dying(backend: EBSBackend, volume_id: str, instance_id: str, device_path: str) -> Any:
-            volume = self._ours.get(volume_id)
-            if volume is None:
-                return detach(backend, volume_id, instance_id, device_path)
-            if volume.attachment.status != "detaching":
-                self._leave(volume, self._times.dying)
-            return volume.attachment
-
-        return dying
+        volume = self._ours.get(volume_id)
+        if volume is None:
+            return detach(backend, volume_id, *rest)
+        if volume.attachment.status != "detaching":
+            self._leave(volume, self._times.dying)
+        return volume.attachment
 
     def _leave(self, volume: Any, seconds: float) -> None:
         attachment = volume.attachment
@@ -280,16 +245,25 @@ class Disks:
         self._journal.note(Entry(self.now, kind, instance, volume.id, str(volume.zone.name), snapshot))
 
 
-def _without_images(describe: Callable[..., list[Snapshot]]) -> Callable[..., list[Snapshot]]:
-    # moto does not filter by owner: it would scan the 1,300 snapshots of Amazon's images each time.
-    def ours(
-        backend: EBSBackend, snapshot_ids: list[str] | None = None, filters: Any = None
-    ) -> list[Snapshot]:
-        if snapshot_ids:
-            return describe(backend, snapshot_ids, filters)
-        return generic_filter(filters, [s for s in backend.snapshots.values() if s.from_ami is None])
+def _patched(patched: Callable[..., Any], original: Any) -> Any:
+    """Return a method, as moto wants it, that passes its own original as the second argument."""
 
-    return ours
+    def method(owner: Any, *args: Any, **named: Any) -> Any:
+        return patched(owner, original, *args, **named)
+
+    return method
+
+
+def _without_images(
+    backend: EBSBackend,
+    describe: Callable[..., list[Snapshot]],
+    snapshot_ids: list[str] | None = None,
+    filters: Any = None,
+) -> list[Snapshot]:
+    # moto does not filter by owner: it would scan the 1,300 snapshots of Amazon's images each time.
+    if snapshot_ids:
+        return describe(backend, snapshot_ids, filters)
+    return generic_filter(filters, [s for s in backend.snapshots.values() if s.from_ami is None])
 
 
 def _own_or(name: str, original: property) -> property:

@@ -7,13 +7,13 @@ import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, cast
+from types import SimpleNamespace
+from typing import Any, Final
 
 from infra.catalogue import host_shapes
 from rehearsal.machines.journal import Entry
-from rehearsal.machines.machine import SimulatedHost
+from rehearsal.machines.machine import NodeContext, SimulatedHost
 from rehearsal.machines.node import SimulatedNode
-from rehearsal.machines.scheduler import SimulatedTask
 from rehearsal.machines.tenants.containers import Containers, is_running, tenant_of
 from userdata.agent import tasks
 from userdata.agent.machine.host import Argv, Variables
@@ -26,13 +26,10 @@ _STILL_SECONDS: Final = 30.0
 class TenantHost(SimulatedHost):
     """See ``SimulatedHost``; each container that starts writes a line to its tenant's volume."""
 
-    _containers: Containers
-    _busy_at: float
-
-    def switch_on(self) -> None:
-        """Start Docker."""
+    def __init__(self, instance_id: str, data: Path, context: NodeContext) -> None:
+        super().__init__(instance_id, data, context)
         self._containers = Containers(self._changed)
-        self._busy_at = self._scheduler.now
+        self._busy_at = 0.0
 
     def run(self, argv: Argv, timeout: float = 60, stdin: str = "", environment: Variables = None) -> str:
         """See ``Host``: Docker and nftables are simulated."""
@@ -59,14 +56,10 @@ class TenantHost(SimulatedHost):
         """Return whether this number of tenants runs."""
         return len(self._containers.pids()) == tenants
 
-    def died(self) -> None:
-        """Terminate: kill the containers and remove the mounts."""
+    def unmount_all(self) -> None:
+        """See ``SimulatedHost``: kill the containers, and remove the mount of each tenant."""
         for name in list(self._containers.containers):
             self._containers.die(name)
-        self.unmount_all()
-
-    def unmount_all(self) -> None:
-        """See ``SimulatedHost``: a mount for each tenant."""
         homes = self._data / "tenants"
         for path in sorted(homes.iterdir()) if homes.is_dir() else ():
             if self.mounted(path):
@@ -94,28 +87,17 @@ class HostNode(SimulatedNode):
     """See ``SimulatedNode``; the machine has the catalogue's shape of its type."""
 
     host_type: type[SimulatedHost] = TenantHost
-    _is_on = False
     _listed: tuple[int, int] = (0, 0)
-
-    def end(self) -> None:
-        """See ``SimulatedNode``: kills the containers, too."""
-        if not self._is_on:
-            super().end()
-            return
-        self._scheduler.end(self._tasks)
-        self._machine.died()
-        self._journal.note(Entry(self._scheduler.now, "gone", self.id))
-
-    @property
-    def _machine(self) -> TenantHost:
-        return cast(TenantHost, self._host)
 
     def _work(self, agent: tasks.Node) -> None:
         shape = host_shapes.shape(agent.identity.instance_type)
-        self._machine.switch_on()
-        self._is_on = True
         agent.kernel, agent.shape = self._disk / "kernel", lambda: shape  # there is no control group
-        agent.nvml = _Nvml()
+        agent.nvml = SimpleNamespace(
+            NVMLError=RuntimeError,
+            nvmlInit=lambda: None,
+            nvmlDeviceGetHandleByIndex=lambda index: index,
+            nvmlDeviceGetUUID=lambda gpu: f"GPU-{gpu}",
+        )
         agent.send, agent.run_in_background = lambda line: None, self._run_in_background
         self._unit(partial(tasks.shared_host, agent))
 
@@ -125,12 +107,10 @@ class HostNode(SimulatedNode):
 
     def _quiet_until(self) -> float:
         """Return until when all listed tenants run and nothing changes."""
-        if not self._is_on or self.ends or any(map(_runs_in_background, self._tasks)):
+        assert isinstance(self._host, TenantHost)
+        if self.ends or any(task.name.startswith("aside") and not task.done for task in self._tasks):
             return 0.0
-        return self._machine.quiet_until if self._machine.serves(self._tenants()) else 0.0
-
-    def _unnoticed_until(self) -> float:
-        return 0.0
+        return self._host.quiet_until if self._host.serves(self._tenants()) else 0.0
 
     def _tenants(self) -> int:
         """Return the number of tenants in the agent's list, -1 if there is no list."""
@@ -141,24 +121,3 @@ class HostNode(SimulatedNode):
         if self._listed[0] != changed:
             self._listed = changed, len(json.loads(path.read_text())["tenants"])
         return self._listed[1]
-
-
-class _Nvml:
-    """The functions of ``pynvml`` that return a GPU's UUID."""
-
-    NVMLError = RuntimeError
-
-    def nvmlInit(self) -> None:  # noqa: N802 - the names are pynvml's
-        """See pynvml."""
-
-    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:  # noqa: N802
-        """See pynvml."""
-        return index
-
-    def nvmlDeviceGetUUID(self, gpu: int) -> str:  # noqa: N802
-        """See pynvml."""
-        return f"GPU-{gpu}"
-
-
-def _runs_in_background(task: SimulatedTask) -> bool:
-    return task.name.startswith("aside") and not task.done

@@ -13,9 +13,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pulumi_on_moto.errors import LocalCloudError
+from rehearsal.machines.machine import SimulatedHost
+from rehearsal.machines.node import SimulatedNode
 from tests.real.job.code_host import CodeHost
 from tests.real.job.repository import CheckpointDates, stamp
 from tests.real.service_host import kill_all
@@ -38,7 +40,7 @@ _OURS: Final = "/var/lib/gpu-spot/"
 
 @dataclass(slots=True)
 class RealWork:
-    """See ``RealCommands`` of ``rehearsal.machines.trainee``; the code host replaces ``host`` (a URL)."""
+    """Runs a job's commands really; the code host replaces ``host`` (a URL)."""
 
     code: CodeHost
     host: str
@@ -46,19 +48,23 @@ class RealWork:
     environment: Mapping[str, str] = field(default_factory=dict)
     results: Mapping[str, str] = field(default_factory=dict)
 
-    def runs(self, argv: Sequence[str]) -> bool:
-        return argv[0] in PLAYED
+    def node(self) -> type[SimulatedNode]:
+        work = self
 
-    def start(
-        self,
-        argv: Sequence[str],
-        environment: Mapping[str, str],
-        disk: Path,
-        cwd: Path,
-        clock: Callable[[], float],
-    ) -> RealProcess:
-        variables = {**environment, **self.environment}
-        return RealProcess(argv, variables, disk, cwd, clock, self.pace, self._keep)
+        class Host(SimulatedHost):
+            def run(self, argv: Sequence[str], stdin: str = "", environment: Any = None) -> str:
+                if argv[0] in PLAYED:
+                    return work.run(argv, environment or {}, self._data.parent)
+                return super().run(argv, stdin, environment)
+
+        class Node(SimulatedNode):
+            host_type = Host
+
+            def _started(self, argv: list[str], environment: dict[str, str], cwd: Path) -> Any:
+                env, clock = {**environment, **work.environment}, self._clock.wall
+                return RealProcess(argv, env, self._disk, cwd, clock, work.pace, work._keep)
+
+        return Node
 
     def _keep(self, artifacts: Path) -> None:
         self.results = digests(artifacts)
@@ -100,14 +106,12 @@ def digests(folder: Path) -> Mapping[str, str]:
 
 
 def begins_at(output: Path, progress_file: Path) -> int | None:
-    """Return the first step of a command, None until it reports one."""
     if match := _STEP.search(output.read_text(errors="replace")):
         return int(match[1])
     return _reported_step(progress_file)
 
 
 def is_at(output: Path, progress_file: Path) -> int:
-    """Return the last step that a command reported, 0 if none."""
     return max(
         [*map(int, _STEP.findall(output.read_text(errors="replace"))), _reported_step(progress_file) or 0]
     )
@@ -162,7 +166,6 @@ class RealProcess:
         self._dates = CheckpointDates(folder, clock, stamp(disk / "stamp"))
 
     def _started(self) -> int:
-        """Wait for the first reported step and return it."""
         end = time.perf_counter() + STARTS_IN
         while (step := begins_at(self._output, self._progress_file)) is None:
             if self._process.poll() is not None or time.perf_counter() > end:
@@ -172,7 +175,6 @@ class RealProcess:
 
     @property
     def step(self) -> int:
-        """The last reported step."""
         return max(is_at(self._output, self._progress_file), self.first_step)
 
     @property
@@ -209,7 +211,6 @@ class RealProcess:
         return 0.0 if self._stopping or self.has_ended else self._clock() + seconds
 
     def signal(self, number: int) -> None:
-        """Signal its process group; SIGKILL kills all descendants."""
         self._dates.note_signal()
         self._stopping = self._stopping or number == signal.SIGTERM
         if number == signal.SIGKILL:

@@ -23,7 +23,7 @@ PRODUCT_LINES = {
     "market": 1_780,
     "rehearsal": 5_000,
 }
-MAX_PRODUCT_LINES = 71_575
+MAX_PRODUCT_LINES = 70_980
 LIBRARY_LINES = {
     "packages/pulumi-on-moto/src": 8_280,
     "packages/spot-training/src": 10_140,

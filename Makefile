@@ -102,11 +102,11 @@ test-cluster: setup ## entries' objects and Jobs on a real Kubernetes control pl
 	@$(BIN)/python -m pytest --durations 5 -o faulthandler_timeout=600 -m "not soak" tests/cluster $(ARGS)
 
 # Without a root file system (root and the network build it, once) the tests are skipped with that reason, or fail
-# with GPU_SPOT_BOOT=required.
+# with GPU_SPOT_BOOT=required. A machine mostly waits: one more than WORKERS at a time.
 test-boot: setup ## machines of this product, booted: systemd, cloud-init and Docker of Ubuntu 24.04, the stack on moto (root): out/boot.json
 	@.ci/system-packages boot
 	@tests/boot/root_fs build || echo "no machine is booted without it"
-	@$(PYTEST) --dist worksteal --durations 10 -o faulthandler_timeout=300 -m boot tests/boot $(ARGS)
+	@$(PYTEST) --numprocesses $$(($(WORKERS) + 1)) --dist worksteal --durations 10 -o faulthandler_timeout=300 -m boot tests/boot $(ARGS)
 
 lint: setup ## ruff: rules and formatting; codespell and proselint: spelling, retired words and style of the docs
 	@$(BIN)/ruff check --quiet .

@@ -215,9 +215,9 @@ class Machine:
         try:
             return self.run("journalctl --boot --no-hostname --lines=200 --priority=info")
         except (AssertionError, OSError, subprocess.SubprocessError) as error:
-            file = self.disk / "var/log/syslog"
-            written = file.read_text(errors="replace") if file.exists() else ""
-            return f"{error}\n{self.log.read_text(errors='replace')[-2000:]}\n{written[-20_000:]}"
+            logs = [self.log, *(self.disk / "var/log" / name for name in ("syslog", "gpu-spot.log"))]
+            written = (log.read_text(errors="replace")[-10_000:] for log in logs if log.exists())
+            return "\n".join((str(error), *written))
 
     def kill(self, *units: str) -> None:
         """Kill the main processes of units, as a crash does."""

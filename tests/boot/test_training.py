@@ -88,3 +88,17 @@ def test_checkpoints_on_efs_outlive_a_crash_and_a_loss_of_power(rig: Rig) -> Non
     assert steps(machine, "from step")[-1] >= 50
     assert errors(machine) == []
     assert set(machine.restarts().values()) == {0}
+
+
+def test_a_job_in_a_container_saves_at_a_shutdown_and_goes_on(rig: Rig) -> None:
+    machine = rig.machine("contained")
+    rig.booted(machine)
+    rig.phase("first step", machine, lambda: steps(machine, "^step"))
+    assert any(line.text.endswith("the specification") for line in machine.lines())
+    assert errors(machine) == []
+    rig.phases["shut down"] = round(machine.stop(), 1)
+    machine.boot()
+    rig.phase("again in training", machine, lambda: steps(machine, "from step"))
+    assert steps(machine, "from step")[0] >= 1
+    assert errors(machine) == []
+    assert set(machine.restarts().values()) == {0}

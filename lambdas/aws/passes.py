@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
@@ -17,8 +17,6 @@ MAX_GROUPS: Final = 50
 
 Source: Auto Scaling API reference, ``DescribeAutoScalingGroups``, ``MaxRecords``.
 """
-MAX_SLOTS: Final = 2_000
-"""Slots of several groups that are read at once: 20 calls to the registry."""
 MAX_ATTEMPTS: Final = 3
 """Attempts per group and pass, after a read error or a decision of a concurrent execution.
 
@@ -137,34 +135,34 @@ class Pass(Generic[OutcomeT]):
     """A pass of a function.
 
     Attributes:
-        serve: Yields the outcomes of some groups, in their order, until the time is over; ``int`` is the
-            attempt. It raises what could not be read for all of them.
-        fail: Returns the outcome of a group that could not be read.
+        read: Reads some groups at once, in the given attempt, and returns how each is decided. It raises what
+            could not be read for all of them.
+        fail: Returns the outcome of a group, an attempt and its error.
     """
 
     visits: Visits
     budget: Budget
-    serve: Callable[[Sequence[str], int, Budget], Iterator[OutcomeT]]
-    fail: Callable[[str, int, Exception], OutcomeT]
     reporting: Reporting[OutcomeT]
+    read: Callable[[Sequence[str], int], Callable[[str], OutcomeT]]
+    fail: Callable[[str, int, Exception], OutcomeT]
 
     def run(
-        self, slots: Mapping[str, int], first: Collection[str] = (), ended: Collection[str] = ()
+        self, groups: Collection[str], first: Collection[str] = (), ended: Collection[str] = ()
     ) -> list[OutcomeT]:
-        """Serve the groups (``slots``: about how many each has), and return the outcomes.
+        """Serve the groups, and return the outcomes.
 
         ``first`` come first, then those that are due, then those that were tried longest ago. Of groups that
         cannot be read together each is tried alone. ``ended`` groups may rest.
         """
         began, visits = self.budget.clock(), self.visits.by_group
         self.visits.load()
-        for name in slots:
+        for name in groups:
             visits.setdefault(name, Visit(decided=began))
-        awake = [n for n in slots if n in first or n not in ended or visits[n].rests_until <= began]
-        waits = (began - max(t.decided, min(t.rests_until, began)) for t in map(visits.__getitem__, awake))
+        awake = [n for n in groups if n in first or n not in ended or visits[n].rests_until <= began]
+        waits = (began - max(v.decided, min(v.rests_until, began)) for v in map(visits.__getitem__, awake))
         self.reporting.undecided(max(waits, default=0.0))
         awake.sort(key=lambda n: (n not in first, not 0 < visits[n].due_at <= began, visits[n].tried, n))
-        pending = [(chunk, 1) for chunk in _chunks(awake, slots)]
+        pending = [(awake[n : n + MAX_GROUPS], 1) for n in range(0, len(awake), MAX_GROUPS)]
         outcomes: list[OutcomeT] = []
         failed: dict[str, OutcomeT] = {}
         saved_at = began
@@ -196,34 +194,27 @@ class Pass(Generic[OutcomeT]):
                 pending.insert(0, (list(unserved), attempt))
             elif pending and self.budget.clock() >= saved_at + SAVE_SECONDS:
                 saved_at = self.budget.clock()
-                self.visits.save(slots)
+                self.visits.save(groups)
         unserved_groups = [name for chunk, _ in pending for name in chunk]
         for name in failed.keys() & unserved_groups:
             finish(failed[name], self.budget.clock())
-        self.visits.save(slots)
+        self.visits.save(groups)
         if unserved_groups := [name for name in unserved_groups if name not in failed]:
             self.reporting.unserved(unserved_groups)
         return outcomes
 
     def _outcomes(self, chunk: Sequence[str], attempt: int) -> Iterator[tuple[OutcomeT, bool]]:
         """Yield outcomes, and whether an error is shared: the groups could not be read together."""
-        unserved = dict.fromkeys(chunk)
         try:
-            for outcome in self.serve(chunk, attempt, self.budget):
-                del unserved[outcome.group]
-                yield outcome, False
+            decide = self.read(chunk, attempt)
         except Exception as error:  # reported with each group
-            for name in unserved:
-                yield self.fail(name, attempt, error), True
-
-
-def _chunks(names: Sequence[str], slots: Mapping[str, int]) -> Iterator[list[str]]:
-    """Yield the groups that are read together."""
-    chunk: list[str] = []
-    for name in names:
-        if chunk and (len(chunk) == MAX_GROUPS or sum(slots[n] for n in (*chunk, name)) > MAX_SLOTS):
-            yield chunk
-            chunk = []
-        chunk.append(name)
-    if chunk:
-        yield chunk
+            yield from ((self.fail(name, attempt, error), True) for name in chunk)
+            return
+        for name in chunk:
+            if name != chunk[0] and self.budget.is_over:
+                return
+            try:
+                outcome = decide(name)
+            except Exception as error:  # reported with the other groups
+                outcome = self.fail(name, attempt, error)
+            yield outcome, False

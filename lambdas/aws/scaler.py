@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from contracts import names
 from contracts.group import scaling_settings as settings
@@ -55,9 +55,6 @@ class ScalerOutcome:
         return Verdict(self.error is None)
 
 
-_SILENT: Final[Reporting[ScalerOutcome]] = Reporting()
-
-
 @dataclass(frozen=True, slots=True)
 class Scaler:
     """Scales the services below ``root`` with a parameter ``scaling``; ``clock`` returns epoch seconds."""
@@ -71,7 +68,7 @@ class Scaler:
     items: VersionedItems
     clock: Callable[[], float]
 
-    def run(self, seconds: float, reporting: Reporting[ScalerOutcome] = _SILENT) -> list[ScalerOutcome]:
+    def run(self, seconds: float, reporting: Reporting[ScalerOutcome] | None = None) -> list[ScalerOutcome]:
         """Scale the services, within ``seconds``; an error in one does not affect the others.
 
         Services for which there is no time are the first of the next pass.
@@ -83,7 +80,7 @@ class Scaler:
             return []
         instances = self.reader.instances(budget)
 
-        def serve(chunk: Sequence[str], _: int, budget: Budget) -> Iterator[ScalerOutcome]:
+        def read(chunk: Sequence[str], _: int) -> Callable[[str], ScalerOutcome]:
             now = self.clock()
             reading = replace(
                 self,
@@ -91,25 +88,13 @@ class Scaler:
                 controller_memory=self.controller_memory.prefetched(chunk, budget),
                 items=self.items.prefetched(map(names.scaling_memory, chunk), budget),
             )
-            for group in chunk:
-                if group != chunk[0] and budget.is_over:
-                    return
-                yield reading._outcome(group, services[group], instances.get(group, []), budget, now)
+            return lambda group: reading._scale(group, services[group], instances.get(group, []), budget, now)
 
         def fail(group: str, _: int, error: Exception) -> ScalerOutcome:
-            return ScalerOutcome(group, error=error)
+            return ScalerOutcome(group, error=None if isinstance(error, ConflictError) else error)
 
         visits = Visits(self.items, names.scaling_memory(names.VISITS))
-        slots = {name: len(instances.get(name, ())) for name in services}
-        return Pass(visits, budget, serve, fail, reporting).run(slots)
-
-    def _outcome(self, group: str, *inputs: Any) -> ScalerOutcome:
-        try:
-            return self._scale(group, *inputs)
-        except ConflictError:
-            return ScalerOutcome(group)
-        except Exception as error:  # reported with the other groups
-            return ScalerOutcome(group, error=error)
+        return Pass(visits, budget, reporting or Reporting(), read, fail).run(services)
 
     def _scale(
         self,

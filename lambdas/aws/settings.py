@@ -62,11 +62,6 @@ class GroupSettings:
     has_ended: bool = False
     read_errors: tuple[str, ...] = ()
 
-    @property
-    def slots(self) -> int:
-        """About how many slots the group has."""
-        return max(1, self.group.target) * max(self.group.config.slots.values(), default=1)
-
 
 def read(
     ssm: SSMClient, root: str, budget: Budget = UNLIMITED

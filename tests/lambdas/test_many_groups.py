@@ -134,7 +134,7 @@ def test_a_job_that_has_ended_is_looked_at_every_tenth_minute_and_has_no_series(
     assert looked.count("ended") == 3
     emitted = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert {line["group"] for line in emitted if "group" in line} == {"running"}
-    assert max(line[names.METRIC_UNDECIDED_SECONDS][0] for line in emitted if "group" not in line) < 120
+    assert not [line for line in emitted if names.METRIC_UNDECIDED_SECONDS in line]  # it is not late
     aws.set("ended", finished="none", target="1")  # `gpu-spot jobs resume`
     [outcome] = [o for o in controller(aws).run() if o.group == "ended"]
     assert outcome.is_applied

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -78,9 +78,6 @@ class GroupOutcome:
         return Verdict(True, False, self.decision.next_run_at or 0.0, self.rests_until)
 
 
-_SILENT: Final[Reporting[GroupOutcome]] = Reporting()
-
-
 @dataclass(frozen=True, slots=True)
 class Controller:
     """Maintains the targets of the groups below ``root``; ``clock`` returns epoch seconds."""
@@ -99,42 +96,37 @@ class Controller:
         self,
         events: Sequence[Event] = (),
         seconds: float = PASS_SECONDS,
-        reporting: Reporting[GroupOutcome] = _SILENT,
+        reporting: Reporting[GroupOutcome] | None = None,
     ) -> list[GroupOutcome]:
         """Reconcile the groups, within ``seconds``, those of ``events`` first.
 
         An error in one group does not affect the others. Groups for which there is no time are the first of
         the next pass.
         """
-        budget = Budget(self.clock() + seconds, self.clock)
+        budget, reporting = Budget(self.clock() + seconds, self.clock), reporting or Reporting()
         groups, errors = self._parameters(budget)
-        invalid = [GroupOutcome(name, errors=(error,)) for name, error in errors.items()]
-        for outcome in invalid:
-            reporting.outcome(outcome)
         owners = self._owners(events)
 
-        def serve(chunk: Sequence[str], attempt: int, budget: Budget) -> Iterator[GroupOutcome]:
-            now, settings = self.clock(), [groups[name] for name in chunk]
+        def read(chunk: Sequence[str], attempt: int) -> Callable[[str], GroupOutcome]:
+            now = self.clock()
             memories = self.memory_store.prefetched(chunk, budget)
-            view = self.observer.read(settings, now, budget)
-            for group in settings:
-                if group is not settings[0] and budget.is_over:
-                    return
-                yield replace(self._outcome(group, events, owners, memories, view, budget), attempts=attempt)
+            view = self.observer.read([groups[name] for name in chunk], now, budget)
+            return lambda name: replace(
+                self._reconcile(groups[name], events, owners, memories, view, budget), attempts=attempt
+            )
 
         def fail(name: str, attempt: int, error: Exception) -> GroupOutcome:
             return GroupOutcome(name, errors=(error,), attempts=attempt)
 
         first = groups.keys() & owners.values()
-        outcomes = invalid + Pass(
-            Visits(self.memory_store.items, names.VISITS), budget, serve, fail, reporting
-        ).run(
-            {name: settings.slots for name, settings in groups.items()},
-            first,
-            ended={name for name, settings in groups.items() if settings.has_ended},
-        )
-        missed = first - {outcome.group for outcome in outcomes}
-        return outcomes + [fail(name, 1, BudgetError("no time for its event")) for name in sorted(missed)]
+        ended = {name for name, settings in groups.items() if settings.has_ended}
+        visits = Visits(self.memory_store.items, names.VISITS)
+        outcomes = Pass(visits, budget, reporting, read, fail).run(groups, first, ended)
+        missed = dict.fromkeys(first - {o.group for o in outcomes}, BudgetError("no time for its event"))
+        unserved = [fail(name, 1, error) for name, error in {**errors, **missed}.items()]
+        for outcome in unserved:
+            reporting.outcome(outcome)
+        return unserved + outcomes
 
     def _parameters(self, budget: Budget) -> tuple[dict[str, GroupSettings], dict[str, ParameterError]]:
         """Return all groups, with retries: without them the whole pass fails."""
@@ -152,12 +144,6 @@ class Controller:
             return self.observer.owners(instance_ids)
         except (BotoCoreError, ClientError):
             return {}
-
-    def _outcome(self, settings: GroupSettings, *inputs: Any) -> GroupOutcome:
-        try:
-            return self._reconcile(settings, *inputs)
-        except Exception as error:  # reported with the other groups
-            return GroupOutcome(settings.group.name, errors=(error,))
 
     def _reconcile(
         self,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from contracts import names
 from contracts.group import health_settings as settings
@@ -56,9 +56,6 @@ class HealthOutcome:
         return Verdict(self.decision is not None or not self.errors)
 
 
-_SILENT: Final[Reporting[HealthOutcome]] = Reporting()
-
-
 @dataclass(frozen=True, slots=True)
 class _GroupInputs:
     """A group with its parameters, registry items and instances: the inputs of a decision."""
@@ -88,7 +85,7 @@ class HealthChecker:
     executor: RemediationExecutor
     clock: Callable[[], float]
 
-    def run(self, seconds: float, reporting: Reporting[HealthOutcome] = _SILENT) -> list[HealthOutcome]:
+    def run(self, seconds: float, reporting: Reporting[HealthOutcome] | None = None) -> list[HealthOutcome]:
         """Check the services, within ``seconds``; an error in one does not affect the others.
 
         Services for which there is no time are the first of the next pass.
@@ -100,41 +97,41 @@ class HealthChecker:
             return []
         instances = self.reader.instances(budget)
 
-        def serve(chunk: Sequence[str], _: int, budget: Budget) -> Iterator[HealthOutcome]:
+        def read(chunk: Sequence[str], _: int) -> Callable[[str], HealthOutcome]:
+            now = self.clock()
             reading = replace(
                 self,
                 reader=self.reader.prefetched({g: services[g] for g in chunk}, instances, budget),
                 controller_memory=self.controller_memory.prefetched(chunk, budget),
                 memory_store=self.memory_store.prefetched(chunk, budget),
             )
-            return reading._serve({g: (services[g], instances.get(g, [])) for g in chunk}, budget)
+            all_inputs: dict[str, _GroupInputs] = {}
+            errors: dict[str, Exception] = {}
+            for group in chunk:
+                members = instances.get(group, [])
+                try:
+                    all_inputs[group] = reading._read_inputs(group, services[group], members, budget, now)
+                except Exception as error:  # reported with the other groups
+                    errors[group] = error
+            # With a single host the cause may be the host rather than the registry.
+            inputs = all_inputs.values()
+            host_count = sum(len(i.instances) + len(i.registry.on_premises.workers) for i in inputs)
+            is_stale = host_count > 1 and not any(i.registry.has_fresh_worker(now) for i in inputs)
+
+            def decide(group: str) -> HealthOutcome:
+                if group in errors:
+                    raise errors[group]
+                return reading._check(all_inputs[group], now, is_registry_stale=is_stale)
+
+            return decide
 
         def fail(group: str, _: int, error: Exception) -> HealthOutcome:
-            return HealthOutcome(group, errors=(error,))
+            return HealthOutcome(group, errors=() if isinstance(error, ConflictError) else (error,))
 
+        reporting = reporting or Reporting()
         visits = Visits(self.memory_store.items, names.health_memory(names.VISITS))
-        slots = {name: len(instances.get(name, ())) for name in services}
-        outcomes = Pass(visits, budget, serve, fail, reporting).run(slots)
+        outcomes = Pass(visits, budget, reporting, read, fail).run(services)
         return self._send_daily_report(outcomes, self.clock(), reporting)
-
-    def _serve(
-        self, services: Mapping[str, tuple[Mapping[str, str], list[InstanceTypeDef]]], budget: Budget
-    ) -> Iterator[HealthOutcome]:
-        """Check some services: their parameters and instances."""
-        now = self.clock()
-        all_inputs: list[_GroupInputs] = []
-        for group, (texts, instances) in services.items():
-            try:
-                all_inputs.append(self._read_inputs(group, texts, instances, budget, now))
-            except Exception as error:  # reported with the other groups
-                yield HealthOutcome(group, errors=(error,))
-        host_count = sum(len(i.instances) + len(i.registry.on_premises.workers) for i in all_inputs)
-        # With a single host the cause may be the host rather than the registry.
-        is_stale = host_count > 1 and not any(i.registry.has_fresh_worker(now) for i in all_inputs)
-        for inputs in all_inputs:
-            if inputs is not all_inputs[0] and budget.is_over:
-                return
-            yield self._outcome(inputs, now, is_registry_stale=is_stale)
 
     def _read_inputs(
         self,
@@ -155,14 +152,6 @@ class HealthChecker:
         group_settings = parameters.parse(group, texts)
         registry = self.reader.read_registry(group_settings, instances, budget, now)
         return _GroupInputs(group_settings, health, desired_release, texts, registry, tuple(instances))
-
-    def _outcome(self, inputs: _GroupInputs, now: float, *, is_registry_stale: bool) -> HealthOutcome:
-        try:
-            return self._check(inputs, now, is_registry_stale=is_registry_stale)
-        except ConflictError:
-            return HealthOutcome(inputs.name)  # another execution has checked the group
-        except Exception as error:  # reported with the other groups
-            return HealthOutcome(inputs.name, errors=(error,))
 
     def _check(self, inputs: _GroupInputs, now: float, *, is_registry_stale: bool) -> HealthOutcome:
         stored = self.memory_store.load(inputs.name)

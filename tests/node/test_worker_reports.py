@@ -26,7 +26,7 @@ from userdata.agent.machine.background import BackgroundPoller, BackgroundRunner
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.metrics.gpus import Gpus
 from userdata.agent.work import worker_report_file
-from userdata.agent.work.service.worker_reports import RequestRate, WorkerReports, version
+from userdata.agent.work.service.worker_reports import RequestRate, WorkerReports, gpu_poller, version
 
 
 def inline(work: Callable[[], None]) -> None:
@@ -42,7 +42,7 @@ class Bench:
         worker_report_file.create_worker_directory(tmp, 2)
 
     def make(self, run_in_background: BackgroundRunner) -> WorkerReports:
-        looks = BackgroundPoller("GPUs", Gpus(self.nvml, 2).sample, run_in_background, self.clock, 60)
+        looks = gpu_poller(Gpus(self.nvml, 2).sample, run_in_background, self.clock)
         return WorkerReports({0: 0, 1: 0, 2: 1}, looks, self.clock, self.tmp)
 
     def write_report(self, content: Any, slot: int = 0, at: float | None = None) -> None:
@@ -300,9 +300,7 @@ def test_a_hanging_driver_delays_nothing(bench: Bench) -> None:
         threads.append(threading.Thread(target=work))
         threads[-1].start()
 
-    hung = WorkerReports(
-        {0: 0}, BackgroundPoller("GPUs", look, run_in_background, bench.clock, 60), bench.clock, bench.tmp
-    )
+    hung = WorkerReports({0: 0}, gpu_poller(look, run_in_background, bench.clock), bench.clock, bench.tmp)
     for _ in range(100):
         bench.clock.advance(1)
         hung.poll()

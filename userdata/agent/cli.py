@@ -83,17 +83,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         log.error("failed", command=options.command, error=str(error), kind=type(error).__name__)
         return error.exit_code
     except Exception as error:
+        from userdata.agent.tasks import crashes
+
         log.error("failed", command=options.command, exc_info=True)
-        return 1 if node is None else _handle_crash(node, options.command, error)
+        return 1 if node is None else crashes.handle(node, options.command, error)
     finally:
         sys.stdout.flush()
-
-
-def _handle_crash(node: tasks.Node, command: str, error: Exception) -> int:
-    from userdata.agent.tasks import crashes
-
-    try:
-        return crashes.handle(node, command, error)
-    except Exception as failure:  # the next crash tries again
-        log.error("crash not handled", command=command, error=str(failure))
-        return 1

@@ -52,10 +52,8 @@ def unforeseen(error: Exception) -> UnforeseenError:
 class BackgroundPoller(Generic[T]):
     """Runs one query repeatedly in the background, at most one at a time, without blocking.
 
-    Args:
-        name: what the query asks, for errors.
-        seconds: time limit. A query that takes longer counts as failed, again after each further ``seconds``;
-            no second one is started beside it. Its result still counts when it comes.
+    A query that takes longer than ``seconds`` counts as failed, again after each further ``seconds``; no
+    second one is started meanwhile, and its result still counts. The next one starts ``interval`` after it.
     """
 
     def __init__(
@@ -65,6 +63,7 @@ class BackgroundPoller(Generic[T]):
         run_in_background: BackgroundRunner,
         clock: Clock,
         seconds: float,
+        interval: float = 0.0,
     ) -> None:
         self._name = name
         self._query = query
@@ -72,19 +71,24 @@ class BackgroundPoller(Generic[T]):
         self._clock = clock
         self._seconds = seconds
         self._result: queue.SimpleQueue[tuple[T] | AgentError] = queue.SimpleQueue()
-        self._began_at = self._silent_at = 0.0
+        self._interval = interval
+        self._began_at = self._silent_at = self.due_at = 0.0
         self.is_running = False
+        self.error, self.failures = "", 0
+        """The last failure that `take` met since the last result, and their number."""
 
     def poll(self) -> T | None:
-        """Start the query unless it is running; return its result once available, else None.
+        """Start the query if it is due; return its result once available, else None.
 
         Raises:
             SilentError: it has not returned in time.
             AgentError: what the query raised; an `UnforeseenError` for any other exception.
         """
+        now = self._clock.monotonic()
         if not self.is_running:
-            self.is_running = True
-            self._began_at = self._clock.monotonic()
+            if now < self.due_at:
+                return None
+            self.is_running, self._began_at = True, now
             self._silent_at = self._began_at + self._seconds
             try:
                 self._run_in_background(self._work)
@@ -93,17 +97,30 @@ class BackgroundPoller(Generic[T]):
         try:
             result = self._result.get_nowait()
         except queue.Empty:
-            now = self._clock.monotonic()
             if now < self._silent_at:
                 return None
             self._silent_at = now + self._seconds
             raise SilentError(
                 f"{self._name}: no answer in {now - self._began_at:.0f} s, allowed: {self._seconds:.0f} s"
             ) from None
-        self.is_running = False
+        self.is_running, self.due_at = False, now + self._interval
         if isinstance(result, AgentError):
             raise result
         return result[0]
+
+    def take(self) -> T | None:
+        """Poll; a failure is logged, once while it stays the same, and is no result."""
+        try:
+            result = self.poll()
+        except AgentError as error:
+            if self.error != str(error):
+                log.error(f"{self._name} fails", error=str(error))
+            self.error, self.failures = str(error), self.failures + 1
+            return None
+        if result is not None and self.error:
+            self.error, self.failures = "", 0
+            log.info(f"{self._name} recovered")
+        return result
 
     def wait(self, on_poll: Callable[[], None] = lambda: None) -> T:
         """Poll until the result is there, at most the time limit; raises as `poll`."""

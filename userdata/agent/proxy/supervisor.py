@@ -57,17 +57,16 @@ class ProxySupervisor:
         self._paths = paths
         self._socket = runtime or RuntimeSocket(paths.socket)
         self._clock = clock
-        self._discover = BackgroundPoller("discovery", discover, run_in_background, clock, _CALL_SECONDS)
-        self._write = BackgroundPoller(
-            "state", lambda: self._store(write), run_in_background, clock, _CALL_SECONDS
+        self._discover = BackgroundPoller(
+            "discovery", discover, run_in_background, clock, _CALL_SECONDS, discover_seconds
         )
-        self._discover_seconds = discover_seconds
+        self._write = BackgroundPoller(
+            "state", lambda: self._store(write), run_in_background, clock, _CALL_SECONDS, WRITE_SECONDS
+        )
         self._hosts: tuple[HttpHost, ...] | None = None
         self._counts = Counts(clock.wall())
         self._process = ""
         self._is_filled = False
-        self._discover_at = self._write_at = 0.0
-        self._is_discovering = self._is_writing = False
         self._state: tuple[ProxyState, int] | None = None
         self._boots: deque[float] = deque(maxlen=_BOOTS)
         self._booting: set[str] = set()
@@ -103,20 +102,8 @@ class ProxySupervisor:
 
     def _poll_discovery(self) -> None:
         """Read the hosts when due; while they are unknown the last ones are used."""
-        if not self._is_discovering and self._clock.monotonic() < self._discover_at:
-            return
-        self._is_discovering = True
-        try:
-            hosts = self._discover.poll()
-        except AgentError as error:
-            self._log_once("discovery", error)
-        else:
-            if hosts is None:
-                return
-            self._hosts = hosts
-            self._log_recovered("discovery")
-        self._is_discovering = False
-        self._discover_at = self._clock.monotonic() + self._discover_seconds
+        hosts = self._discover.take()
+        self._hosts = self._hosts if hosts is None else hosts
 
     def _observe(self) -> None:
         """Sample HAProxy's statistics and bring its table to the hosts."""
@@ -203,18 +190,8 @@ class ProxySupervisor:
 
     def _poll_write(self) -> None:
         """Store the state when due; a failure is tried again at the next interval."""
-        if self._state is None or (not self._is_writing and self._clock.monotonic() < self._write_at):
-            return
-        if not self._is_writing:
-            self._is_writing, self._write_at = True, self._clock.monotonic() + WRITE_SECONDS
-        try:
-            if self._write.poll() is None:
-                return
-        except AgentError as error:
-            self._log_once("state", error)
-        else:
-            self._log_recovered("state")
-        self._is_writing = False
+        if self._state is not None:
+            self._write.take()
 
     def _store(self, write: Callable[[ProxyState, int], None]) -> bool:
         state = self._state

@@ -22,9 +22,6 @@ def handle(node: Node, command: str, error: Exception) -> int:
 
     A job gets another host then, and has failed after `MAX_HOSTS` hosts without a new checkpoint. A service's
     host sends no heartbeats any more, so its group replaces it.
-
-    Raises:
-        AgentError: AWS does not answer; the next crash tries again.
     """
     frame = traceback.extract_tb(error.__traceback__)[-1]
     reason = f"{type(error).__name__} in {frame.name}: {error}"[:300]
@@ -37,10 +34,14 @@ def handle(node: Node, command: str, error: Exception) -> int:
     reason = f"{command} crashed {crashes} times: {reason}"
     log.error("given up", command=command, reason=reason)
     is_job = node.config.training is not None and command in ("run", "volume")
-    if crashes == MAX_EQUAL:
-        job.alarm_metrics(node).increment(METRIC_HOST_FAULTS)
-    if is_job and (jobs := job.jobs(job.current_job(node))).count_host_fault(0.0) > MAX_HOSTS:
-        job.fail(node, jobs, reason)
-    if is_job:
-        training.replace_host(node)
+    try:
+        if crashes == MAX_EQUAL:
+            job.alarm_metrics(node).increment(METRIC_HOST_FAULTS)
+        if is_job and (jobs := job.jobs(job.current_job(node))).count_host_fault(0.0) > MAX_HOSTS:
+            job.fail(node, jobs, reason)
+        if is_job:
+            training.replace_host(node)
+    except Exception as failure:  # the next crash tries again
+        log.error("crash not handled", command=command, error=str(failure))
+        return AgentError.exit_code
     return RefusedError.exit_code

@@ -63,10 +63,9 @@ def _prepare_image(node: Node, on_poll: Callable[[], None]) -> None:
 def work(node: Node) -> int:
     """Run the workers; in a drain only end those that an earlier process of this unit has started."""
     from userdata.agent.machine import accounts
-    from userdata.agent.machine.background import BackgroundPoller
     from userdata.agent.machine.control_groups import kill_others
     from userdata.agent.work import containers, notice
-    from userdata.agent.work.service.worker_reports import GPU_SECONDS, WorkerReports
+    from userdata.agent.work.service.worker_reports import WorkerReports, gpu_poller
     from userdata.agent.work.service.workers import Workers, slots
 
     service = node.config.service
@@ -89,9 +88,7 @@ def work(node: Node) -> int:
     http = _http_checks(node, service, [slot.number for slot in worker_slots])
     worker_reports = WorkerReports(
         {slot.number: slot.gpu for slot in worker_slots},
-        BackgroundPoller("GPUs", node.gpus.sample, node.run_in_background, node.clock, GPU_SECONDS)
-        if node.gpus
-        else None,
+        gpu_poller(node.gpus.sample, node.run_in_background, node.clock) if node.gpus else None,
         node.clock,
         node.directory,
     )

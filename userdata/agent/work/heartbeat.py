@@ -6,8 +6,8 @@ the notice's ``drain_at`` on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -27,19 +27,6 @@ _STATE_SECONDS: Final = 10.0
 _WRITE_SECONDS: Final = 60.0
 """Time limit of a write with all its retries."""
 _FLUSH_SECONDS: Final = 5.0
-
-
-@dataclass(frozen=True)
-class _Heartbeat:
-    """A state of this instance's workers at ``at`` (epoch seconds)."""
-
-    slots: tuple[int, ...]
-    at: float
-    state: WorkerState
-    deadline: float | None
-    progress: Progress | None
-    reports: dict[int, WorkerReport]
-    tenant_waits: tuple[TenantWait, ...] | None
 
 
 class HeartbeatSender:
@@ -81,9 +68,9 @@ class HeartbeatSender:
         self._is_warmed: bool | None = None
         self._warmed_at = 0.0
         self._writes = BackgroundPoller("registry", self._write, run_in_background, clock, _WRITE_SECONDS)
-        self._next: _Heartbeat | None = None
+        self._next: Callable[[], frozenset[int]] | None = None
         self._removed: set[int] = set()
-        self._writing: tuple[_Heartbeat | None, set[int]] = None, set()
+        self._writing: tuple[Callable[[], frozenset[int]] | None, set[int]] = None, set()
         """What the running write has to do; removals that are done are taken out."""
 
     def is_in_warm_pool(self) -> bool:
@@ -92,16 +79,10 @@ class HeartbeatSender:
         return self._last_sent is None if self._is_warmed is None else self._is_warmed
 
     def _poll_lifecycle(self) -> None:
-        try:
-            warmed = self._lifecycle.poll()
-        except AgentError as error:
-            log.warning("lifecycle state unknown", error=str(error))
-            self._is_warmed = None
-            return
-        now = self._clock.monotonic()
+        warmed, now = self._lifecycle.take(), self._clock.monotonic()
         if warmed is not None:
             self._is_warmed, self._warmed_at = warmed, now
-        elif now - self._warmed_at >= _STATE_SECONDS:
+        elif self._lifecycle.error or now - self._warmed_at >= _STATE_SECONDS:
             self._is_warmed = None
 
     def send(
@@ -143,10 +124,8 @@ class HeartbeatSender:
             if not in_pool:
                 built = {slot: worker_report(slot) for slot in slots} if worker_report else {}
                 reports = {slot: report for slot, report in built.items() if report is not None}
-                wall = self._clock.wall()
-                self._next = _Heartbeat(
-                    tuple(slots), wall, state, deadline, progress(), reports, tenant_waits
-                )
+                details = slots, self._clock.wall(), state, deadline, progress(), reports
+                self._next = partial(self._record, *details, tenant_waits)
                 self._retry_at = 0.0
         return self._poll_write()
 
@@ -156,10 +135,6 @@ class HeartbeatSender:
             return
         self._removed.add(slot)
         self._attempted_slots -= {slot}
-        if self._next is not None:  # not written yet: it would bring the worker back
-            slots = tuple(key for key in self._next.slots if key != slot)
-            reports = {key: report for key, report in self._next.reports.items() if key != slot}
-            self._next = replace(self._next, slots=slots, reports=reports) if slots else None
         self._poll_write()
 
     def flush(self, seconds: float = _FLUSH_SECONDS) -> None:
@@ -202,9 +177,6 @@ class HeartbeatSender:
             seconds = round(self._clock.monotonic() - self._failing_since)
             self._failing_since = None
             log.info("heartbeats recovered", seconds=seconds)
-        if (heartbeat := self._writing[0]) is not None:
-            self._last_sent = heartbeat.state, heartbeat.deadline
-            self._reported_starts |= {slot: report.starts for slot, report in heartbeat.reports.items()}
         return requested_restarts
 
     def _write(self) -> frozenset[int]:
@@ -218,25 +190,31 @@ class HeartbeatSender:
                 failure = error
             else:
                 removed.discard(slot)
-        requested_restarts: frozenset[int] = frozenset()
-        if heartbeat is not None:
-            restarted = [
-                slot
-                for slot, report in heartbeat.reports.items()
-                if self._reported_starts.get(slot) != report.starts
-            ]
-            requested_restarts = self._registry.record_heartbeat(
-                heartbeat.slots,
-                heartbeat.at,
-                heartbeat.state,
-                heartbeat.deadline,
-                heartbeat.progress,
-                heartbeat.reports,
-                frozenset(restarted),
-                heartbeat.tenant_waits,
-            )
+        requested_restarts = heartbeat() if heartbeat else frozenset()
         if failure is not None:
             raise failure
+        return requested_restarts
+
+    def _record(
+        self,
+        slots: Collection[int],
+        wall: float,
+        state: WorkerState,
+        deadline: float | None,
+        progress: Progress | None,
+        reports: Mapping[int, WorkerReport],
+        tenant_waits: tuple[TenantWait, ...] | None,
+    ) -> frozenset[int]:
+        # A worker that was removed since then is not brought back.
+        slots = [slot for slot in slots if slot in self._attempted_slots]
+        starts = {slot: report.starts for slot, report in reports.items() if slot in slots}
+        restarted = frozenset(
+            slot for slot, count in starts.items() if self._reported_starts.get(slot) != count
+        )
+        details = slots, wall, state, deadline, progress, reports, restarted, tenant_waits
+        requested_restarts = self._registry.record_heartbeat(*details) if slots else frozenset()
+        self._last_sent = state, deadline
+        self._reported_starts |= starts
         return requested_restarts
 
     def _state(self, *, waiting: bool, draining: bool) -> tuple[WorkerState, float | None]:

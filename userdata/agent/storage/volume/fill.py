@@ -31,18 +31,7 @@ _FORBIDDEN: Final = "403"
 # Source: S3 API reference, "Error responses".
 _REFUSALS: Final = ("AccessDenied", "AllAccessDisabled", "InvalidBucketName", "NoSuchBucket")
 _REFUSED: Final = frozenset(
-    {
-        errno.ENOSPC,
-        errno.EDQUOT,
-        errno.EFBIG,
-        errno.ENAMETOOLONG,
-        errno.EISDIR,
-        errno.ENOTDIR,
-        errno.EEXIST,
-        errno.EILSEQ,
-        errno.EINVAL,
-        errno.ELOOP,
-    }
+    (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENAMETOOLONG, errno.EISDIR, errno.ENOTDIR, errno.EEXIST)
 )
 """Errors by which a file system says that it can never hold these objects."""
 _ALLOWED: Final = "allowed: objects that are files side by side, and fit on the volume"

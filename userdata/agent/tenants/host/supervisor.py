@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -139,10 +138,16 @@ class TenantSupervisor:
         self._paths = paths
         self._tenants: tuple[Tenant, ...] | None = dependencies.cached_tenants()
         self._guard = Guard(dependencies.clock)
-        self._list_poller = self._poller("tenant list", lambda: (dependencies.fetch_tenants(),))
+        interval = dependencies.list_interval_seconds
+        self._list_poller = self._poller("tenant list", lambda: (dependencies.fetch_tenants(),), interval)
         self._lease_poller = self._poller("leases", dependencies.volumes.renew_leases)
-        self._container_poller = self._poller("containers", lambda: docker.list_containers(dependencies.host))
-        self._version_poller = self._poller("versions", dependencies.outdated)
+        list_containers, interval = (
+            partial(docker.list_containers, dependencies.host),
+            dependencies.poll_interval_seconds,
+        )
+        self._container_poller = self._poller("containers", list_containers, interval)
+        interval = _VERSIONS_INTERVAL_SECONDS
+        self._version_poller = self._poller("versions", lambda: tuple(dependencies.outdated()), interval)
         self._plan_poller: BackgroundPoller[_Plan] | None = None
         self._updates = Lane("updates", dependencies.run_in_background, dependencies.clock, _ASK_SECONDS)
         self._works_done = self._listed_after = 0
@@ -153,7 +158,6 @@ class TenantSupervisor:
         self._is_planned = self._has_plan = self._is_recalibrated = False
         self._plan_error = ""
         self._waits: tuple[TenantWait, ...] | None = None
-        self._next_list_at = self._next_poll_at = self._next_versions_at = 0.0
         self._outdated: Sequence[str] | None = None
         """None: not known yet."""
         self._stopping = self._ready = False
@@ -171,9 +175,11 @@ class TenantSupervisor:
             lambda: self._termination is not None,
         )
 
-    def _poller(self, name: str, query: Callable[[], _T]) -> BackgroundPoller[_T]:
+    def _poller(
+        self, name: str, query: Callable[[], _T], interval: float = 0.0, seconds: float = _ASK_SECONDS
+    ) -> BackgroundPoller[_T]:
         run_in_background, clock = self._dependencies.run_in_background, self._dependencies.clock
-        return BackgroundPoller(name, query, run_in_background, clock, _ASK_SECONDS)
+        return BackgroundPoller(name, query, run_in_background, clock, seconds, interval)
 
     def stop(self) -> None:
         """Stop at the next tick; safe in a signal handler."""
@@ -197,9 +203,7 @@ class TenantSupervisor:
         if self._stopping:
             return False
         self._guard.run("tenant list", self._read_list)
-        now = self._dependencies.clock.monotonic()
-        if now >= self._next_poll_at:
-            self._guard.run("reconciliation", self._reconcile)
+        self._guard.run("reconciliation", self._reconcile)
         self._send(waiting=not self._ready, tenant_waits=self._waits)
         return True
 
@@ -216,20 +220,9 @@ class TenantSupervisor:
         log.warning("notice passed to tenants", tenants=len(self._desired))
 
     def _read_list(self) -> None:
-        if self._dependencies.clock.monotonic() < self._next_list_at:
-            return
-        try:
-            result = self._list_poller.poll()
-        except AgentError as error:
-            self._next_list_at = (
-                self._dependencies.clock.monotonic() + self._dependencies.list_interval_seconds
-            )
-            self._log_once("reading the tenant list", error)
-            return
+        result = self._list_poller.take()
         if result is None:
             return  # not read yet
-        self._next_list_at = self._dependencies.clock.monotonic() + self._dependencies.list_interval_seconds
-        self._last_errors.pop("reading the tenant list", None)
         if result[0] is not None and result[0] != self._tenants:
             self._tenants, self._is_planned = result[0], False
             log.info("tenant list changed", tenants=[tenant.name for tenant in result[0]])
@@ -237,21 +230,14 @@ class TenantSupervisor:
     def _reconcile(self) -> None:
         if not self._container_poller.is_running:
             self._listed_after = self._works_done
-        try:
-            containers = self._container_poller.poll()
-        except AgentError as error:
-            self._next_poll_at = (
-                self._dependencies.clock.monotonic() + self._dependencies.poll_interval_seconds
-            )
-            if self._last_errors.get("listing containers") == str(error):
-                # Twice the same: more than a container that was removed meanwhile.
-                self._record_waits(dict.fromkeys(self._desired, str(error)))
-            self._log_once("listing containers", error)
+        containers = self._container_poller.take()
+        if self._container_poller.failures > 1:  # more than a container that was removed meanwhile
+            self._record_waits(dict.fromkeys(self._desired, self._container_poller.error))
+        if containers is None:
+            return  # not listed yet
+        if self._listed_after != self._works_done:  # before what a work has changed since
+            self._container_poller.due_at = 0.0
             return
-        if containers is None or self._listed_after != self._works_done:
-            return  # not listed yet, or before what a work has changed since
-        self._next_poll_at = self._dependencies.clock.monotonic() + self._dependencies.poll_interval_seconds
-        self._last_errors.pop("listing containers", None)
         self._try_plan(containers)
         self._track_containers(containers)
         self._check_versions()
@@ -290,18 +276,10 @@ class TenantSupervisor:
 
     def _check_versions(self) -> None:
         """Find out whether tenants may be started on this host: at first, and while they may not."""
-        now = self._dependencies.clock.monotonic()
-        if now < self._next_versions_at:
+        if self._outdated == () or (outdated := self._version_poller.take()) is None:
             return
-        try:
-            if (outdated := self._version_poller.poll()) is None:
-                return
-        except AgentError as error:
-            self._log_once("reading the versions", error)
-            return
-        self._outdated = tuple(outdated)
-        self._next_versions_at = now + _VERSIONS_INTERVAL_SECONDS if self._outdated else math.inf
-        if self._outdated:
+        self._outdated = outdated
+        if outdated:
             log.error("no tenant is started on this host", outdated=list(self._outdated))
 
     def _try_plan(self, containers: dict[str, TenantContainer]) -> None:
@@ -313,13 +291,11 @@ class TenantSupervisor:
             self._plan_poller = self._poller("plan", partial(self._compute_plan, self._tenants, running))
         poller = self._plan_poller
         try:
-            planned = poller.poll()
+            if (planned := poller.poll()) is not None:
+                self._apply(planned)
         except AgentError as error:
             self._plan_error = str(error)
             self._log_once("planning", error)
-        else:
-            if planned is not None:
-                self._apply(planned)
         if not poller.is_running:
             self._plan_poller = None
 
@@ -424,9 +400,7 @@ class TenantSupervisor:
                 raise AgentError(f"{error.filename}: {error.strerror}") from None
             return True
 
-        run_in_background, clock = self._dependencies.run_in_background, self._dependencies.clock
-        poller = BackgroundPoller(f"tenant {name}", work, run_in_background, clock, _WORK_SECONDS)
-        self._states[name].work = poller
+        self._states[name].work = self._poller(f"tenant {name}", work, seconds=_WORK_SECONDS)
         self._finish_work(name)
 
     def _finish_work(self, name: str) -> None:

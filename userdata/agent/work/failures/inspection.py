@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from userdata.agent.machine import log
 from userdata.agent.machine.background import BackgroundPoller, BackgroundRunner, at_once
 from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.disks import check_writable
@@ -62,11 +61,7 @@ class Inspector:
 
     def check_gpus(self) -> GpuStatus | None:
         """Check the GPUs; None without an answer, which is no loss. Errors are kept for `diagnose`."""
-        try:
-            return self._sampling.poll()
-        except AgentError as error:
-            log.warning("GPUs not sampled", error=str(error))
-            return None
+        return self._sampling.take()
 
     def diagnose(self) -> HostDiagnosis:
         """Check everything; takes a minute or two if something is faulty. Raises what ``on_poll`` raises."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -14,9 +14,8 @@ from contracts.registry import batches as batch_table
 from contracts.registry.batches import BatchRow
 from contracts.registry.worker_report import WorkerReport
 from userdata.agent.machine import log
-from userdata.agent.machine.background import BackgroundPoller
+from userdata.agent.machine.background import BackgroundPoller, BackgroundRunner
 from userdata.agent.machine.clock import Clock
-from userdata.agent.machine.errors import AgentError
 from userdata.agent.metrics.gpus import GpuSample
 from userdata.agent.work import worker_report_file
 from userdata.agent.work.failures.faults import FATAL_XIDS
@@ -34,6 +33,13 @@ _MIN_RATE_SECONDS: Final = 10.0
 _NOTHING: Final = worker_report_file.RequestCounts(0, 0, None, 0.0)
 _MAX_CLOCK_SKEW_SECONDS: Final = 60.0
 """Maximum time by which a file may be newer than the clock; a report further ahead is rejected."""
+
+
+def gpu_poller(
+    sample: Callable[[], GpuSample], run_in_background: BackgroundRunner, clock: Clock
+) -> BackgroundPoller[GpuSample]:
+    """Return the poller of `WorkerReports`."""
+    return BackgroundPoller("GPUs", sample, run_in_background, clock, GPU_SECONDS, GPU_POLL_INTERVAL_SECONDS)
 
 
 def version(service: Service) -> str:
@@ -106,7 +112,6 @@ class WorkerReports:
 
     def __post_init__(self) -> None:
         self._versions: dict[int, str] = {}
-        self._next_gpu_poll_at = 0.0
         self._uuids: dict[int, str] = {}
         self._busy: dict[int, deque[tuple[float, float]]] = {}
         self._xids: dict[str, int] = {}
@@ -127,18 +132,10 @@ class WorkerReports:
 
     def poll(self) -> None:
         """Sample the GPUs when due; cheap to call in every loop."""
-        if self.gpu_poller is None or self.clock.monotonic() < self._next_gpu_poll_at:
-            return
-        try:
-            sample = self.gpu_poller.poll()
-        except AgentError as error:
-            log.warning("GPUs not sampled", error=str(error))
-            self._next_gpu_poll_at = self.clock.monotonic() + GPU_POLL_INTERVAL_SECONDS
-            return
+        sample = self.gpu_poller.take() if self.gpu_poller else None
         if sample is None:
             return
         now = self.clock.monotonic()
-        self._next_gpu_poll_at = now + GPU_POLL_INTERVAL_SECONDS
         for gpu in sample.gpus:
             self._uuids[gpu.index] = gpu.uuid
             if gpu.busy is not None:

@@ -302,8 +302,9 @@ class Trainer:
                 is_busy = is_busy or gpu_status.is_busy
                 if missing_checks >= _MAX_MISSING_GPU_CHECKS:
                     return self._give_up(f"{gpu_status.missing} GPUs have not responded for a minute")
-            if now >= next_activity_at and (changes := self._poll_checkpoints()) is not None:
+            if now >= next_activity_at and (self._scan.take() is not None or self._scan.error):
                 next_activity_at = now + _ACTIVITY_INTERVAL_SECONDS
+                changes = self._checkpoint_files.changes
                 if self._results is not None:
                     self._guard.run("artifacts", partial(self._results.offer, changes))
                 stall.update(self._sample_activity(changes, is_busy), now)
@@ -327,18 +328,11 @@ class Trainer:
         self._has_reported = self._has_reported or report is not None
         return FailedRun(reason) if reason and not self._stopping else None
 
-    def _poll_checkpoints(self) -> int | None:
-        """Return the count of new checkpoints, None while they are read; the last one if that hangs."""
-        try:
-            return self._scan.poll()
-        except AgentError as error:
-            log.warning("checkpoints not read", error=str(error))
-            return self._checkpoint_files.changes
-
     def _scan_checkpoints(self) -> int:
-        while (changes := self._poll_checkpoints()) is None and not self._stopping:
+        """Return the count of new checkpoints, the last one if the file system hangs."""
+        while self._scan.take() is None and not self._stopping and not self._scan.error:
             self._clock.sleep(_POLL_INTERVAL_SECONDS)
-        return self._checkpoint_files.changes if changes is None else changes
+        return self._checkpoint_files.changes
 
     def _sample_activity(self, changes: int, is_busy: bool) -> ActivitySample:
         try:

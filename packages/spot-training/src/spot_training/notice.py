@@ -27,7 +27,6 @@ class MetadataClient(Protocol):
 
     def __call__(self, path: str) -> str | None:
         """Return the text below ``latest/meta-data``; None if missing; ``OSError`` without a response."""
-        ...
 
 
 def is_ec2() -> bool:

@@ -33,16 +33,13 @@ class Ranks(Protocol):
     @property
     def rank(self) -> int:
         """The rank of this process, from 0."""
-        ...
 
     @property
     def size(self) -> int:
         """The world size."""
-        ...
 
     def gather(self, text: str) -> Sequence[str]:
         """Wait for all ranks; return their texts by rank, the same on all ranks (all-gather)."""
-        ...
 
 
 class _Alone:

@@ -20,11 +20,12 @@ URLS: Final = "amqps://user:password@host:port/vhost or sqs://region/account"
 
 
 class Transport(NamedTuple):
-    """The consumer, publisher and inspector of a transport, which is a separate package."""
+    """The consumer, publisher, inspector and relay of a transport, which is a separate package."""
 
-    consumer: Callable[[UrlSource, Queue, int, float, Watchdog | None], RequestConsumer]
+    consumer: Callable[..., RequestConsumer]
     publisher: Callable[[UrlSource, Queue, PendingRequests], RequestPublisher]
     inspector: Callable[[str, Queue], QueueInspector]
+    relay: str
 
 
 def consumer(
@@ -42,7 +43,9 @@ def consumer(
         Exception: what a function that returns the URL raises.
     """
     source = UrlSource(url)
-    return _transport(source.url).consumer(source, queue, prefetch, max_outage_seconds, watchdog)
+    transport = _transport(source.url)
+    relay = None if watchdog is None else partial(watchdog.relay, transport.relay)
+    return transport.consumer(source, queue, prefetch, max_outage_seconds, relay=relay)
 
 
 def publisher(url: BrokerUrl, queue: Queue, pending: PendingRequests) -> RequestPublisher:
@@ -61,13 +64,7 @@ def _rabbitmq() -> Transport:
     from spot_work.rabbitmq.inspector import RabbitMQInspector
     from spot_work.rabbitmq.publisher import RabbitMQPublisher
 
-    def of_rabbitmq(
-        source: UrlSource, queue: Queue, prefetch: int, max_outage_seconds: float, watchdog: Watchdog | None
-    ) -> RequestConsumer:
-        relay = None if watchdog is None else partial(watchdog.relay, "spot_work.rabbitmq.relay")
-        return RabbitMQConsumer(source, queue, prefetch, max_outage_seconds, relay)
-
-    return Transport(of_rabbitmq, RabbitMQPublisher, RabbitMQInspector)
+    return Transport(RabbitMQConsumer, RabbitMQPublisher, RabbitMQInspector, "spot_work.rabbitmq.relay")
 
 
 def _sqs() -> Transport:
@@ -77,16 +74,7 @@ def _sqs() -> Transport:
     from spot_work.sqs.inspector import SqsInspector
     from spot_work.sqs.publisher import SqsPublisher
 
-    def of_sqs(
-        source: UrlSource, queue: Queue, prefetch: int, max_outage_seconds: float, watchdog: Watchdog | None
-    ) -> RequestConsumer:
-        relay = None if watchdog is None else partial(watchdog.relay, "spot_work.sqs.relay")
-        return SqsConsumer(source.url, queue, prefetch, max_outage_seconds, relay=relay)
-
-    def publisher_of_sqs(source: UrlSource, queue: Queue, pending: PendingRequests) -> RequestPublisher:
-        return SqsPublisher(source.url, queue, pending)
-
-    return Transport(of_sqs, publisher_of_sqs, SqsInspector)
+    return Transport(SqsConsumer, SqsPublisher, SqsInspector, "spot_work.sqs.relay")
 
 
 _SCHEMES = {"amqp": _rabbitmq, "amqps": _rabbitmq, "sqs": _sqs}

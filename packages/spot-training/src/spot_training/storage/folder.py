@@ -36,22 +36,18 @@ class FolderStore:
 
     @property
     def location(self) -> str:
-        """See ``Store``."""
         return str(self._folder)
 
     def acquire(self) -> None:
-        """See ``Store``."""
         self._files.make(self._folder)
         self._lock.take()
 
     replaces = True
 
     def release(self) -> None:
-        """See ``Store``."""
         self._lock.release()
 
     def clean(self) -> None:
-        """See ``Store``."""
         for name in self._files.names(self._folder):
             path = self._folder / name
             target = self._folder / name.removeprefix(_REPLACED)
@@ -61,12 +57,10 @@ class FolderStore:
                 self._files.remove(path)
 
     def names(self) -> list[str]:
-        """See ``Store``."""
         names = [name for name in self._files.names(self._folder) if step_of(name) is not None]
         return sorted(names, reverse=True)
 
     def manifest(self, name: str) -> str:
-        """See ``Store``."""
         return self._files.read(self._folder / name / FILE).decode(errors="replace")
 
     def stage(self, name: str) -> str:
@@ -81,14 +75,12 @@ class FolderStore:
         return str(path)
 
     def part(self, stage: str, part: str) -> Path:
-        """See ``Store``."""
         path = Path(stage) / part
         self._files.remove(path)
         self._files.make_new(path)
         return path
 
     def deliver(self, stage: str, part: str) -> Mapping[str, File]:
-        """See ``Store``."""
         root, files = Path(stage), {}
         for path in sorted((root / part).rglob("*"), reverse=True):  # files before their directory
             self._files.sync(path)
@@ -116,26 +108,21 @@ class FolderStore:
                 self._files.remove(self._folder / old)
 
     def amend(self, name: str, manifest: str) -> None:
-        """See ``Store``."""
         self._files.replace(self._folder / name / FILE, manifest.encode())
 
     def drop(self, stage: str) -> None:
-        """See ``Store``."""
         self._files.remove(Path(stage))
 
     def free_bytes(self) -> int | None:
-        """See ``Store``."""
         return self._files.free_bytes(self._folder)
 
     def drop_damaged(self) -> bool:
-        """See ``Store``."""
         names = [name for name in self._files.names(self._folder) if name.startswith(_DAMAGED)]
         for name in names:
             self._files.remove(self._folder / name)
         return bool(names)
 
     def fetch(self, name: str) -> Path:
-        """See ``Store``."""
         return self._folder / name
 
     def remove(self, name: str) -> None:
@@ -146,18 +133,15 @@ class FolderStore:
         self._files.remove(removing)
 
     def quarantine(self, name: str) -> None:
-        """See ``Store``."""
         damaged = self._folder / f"{_DAMAGED}{name}"
         self._files.remove(damaged)
         self._files.rename(self._folder / name, damaged)
 
     def damaged(self) -> list[str]:
-        """See ``Store``."""
         names = self._files.names(self._folder)
         return [name.removeprefix(_DAMAGED) for name in names if name.startswith(_DAMAGED)]
 
     def exclude(self, name: str, label: str) -> None:
-        """See ``Store``."""
         target, count = self._folder / f"{_OTHER_RUN}{label}-{name}", 1
         while target.exists():
             target, count = self._folder / f"{_OTHER_RUN}{label}-{name}.{count}", count + 1

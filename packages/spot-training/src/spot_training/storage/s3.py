@@ -56,11 +56,9 @@ class S3Store:
 
     @property
     def location(self) -> str:
-        """See ``Store``."""
         return f"s3://{self._bucket}/{self._prefix}".rstrip("/")
 
     def acquire(self) -> None:
-        """See ``Store``."""
         if self._owner is None:
             owner = new_owner()
             self._put(OWNER, json.dumps(owner), is_new=False)
@@ -79,11 +77,9 @@ class S3Store:
                 self._delete(key)
 
     def names(self) -> list[str]:
-        """See ``Store``."""
         return self._names_with(FILE)
 
     def manifest(self, name: str) -> str:
-        """See ``Store``."""
         return self._get(f"{name}/{FILE}")
 
     def stage(self, name: str) -> str:
@@ -91,14 +87,12 @@ class S3Store:
         return f"{name}/{uuid.uuid4().hex[:12]}"
 
     def part(self, stage: str, part: str) -> Path:
-        """See ``Store``."""
         path = self._scratch / "out" / part
         shutil.rmtree(path, ignore_errors=True)
         path.mkdir(parents=True)
         return path
 
     def deliver(self, stage: str, part: str) -> Mapping[str, File]:
-        """See ``Store``."""
         root, files = self._scratch / "out", {}
         for path in sorted((root / part).rglob("*")):
             if path.is_file():
@@ -109,7 +103,6 @@ class S3Store:
         return files
 
     def commit(self, stage: str, name: str, manifest: str) -> None:
-        """See ``Store``."""
         self.acquire()
         self._fetched = ""
         manifest = with_keys(manifest, **{_PREFIX: stage.removeprefix(f"{name}/")})
@@ -122,11 +115,9 @@ class S3Store:
                 ) from None
 
     def amend(self, name: str, manifest: str) -> None:
-        """See ``Store``."""
         self._put(f"{name}/{FILE}", manifest, is_new=False)
 
     def drop(self, stage: str) -> None:
-        """See ``Store``."""
         shutil.rmtree(self._scratch / "out", ignore_errors=True)
         for key in self._keys(f"{stage}/"):
             self._delete(key)
@@ -167,7 +158,6 @@ class S3Store:
         self._delete(f"{name}/{FILE}")
 
     def damaged(self) -> list[str]:
-        """See ``Store``."""
         committed = self.names()
         return [name for name in self._names_with(_DAMAGED) if name not in committed]
 
@@ -180,7 +170,6 @@ class S3Store:
     replaces = False
 
     def release(self) -> None:
-        """See ``Store``."""
         self._owner = None
 
     def _names_with(self, file: str) -> list[str]:

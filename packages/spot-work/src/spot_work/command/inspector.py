@@ -45,7 +45,6 @@ class QueueInspector(Protocol):
 
     def status(self) -> QueueStatus:
         """Return the queue's status."""
-        ...
 
     def dead_letters(self) -> list[DeadLetter]:
         """Return the dead letters that no other client holds at the moment; all stay in their queue."""
@@ -70,4 +69,3 @@ class QueueInspector(Protocol):
 
     def _visit(self, is_selected: Callable[[str], bool]) -> Iterator[tuple[DeadLetter, bool]]:
         """Send the selected dead letters again; yield all of this moment, and whether each was sent."""
-        ...

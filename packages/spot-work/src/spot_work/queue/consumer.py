@@ -44,17 +44,14 @@ class RequestConsumer(Protocol):
     @property
     def waiting_count(self) -> int:
         """Requests that have been delivered to this worker and not received."""
-        ...
 
     @property
     def held_replies(self) -> int:
         """Number of replies that the queue has not confirmed."""
-        ...
 
     @property
     def stopped_reason(self) -> str:
         """Why no requests are taken at present; empty if they are."""
-        ...
 
     def receive(self, timeout: float) -> Delivery | None:
         """Return the next request, or None if none arrives within ``timeout`` seconds.
@@ -63,41 +60,33 @@ class RequestConsumer(Protocol):
             BrokerRefusedError: the broker refuses the connection.
             ConnectionError: the broker was unreachable for too long.
         """
-        ...
 
     def set_prefetch(self, count: int) -> None:
         """Have at most ``count`` requests delivered and not settled from now on; 0: deliver none.
 
         Requests that are delivered already stay.
         """
-        ...
 
     def hand_back(self) -> None:
         """Return the requests not received to the queue, and have none delivered until `set_prefetch`.
 
         Does nothing where the queue counts each delivery towards a limit. Safe in any thread.
         """
-        ...
 
     def ack(self, acks: Sequence[Ack]) -> None:
         """Send replies, and acknowledge each request once the broker has confirmed its reply.
 
         Returns at once.
         """
-        ...
 
     def requeue(self, deliveries: Sequence[Delivery], delay_seconds: float = 0.0) -> None:
         """Return requests to the queue after a delay, for other workers; without it once stopped."""
-        ...
 
     def dead_letter(self, delivery: Delivery, reason: str) -> None:
         """Move a request to the dead-letter queue, with the reason."""
-        ...
 
     def stop(self) -> None:
         """Stop receiving, and requeue the prefetched requests."""
-        ...
 
     def close(self, timeout: float) -> None:
         """Wait up to ``timeout`` seconds until all acknowledgements are confirmed, then close."""
-        ...

@@ -21,19 +21,15 @@ class RequestPublisher(Protocol):
 
     def check(self, message: Message) -> None:
         """Raise ``ValueError`` for a request that is too large, or whose priority the transport has not."""
-        ...
 
     def send(self, request_id: str) -> None:
         """Send a request; retry until the broker confirms it or this publisher is closed. Returns at once."""
-        ...
 
     def cancel(self, request_id: str) -> None:
         """Notify the workers, if the transport can, that a request was cancelled."""
-        ...
 
     def close(self) -> None:
         """Close the connection and delete this client's reply queue."""
-        ...
 
 
 def resolve_reply(pending: PendingRequests, queue_name: str, received: Message) -> None:

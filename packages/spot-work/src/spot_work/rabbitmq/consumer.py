@@ -80,7 +80,6 @@ class RabbitMQConsumer(RequestConsumer):
         self._stopped = threading.Event()
         self._full_reason = ""
         self.is_connected = threading.Event()
-        """Set once requests can be delivered."""
         self._link = Link(
             source, self._prepare, self._on_ready, self._on_failure, max_outage_seconds, relay=relay
         )
@@ -90,21 +89,17 @@ class RabbitMQConsumer(RequestConsumer):
 
     @property
     def waiting_count(self) -> int:
-        """Requests that have been delivered to this worker and not received."""
         return self._prefetched.qsize()
 
     @property
     def held_replies(self) -> int:
-        """Number of replies that the broker has not confirmed."""
         return self._outbox.count
 
     @property
     def stopped_reason(self) -> str:
-        """Why no requests are taken at present; empty if they are."""
         return self._full_reason
 
     def receive(self, timeout: float) -> Delivery | None:
-        """Return the next request that is not cancelled."""
         end = time.monotonic() + timeout
         while True:
             if self._is_full():
@@ -140,7 +135,6 @@ class RabbitMQConsumer(RequestConsumer):
             self._requeue_prefetched(only_first_deliveries=True)
 
     def ack(self, acks: Sequence[Ack]) -> None:
-        """Publish replies, and acknowledge each request once the broker has confirmed its reply."""
         replies = []
         for ack in acks:
             delivery, reply = ack.delivery, ack.reply
@@ -152,7 +146,6 @@ class RabbitMQConsumer(RequestConsumer):
             self._outbox.add(replies)
 
     def requeue(self, deliveries: Sequence[Delivery], delay_seconds: float = 0.0) -> None:
-        """Reject requests with requeue, so that the broker delivers them to other workers."""
         for delivery in map(self._settled.end, deliveries):
             if delay_seconds and not self._stopped.is_set():
                 self._link.call(partial(self._reject_later, delivery, delay_seconds))
@@ -160,18 +153,15 @@ class RabbitMQConsumer(RequestConsumer):
                 self._link.call(partial(self._return, delivery, has_failed=True))
 
     def dead_letter(self, delivery: Delivery, reason: str) -> None:
-        """Copy a request to the dead-letter queue with the reason, then acknowledge it."""
         self._outbox.add([self._outgoing_dead_letter(delivery, reason, then=self._settle)])
 
     def stop(self) -> None:
-        """Cancel the consumer and requeue the prefetched requests."""
         self._stopped.set()
         self._link.call(self._window.cancel)
         self._link.call(self._reject_delayed)
         self._requeue_prefetched()
 
     def close(self, timeout: float) -> None:
-        """Wait up to ``timeout`` seconds for the confirmation of all replies, then close."""
         if not self._outbox.wait_empty(timeout):
             log.warning("%s: %d replies not confirmed", self._queue.name, self._outbox.count)
         self._requeue_prefetched()

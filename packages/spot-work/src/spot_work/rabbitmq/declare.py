@@ -28,7 +28,6 @@ class Declaration(Protocol):
 
     def __call__(self, *, callback: Any) -> object:
         """Start the call; ``callback`` gets the broker's response."""
-        ...
 
 
 Declarations = Iterator[Declaration]

@@ -121,7 +121,7 @@ class Link:
         """Keeps the connection open while another thread adds a callback to its loop."""
         self._unconfirmed: dict[int, _Unconfirmed] = {}
         self._published_count = 0
-        self._calls: deque[tuple[Callable[[Any], object], Callable[[], object]]] = deque()
+        self._calls: deque[Callable[[Any], object]] = deque()
         self._error: Exception | None = None
         self._refusals = 0
         self._was_refused = False
@@ -144,16 +144,14 @@ class Link:
         """Start to connect; ``on_ready`` is called when connected."""
         self._thread = threads.start("spot-work-link", self._run, self._on_failure)
 
-    def call(self, function: Callable[[Any], object], or_else: Callable[[], object] = lambda: None) -> None:
-        """Call a function with the channel in the link's thread, or ``or_else`` without a connection."""
+    def call(self, function: Callable[[Any], object]) -> None:
+        """Call a function with the channel in the link's thread; do nothing without a connection."""
         with self._connection_lock:
             if self._connection is not None and self._is_ready:
                 is_waking = bool(self._calls)  # `_run_calls` is due, or will look again
-                self._calls.append((function, or_else))
+                self._calls.append(function)
                 if not is_waking:
                     self._connection.ioloop.add_callback_threadsafe(self._run_calls)
-                return
-        or_else()
 
     def call_later(self, seconds: float, function: Callable[[], object]) -> None:
         """Call a function in some seconds if the connection lasts; only in the link's thread."""
@@ -225,11 +223,9 @@ class Link:
 
     def _run_calls(self) -> None:
         while self._calls:
-            function, or_else = self._calls.popleft()
+            function = self._calls.popleft()
             if self._is_ready and self._channel.is_open:
                 function(self._channel)
-            else:
-                or_else()
 
     def _shut_down(self, connection: pika.SelectConnection) -> None:
         # A broker that blocks this connection does not read that it is closed.
@@ -292,7 +288,7 @@ class Link:
             for message in unconfirmed.values():
                 is_too_large = self.max_bytes is not None and message.size > self.max_bytes
                 message.on_outcome(PublishOutcome.IMPOSSIBLE if is_too_large else PublishOutcome.UNKNOWN)
-            self._run_calls()
+            self._calls.clear()
         return was_ready
 
     def _count_refusal(self, *, was_ready: bool) -> None:

@@ -89,16 +89,13 @@ class RabbitMQPublisher(RequestPublisher):
         return f"priority {message.priority!r}, allowed: 'normal' before RabbitMQ 4.0; this is {name}"
 
     def send(self, request_id: str) -> None:
-        """Publish a request; without a connection it is published after the next one is made."""
         self._requests.call(partial(self._send, request_id))
 
     def cancel(self, request_id: str) -> None:
-        """Notify all workers."""
         exchange = declare.cancellation_exchange(self._queue)
         self._requests.call(lambda _: self._requests.publish("", request_id.encode(), exchange=exchange))
 
     def close(self) -> None:
-        """Delete the reply queue and close the connections."""
         self._requests.close()
         self._replies.call(lambda channel: channel.queue_delete(self._reply_queue))
         self._replies.close()

@@ -16,6 +16,7 @@ from spot_work.queue import threads
 from spot_work.queue.backoff import Backoff
 from spot_work.queue.consumer import Ack, Delivery, RequestConsumer
 from spot_work.queue.settings import Queue
+from spot_work.queue.url_source import BrokerUrl, UrlSource
 from spot_work.request import message
 from spot_work.sqs import wire
 from spot_work.sqs.acknowledger import Acknowledger
@@ -53,13 +54,14 @@ class SqsConsumer(RequestConsumer):
 
     def __init__(
         self,
-        url: str,
+        url: BrokerUrl | UrlSource,
         queue_: Queue,
         prefetch: int,
         max_outage_seconds: float = 900.0,
         client: Any = None,
         relay: Callable[[str], int] | None = None,
     ) -> None:
+        url = UrlSource.of(url).url
         self._address = Address.parse(url, queue_.name)
         self._queue = queue_
         self._prefetch = prefetch
@@ -70,7 +72,6 @@ class SqsConsumer(RequestConsumer):
         self._stopped = threading.Event()
         self._failure: Exception | None = None
         self.is_connected = threading.Event()
-        """Set once requests can be delivered."""
         self._extender = VisibilityExtender(
             self._client, queue_.name, self._fail, None if relay is None else partial(relay, url)
         )
@@ -79,11 +80,9 @@ class SqsConsumer(RequestConsumer):
 
     @property
     def waiting_count(self) -> int:
-        """Requests that have been delivered to this worker and not received."""
         return self._prefetched.qsize()
 
     def receive(self, timeout: float) -> Delivery | None:
-        """Return the next request that is still hidden from other workers."""
         end = time.monotonic() + timeout
         while True:
             try:
@@ -104,7 +103,6 @@ class SqsConsumer(RequestConsumer):
         """Do nothing: each delivery counts towards the redrive policy's ``maxReceiveCount``."""
 
     def ack(self, acks: Sequence[Ack]) -> None:
-        """Send replies, and delete each request once SQS has its reply."""
         for ack in acks:
             self._completed_ids[ack.delivery.handle.id] = None
         while len(self._completed_ids) > _MAX_COMPLETED_IDS:
@@ -122,22 +120,18 @@ class SqsConsumer(RequestConsumer):
         return ""
 
     def requeue(self, deliveries: Sequence[Delivery], delay_seconds: float = 0.0) -> None:
-        """Make requests visible to other workers after a delay."""
         delay = 0 if self._stopped.is_set() else round(delay_seconds)
         self._acknowledger.requeue([delivery.handle for delivery in deliveries], delay)
 
     def dead_letter(self, delivery: Delivery, reason: str) -> None:
-        """Copy a request to the dead-letter queue with the reason, then delete it."""
         self._acknowledger.dead_letter(delivery.handle, reason)
 
     def stop(self) -> None:
-        """Stop receiving, and requeue the prefetched requests."""
         self._stopped.set()
         self._extender.notify()
         self._requeue_prefetched()
 
     def close(self, timeout: float) -> None:
-        """Wait up to ``timeout`` seconds for the last poll and for all acknowledgements, then close."""
         end = time.monotonic() + timeout
         self._poller.join(max(end - time.monotonic(), 0.0))
         self._requeue_prefetched()

@@ -13,6 +13,7 @@ from spot_work.queue import threads
 from spot_work.queue.backoff import Backoff
 from spot_work.queue.publisher import RequestPublisher, resolve_reply
 from spot_work.queue.settings import Queue
+from spot_work.queue.url_source import BrokerUrl, UrlSource
 from spot_work.request.message import Message
 from spot_work.request.pending import PendingRequests
 from spot_work.sqs import reply_queue, wire
@@ -40,8 +41,10 @@ class SqsPublisher(RequestPublisher):
         ValueError: the URL cannot be parsed, or the queue's name is invalid.
     """
 
-    def __init__(self, url: str, queue_: Queue, pending: PendingRequests, client: Any = None) -> None:
-        self._address = Address.parse(url, queue_.name)
+    def __init__(
+        self, url: BrokerUrl | UrlSource, queue_: Queue, pending: PendingRequests, client: Any = None
+    ) -> None:
+        self._address = Address.parse(UrlSource.of(url).url, queue_.name)
         self._queue = queue_
         self._pending = pending
         self._client = client or self._address.client()
@@ -63,14 +66,12 @@ class SqsPublisher(RequestPublisher):
             )
 
     def send(self, request_id: str) -> None:
-        """Send a request."""
         self._outbox.put(request_id)
 
     def cancel(self, request_id: str) -> None:
         """Do nothing: a message in SQS cannot be removed without receiving it."""
 
     def close(self) -> None:
-        """Delete the reply queue and stop the threads."""
         self._closed.set()
         self._outbox.put("")
         if self._opened.is_set():

@@ -30,7 +30,6 @@ class CapacityProvider(Protocol):
 
     def sell(self, group: FakeAutoScalingGroup, zone: str, capacity: int) -> list[Any]:
         """Launch ``capacity`` into the group (``members.join``); return moto's instances, if any."""
-        ...
 
 
 def offer(backend: AutoScalingBackend, provider: CapacityProvider) -> None:

@@ -39,19 +39,15 @@ class MembershipListener(Protocol):
 
     def completed(self, instance: Any) -> None:
         """A client has completed the instance's launch hook."""
-        ...
 
     def waits(self, instance: Any) -> None:
         """The group terminates the instance, which waits for the hook; EC2 may have terminated it already."""
-        ...
 
     def departed(self, instance: Any) -> None:
         """The group has terminated and removed the instance."""
-        ...
 
     def returned(self, instance: Any) -> None:
         """The group has stopped the instance, which waits in its warm pool."""
-        ...
 
 
 def activities(group: FakeAutoScalingGroup) -> deque[dict[str, Any]]:

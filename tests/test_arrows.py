@@ -69,7 +69,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "pulumi_on_moto": {
         *("boto3", "botocore", "moto", "time_machine"),
         *("pulumi", "pulumi_aws", "google", "jmespath", "rich", "yaml", "flask", "flask_cors", "werkzeug"),
-        *("kubernetes_validate", "xmltodict"),
+        "kubernetes_validate",
     },
     # Each transport brings its own client library, imported where an address speaks it.
     "spot_work": set(),

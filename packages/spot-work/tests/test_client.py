@@ -111,7 +111,7 @@ def in_child(call: Callable[[], object]) -> str:
 def test_a_client_in_a_forked_process_says_so_at_once(client: Client) -> None:
     done, still_open = client.submit("done"), client.submit("silent")
     assert done.result(10) == "done"
-    refused = f"RuntimeError: this client is of process {os.getpid()}, which forked this one; allowed: "
+    refused = f"RuntimeError: this client is of process {os.getpid()}, which forked this one; make one here"
     for call in (
         lambda: client.submit(1),
         lambda: client.request(1),

@@ -120,7 +120,6 @@ def test_a_worker_that_cannot_reply_says_so_to_the_node_agent(tmp_path: Path) ->
     consumer = FakeConsumer(request("a"))
     consumer.held_replies, consumer.stopped_reason = 7, "low on memory"
     agent = Agent(report_file=report_file)
-    agent.report_held(7, "low on memory")
     consumer.run(str.upper, agent=agent)
     report = json.loads(report_file.read_text())
     assert (report["held"], report["stopped"]) == (7, "low on memory")

@@ -112,11 +112,13 @@ class Checkpointer:
         self._together = RankCalls(ranks, self._store.location)
         self._calls = BoundedCalls(self._retry_policy.hang_seconds)
         self._space = Space(self._store, keep)
-        self._ranks = ranks
+        self.ranks = ranks
+        """The processes of the training."""
         self._fingerprint = fingerprint
         self._reshard = reshard
         self._run = run
-        self._last_step: int | None = None
+        self.last_step: int | None = None
+        """The step that this process last saved or restored."""
         self._is_open = False
         self._lineage: Sequence[str] = (uuid.uuid4().hex[:8],)
 
@@ -124,16 +126,6 @@ class Checkpointer:
     def location(self) -> str:
         """The directory or S3 URL."""
         return self._store.location
-
-    @property
-    def ranks(self) -> Ranks:
-        """The processes of the training."""
-        return self._ranks
-
-    @property
-    def last_step(self) -> int | None:
-        """The step that this process last saved or restored."""
-        return self._last_step
 
     @property
     def last_size(self) -> int | None:
@@ -155,9 +147,9 @@ class Checkpointer:
 
         def carry_out() -> str:
             action()
-            return json.dumps(self._last_step)
+            return json.dumps(self.last_step)
 
-        self._last_step = json.loads(self._together.on_first(carry_out))
+        self.last_step = json.loads(self._together.on_first(carry_out))
 
     def stop_waiting_before(self, seconds_left: Callable[[], float | None]) -> None:
         """Abandon storage calls that hang shortly before ``seconds_left()`` is 0; None: no deadline."""
@@ -194,9 +186,9 @@ class Checkpointer:
             checkpoint = level._load(name)
             if checkpoint is not None:
                 before = [old for old in names if old <= name]
-                self._last_step = step_of(before[0]) if before else None
-                level._last_step = checkpoint.step
-                if self._ranks.rank == 0:
+                self.last_step = step_of(before[0]) if before else None
+                level.last_step = checkpoint.step
+                if self.ranks.rank == 0:
                     text = self._of_run(checkpoint.run)
                     say(f"{level.location}: goes on at step {checkpoint.step}{text}")
                 return checkpoint
@@ -236,7 +228,7 @@ class Checkpointer:
 
     def close(self) -> None:
         """Release the directory: another training may use it; ``save`` acquires it again."""
-        if self._ranks.rank == 0:
+        if self.ranks.rank == 0:
             self._store.release()
         self._is_open = False
 
@@ -250,7 +242,7 @@ class Checkpointer:
     def _differences(self, run: Mapping[str, Any], world_size: int | None = None) -> list[str]:
         if self._run is None or not run:
             return []
-        return self._run.differences(run, same_ranks=world_size in (None, self._ranks.size))
+        return self._run.differences(run, same_ranks=world_size in (None, self.ranks.size))
 
     def save(
         self,
@@ -273,7 +265,7 @@ class Checkpointer:
             SaveError: on all ranks; no checkpoint was committed, earlier ones are unchanged.
             InUseError: another process uses the directory, or the pod's lease was superseded.
         """
-        if self._last_step == step and not (replace and self._store.replaces):
+        if self.last_step == step and not (replace and self._store.replaces):
             document = self._together.on_first(lambda: self._amend(step, keep))
             self._retention.committed(step, json.loads(document))
             return
@@ -287,7 +279,7 @@ class Checkpointer:
                     raise SaveError(str(error)) from None
             else:
                 break
-        self._last_step = step
+        self.last_step = step
 
     def _save_once(self, step: int, write: Write, meta: Mapping[str, Any], keep: Keep | None) -> None:
         name = name_of(step)
@@ -296,12 +288,12 @@ class Checkpointer:
             files = self._write(stage, write)
             run = self._run.document() if self._run else {}
             manifest = CheckpointManifest(
-                step, self._ranks.size, self._fingerprint, meta, files, run, lineage=self.lineage
+                step, self.ranks.size, self._fingerprint, meta, files, run, lineage=self.lineage
             )
             stored = self._together.on_first(lambda: self._commit(stage, name, manifest, keep))
             self._retention.committed(step, json.loads(stored))
         except Exception:
-            if self._ranks.rank == 0:
+            if self.ranks.rank == 0:
                 with contextlib.suppress(OSError):
                     self._calls.call(self.location, lambda: self._store.drop(stage))
             raise
@@ -343,7 +335,7 @@ class Checkpointer:
 
     def _write(self, stage: str, write: Write) -> dict[str, File]:
         """Write each rank's files; return all files."""
-        part = part_of(self._ranks.rank)
+        part = part_of(self.ranks.rank)
 
         def attempt() -> str:
             folder = self._store.part(stage, part)
@@ -381,7 +373,7 @@ class Checkpointer:
         return json.dumps(stored)
 
     def _planned(self, step: int, keep: Keep | None) -> dict[str, Any]:
-        return self._retention.planned(step, keep, self._last_step).document()
+        return self._retention.planned(step, keep, self.last_step).document()
 
     def _amend(self, step: int, keep: Keep | None) -> str:
         """Store why a committed checkpoint stays; return that."""
@@ -405,7 +397,7 @@ class Checkpointer:
             manifest = parse(document["manifest"])
             self._check(name, manifest)
             results = [
-                json.loads(result) for result in self._ranks.gather(json.dumps(self._verify(name, manifest)))
+                json.loads(result) for result in self.ranks.gather(json.dumps(self._verify(name, manifest)))
             ]
             reason = next((result["reason"] for result in results if result["reason"]), "")
             damaged = any(result["damaged"] for result in results)
@@ -419,7 +411,7 @@ class Checkpointer:
                 f"{self.location}/{name} cannot be read: {reason}; it stays: start again, or move it away"
                 " to go on at an older one"
             )
-        if self._ranks.rank == 0:
+        if self.ranks.rank == 0:
             _log.warning("%s/%s is skipped: %s", self.location, name, reason)
             if damaged:
                 with contextlib.suppress(OSError):
@@ -446,7 +438,7 @@ class Checkpointer:
 
     def _verify(self, name: str, manifest: CheckpointManifest) -> dict[str, Any]:
         """Compare this rank's files with the manifest."""
-        parts = {part_of(rank) for rank in range(self._ranks.rank, manifest.world_size, self._ranks.size)}
+        parts = {part_of(rank) for rank in range(self.ranks.rank, manifest.world_size, self.ranks.size)}
         try:
             root = self._call(self.location, lambda: self._store.fetch(name))
             for path, expected in manifest.files.items():
@@ -473,8 +465,8 @@ class Checkpointer:
         differences = self._differences(manifest.run, manifest.world_size)
         if self._run is not None and differences and taken_over() != manifest.run["id"]:
             raise OtherRunError(f"{self.location}/{name} {self._run.refusal(manifest.run, differences)}")
-        if manifest.world_size != self._ranks.size and not self._reshard:
+        if manifest.world_size != self.ranks.size and not self._reshard:
             raise MismatchError(
                 f"{self.location}/{name} was saved by {manifest.world_size} processes, "
-                f"allowed: {self._ranks.size}"
+                f"allowed: {self.ranks.size}"
             )

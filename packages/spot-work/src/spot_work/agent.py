@@ -6,15 +6,11 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, Self
 
-from spot_work.batching import BatchTable
-
 _REPORT_INTERVAL_SECONDS: Final = 10.0
-_MAX_REASON: Final = 200
-"""Characters of a reason; the node agent reads at most 4 KiB."""
 
 
 class Agent:
@@ -29,7 +25,6 @@ class Agent:
         self._ready_file = ready_file
         self._report_file = report_file
         self._reported_at = -_REPORT_INTERVAL_SECONDS
-        self._replies_report: dict[str, int | str] = {}
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
@@ -44,36 +39,13 @@ class Agent:
                 self._ready_file.touch()
                 self._ready_file = None
 
-    def report(
-        self,
-        completed: int,
-        failed: int,
-        busy_seconds: float,
-        batches: BatchTable | None = None,
-        batch_size: int | None = None,
-        refused: int = 0,
-    ) -> None:
-        """Report the counts since the start, at most every 10 s.
-
-        ``completed`` includes ``failed`` and not ``refused``, requests that could not meet their deadline;
-        ``busy_seconds`` is the time in which batches ran, and
-        ``batches`` counts them by size, up to ``batch_size`` requests.
-        """
+    def report(self, counts: Callable[[], Mapping[str, Any]]) -> None:
+        """Report the counts since the start, at most every 10 s."""
         now = time.monotonic()
         if self._report_file is None or now < self._reported_at + _REPORT_INTERVAL_SECONDS:
             return
         self._reported_at = now
-        counts: dict[str, Any] = {"done": completed, "failed": failed, "busy": round(busy_seconds, 3)}
-        counts |= {"refused": refused, **self._replies_report}
-        if batches is not None:
-            counts |= {"batches": batches.rows(), "batchSize": batch_size}
         temporary = self._report_file.with_name(f".{self._report_file.name}")
         with contextlib.suppress(OSError):  # a full disk must not stop the worker
-            temporary.write_text(json.dumps(counts))
+            temporary.write_text(json.dumps(counts()))
             temporary.replace(self._report_file)
-
-    def report_held(self, replies: int, stopped_reason: str) -> None:
-        """Add to the next report how many replies wait for the queue, and why no requests are taken."""
-        self._replies_report = {"held": replies} if replies else {}
-        if stopped_reason:
-            self._replies_report["stopped"] = stopped_reason[:_MAX_REASON]

@@ -39,40 +39,30 @@ class ReplyFuture(Future[Any]):
 
     def add_done_callback(self, fn: Callable[[Future[Any]], object]) -> None:
         """See `concurrent.futures.Future`; the callbacks of a client run one after another."""
-
-        def call() -> None:
-            try:
-                fn(self)
-            except BaseException:
-                log.exception("callback of a reply")
-
-        super().add_done_callback(lambda _: self._callbacks.submit(call))
+        super().add_done_callback(lambda _: self._callbacks.submit(_call, fn, self))
 
     def result(self, timeout: float | None = None) -> Any:
         """See `concurrent.futures.Future`; raises ``RuntimeError`` in a forked process."""
-        self._check()
+        _check_process(self._process, self.done())
         return super().result(timeout)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """See `concurrent.futures.Future`; raises ``RuntimeError`` in a forked process."""
-        self._check()
+        _check_process(self._process, self.done())
         return super().exception(timeout)
 
-    def on_done(self, callback: Callable[[Future[Any]], object]) -> None:
-        """Add a callback that runs at once, in the thread that receives or cancels."""
-        super().add_done_callback(callback)
 
-    def _check(self) -> None:
-        if not self.done():
-            _check_process(self._process)
+def _call(callback: Callable[[Future[Any]], object], future: Future[Any]) -> None:
+    try:
+        callback(future)
+    except BaseException:
+        log.exception("callback of a reply")
 
 
-def _check_process(process: int) -> None:
+def _check_process(process: int, is_done: bool = False) -> None:
     """Raise ``RuntimeError`` in a forked process: it has neither the threads nor the connection."""
-    if os.getpid() != process:
-        raise RuntimeError(
-            f"this client is of process {process}, which forked this one; allowed: a client made here"
-        )
+    if os.getpid() != process and not is_done:
+        raise RuntimeError(f"this client is of process {process}, which forked this one; make one here")
 
 
 class Client:
@@ -97,7 +87,8 @@ class Client:
         self._queue = Queue(queue) if isinstance(queue, str) else queue
         self._pending = PendingRequests()
         self._closed = threading.Event()
-        self._refused_count = 0
+        self.refused_count = 0
+        """Number of requests that were not sent because they could not have met their deadline."""
         self._process = os.getpid()
         self._callbacks = ThreadPoolExecutor(1, "spot-work-callbacks")
         self._publisher = transports.publisher(url, self._queue, self._pending)
@@ -113,11 +104,6 @@ class Client:
     def unmatched_replies(self) -> int:
         """Number of replies without an open request: duplicates, and those that arrived too late."""
         return self._pending.unmatched_replies
-
-    @property
-    def refused_count(self) -> int:
-        """Number of requests that were not sent because they could not have met their deadline."""
-        return self._refused_count
 
     def submit(
         self,
@@ -166,13 +152,13 @@ class Client:
         self._publisher.check(request)
         future = ReplyFuture(self._callbacks, self._process)
         if (late := self._pending.waits.lateness(priority, timeout)) is not None:
-            self._refused_count += 1
+            self.refused_count += 1
             retry_after = deadline.retry_after(late)
             text = f"{self._queue.name}: not sent, the queue's wait is too long, retry in {retry_after:.0f} s"
             future.set_exception(OverloadedError(text, retry_after))
             return future
         self._pending.add(request, future, now + timeout)
-        future.on_done(partial(self._on_done, request_id))
+        Future.add_done_callback(future, partial(self._on_done, request_id))  # at once, in any thread
         self._publisher.send(request_id)
         return future
 

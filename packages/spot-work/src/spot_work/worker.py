@@ -38,6 +38,8 @@ _CLOSE_SECONDS: Final = 20.0
 _MIN_REQUEUE_SECONDS: Final = 0.5
 _MAX_REQUEUE_SECONDS: Final = 15.0
 """Delays before a request is requeued again: they double from the minimum to the maximum."""
+_MAX_REASON: Final = 200
+"""Characters of a reason in the report; the node agent reads at most 4 KiB."""
 _CTRL_C: Final = signal.default_int_handler
 
 
@@ -141,16 +143,7 @@ class Worker:
                 self.busy_seconds += seconds
             else:
                 self._on_working(False)
-            consumer = self._consumer
-            self._agent.report_held(consumer.held_replies, consumer.stopped_reason)
-            self._agent.report(
-                self.completed_count,
-                self.failed_count,
-                self.busy_seconds,
-                self.batches,
-                self._batch.size,
-                self.refused_count,
-            )
+            self._agent.report(self._counts)
         self._hand_back.stop()
         self._consumer.stop()
         if self._overflow_pool is not None:
@@ -158,6 +151,17 @@ class Worker:
         self._consumer.close(_CLOSE_SECONDS)
         self._raise_overflow_error()
         log.info("drained after %d requests", self.completed_count)
+
+    def _counts(self) -> dict[str, Any]:
+        """Return the report to the node agent: ``done`` includes ``failed`` and not ``refused``."""
+        counts: dict[str, Any] = {"done": self.completed_count, "failed": self.failed_count}
+        counts |= {"refused": self.refused_count, "busy": round(self.busy_seconds, 3)}
+        counts |= {"batches": self.batches.rows(), "batchSize": self._batch.size}
+        if replies := self._consumer.held_replies:
+            counts["held"] = replies
+        if reason := self._consumer.stopped_reason:
+            counts["stopped"] = reason[:_MAX_REASON]
+        return counts
 
     def _raise_overflow_error(self) -> None:
         if self._overflow_error is not None:

@@ -72,7 +72,7 @@ class LocalLevel(Checkpointer):
         super().__init__(
             local_folder(root, above.location),
             keep=1,
-            ranks=above._ranks,
+            ranks=above.ranks,
             fingerprint=above._fingerprint,
             reshard=above._reshard,
             run=above._run,
@@ -92,7 +92,7 @@ class LocalLevel(Checkpointer):
         Raises:
             SaveError: also if the ranks are on several machines, or the directory is another user's.
         """
-        machines = set(self._ranks.gather(machine()))
+        machines = set(self.ranks.gather(machine()))
         if len(machines) > 1:
             raise SaveError(f"{self.location}: the ranks are on {len(machines)} machines, allowed: 1")
         return super().open()
@@ -120,7 +120,7 @@ class LocalLevel(Checkpointer):
         location = self._above.location
         chosen: list[str] = json.loads(self._together.on_first(lambda: self._call(location, choose)))
         skipped = [name for name in local_names if name not in chosen and name > max(names, default="")]
-        if skipped and self._ranks.rank == 0:
+        if skipped and self.ranks.rank == 0:
             say(f"{self.location}: {', '.join(skipped)} not used: another process went on from {location}")
         return chosen
 
@@ -180,7 +180,7 @@ class LocalLevel(Checkpointer):
             with contextlib.suppress(OSError):
                 above._calls.call(above.location, lambda: above._store.drop(stage))
             raise
-        above._last_step = manifest.step
+        above.last_step = manifest.step
         return manifest.size
 
     def _load(self, name: str) -> Checkpoint | None:

@@ -23,16 +23,20 @@ from spot_training.storage.bounded import record_progress
 from spot_training.storage.files import Files
 from spot_training.storage.lock import OWNER, describe_owner, new_owner
 from spot_training.storage.manifest import FILE, File, parse, step_of, with_keys
+from spot_training.storage.store import Store
 
 T = TypeVar("T")
 _DAMAGED: Final = f"{FILE}.damaged"
 _PREFIX: Final = "prefix"
 """Key of a manifest: where its files are, below the checkpoint's name."""
-_MISSING: Final = ("404", "NoSuchKey", "NotFound")
+_KINDS: Final[dict[str, type[OSError]]] = {
+    **dict.fromkeys(("404", "NoSuchKey", "NotFound"), FileNotFoundError),
+    **dict.fromkeys(("412", "PreconditionFailed"), FileExistsError),
+}
 _TRANSIENT_STATUSES: Final = (408, 409, 429)
 
 
-class S3Store:
+class S3Store(Store):
     """Checkpoints below ``s3://bucket/prefix``.
 
     Of two trainings the later one wins, and the earlier one cannot commit.
@@ -122,14 +126,6 @@ class S3Store:
         for key in self._keys(f"{stage}/"):
             self._delete(key)
 
-    def free_bytes(self) -> int | None:
-        """See ``Store``; S3 has no limit."""
-        return None
-
-    def drop_damaged(self) -> bool:
-        """See ``Store``; S3 is not full, and their files stay."""
-        return False
-
     def fetch(self, name: str) -> Path:
         """See ``Store``: downloaded once, the files of the manifest."""
         root = self._scratch / "in" / name
@@ -166,8 +162,6 @@ class S3Store:
         raise SpotTrainingError(
             f"{self.location}/{name} cannot be set aside in an object store: use another location"
         )
-
-    replaces = False
 
     def release(self) -> None:
         self._owner = None
@@ -226,37 +220,21 @@ class S3Store:
         self._call(partial(self._s3.delete_object, Bucket=self._bucket, Key=self._prefix + key))
 
     def _call(self, call: Callable[[], T]) -> T:
-        """Call S3; raise ``OSError`` for errors, as a file system does."""
+        """Call S3; raise ``OSError`` for errors, as a file system does, with a number if transient."""
         from boto3.exceptions import Boto3Error
         from botocore.exceptions import BotoCoreError, ClientError
 
         record_progress()
         try:
             return call()
-        except ClientError as error:
-            code = error.response.get("Error", {}).get("Code", "")
-            if code in _MISSING:
-                raise FileNotFoundError(f"{self.location}: {one_line(error)}") from error
-            if code in ("PreconditionFailed", "412"):
-                raise FileExistsError(f"{self.location}: {one_line(error)}") from error
-            raise self._os_error(error, error) from error
-        except (BotoCoreError, Boto3Error) as error:
-            raise self._os_error(error, error.__context__) from error
-
-    def _os_error(self, error: Exception, cause: BaseException | None) -> OSError:
-        """Return the error of a call; after a network's or a server's one a retry may succeed."""
-        from botocore import exceptions as boto
-
-        result = OSError(f"{self.location}: {one_line(error)}")
-        if isinstance(cause, boto.ClientError):
-            status = cause.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500)
-            is_transient = status >= 500 or status in _TRANSIENT_STATUSES
-        else:
-            network = boto.ConnectionError, boto.HTTPClientError
-            is_transient = not isinstance(error, boto.BotoCoreError) or isinstance(error, network)
-        if is_transient:
-            result.errno = errno.EREMOTEIO
-        return result
+        except (ClientError, BotoCoreError, Boto3Error) as error:
+            response = getattr(error, "response", None) or getattr(error.__context__, "response", {})
+            code = response.get("Error", {}).get("Code", "")
+            status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500)
+            failure = _KINDS.get(code, OSError)(f"{self.location}: {one_line(error)}")
+            if status >= 500 or status in _TRANSIENT_STATUSES:
+                failure.errno = errno.EREMOTEIO
+            raise failure from error
 
 
 def _on_bytes(count: int) -> None:

@@ -51,9 +51,11 @@ class Store(Protocol):
 
     def free_bytes(self) -> int | None:
         """Return the bytes that can still be written; None if unknown or unlimited."""
+        return None
 
     def drop_damaged(self) -> bool:
-        """Remove the files of quarantined checkpoints; return whether there were any."""
+        """Remove the files of quarantined checkpoints where they take room; return whether there were any."""
+        return False
 
     def fetch(self, name: str) -> Path:
         """Return a local directory with a checkpoint's files."""
@@ -70,9 +72,8 @@ class Store(Protocol):
     def exclude(self, name: str, label: str) -> None:
         """Exclude another run's checkpoint; its files stay."""
 
-    @property
-    def replaces(self) -> bool:
-        """Whether ``commit`` atomically replaces a checkpoint of the same name."""
+    replaces: bool = False
+    """Whether ``commit`` atomically replaces a checkpoint of the same name."""
 
     def release(self) -> None:
         """End the exclusive use; ``acquire`` starts it again."""

@@ -38,6 +38,9 @@ class RequestConsumer(Protocol):
     is_connected: threading.Event
     """Set once requests can be delivered."""
 
+    stopped_reason: str
+    """Why no requests are taken at present; empty if they are."""
+
     max_batches_ahead: int
     """Batches that may be delivered ahead of short ones; 1 where `hand_back` does nothing."""
 
@@ -48,10 +51,6 @@ class RequestConsumer(Protocol):
     @property
     def held_replies(self) -> int:
         """Number of replies that the queue has not confirmed."""
-
-    @property
-    def stopped_reason(self) -> str:
-        """Why no requests are taken at present; empty if they are."""
 
     def receive(self, timeout: float) -> Delivery | None:
         """Return the next request, or None if none arrives within ``timeout`` seconds.

@@ -22,23 +22,15 @@ class UrlSource:
 
     def __init__(self, url: BrokerUrl) -> None:
         self._read = url if callable(url) else None
-        self._url = url() if callable(url) else url
         self._lock = threading.Lock()
+        self.url = url() if callable(url) else url
+        """The URL that was read last."""
+        self.can_read_again = self._read is not None
 
     @classmethod
     def of(cls, url: BrokerUrl | UrlSource) -> UrlSource:
         """Return the source of a URL; a source is returned as it is."""
         return url if isinstance(url, UrlSource) else cls(url)
-
-    @property
-    def url(self) -> str:
-        """The URL that was read last."""
-        return self._url
-
-    @property
-    def can_read_again(self) -> bool:
-        """Whether the URL can change."""
-        return self._read is not None
 
     def read_again(self, refused: str) -> str:
         """Return the URL to log in with after ``refused``: another connection's newer one, or read again.
@@ -47,6 +39,6 @@ class UrlSource:
             Exception: what the function raises.
         """
         with self._lock:
-            if self._read is not None and self._url == refused:
-                self._url = self._read()
-            return self._url
+            if self._read is not None and self.url == refused:
+                self.url = self._read()
+            return self.url

@@ -78,7 +78,7 @@ class RabbitMQConsumer(RequestConsumer):
         self._settled = SettledRequests()
         self._delayed: dict[int, Delivery] = {}
         self._stopped = threading.Event()
-        self._full_reason = ""
+        self.stopped_reason = ""
         self.is_connected = threading.Event()
         self._link = Link(
             source, self._prepare, self._on_ready, self._on_failure, max_outage_seconds, relay=relay
@@ -94,10 +94,6 @@ class RabbitMQConsumer(RequestConsumer):
     @property
     def held_replies(self) -> int:
         return self._outbox.count
-
-    @property
-    def stopped_reason(self) -> str:
-        return self._full_reason
 
     def receive(self, timeout: float) -> Delivery | None:
         end = time.monotonic() + timeout
@@ -170,11 +166,11 @@ class RabbitMQConsumer(RequestConsumer):
 
     def _is_full(self) -> bool:
         reason = self._outbox.full_reason
-        if reason and not self._full_reason:
+        if reason and not self.stopped_reason:
             log.warning("%s: no more requests are taken: %s", self._queue.name, reason)
-        elif self._full_reason and not reason:
+        elif self.stopped_reason and not reason:
             log.info("%s: requests are taken again", self._queue.name)
-        self._full_reason = reason
+        self.stopped_reason = reason
         return bool(reason)
 
     def _raise_failure(self) -> None:

@@ -15,11 +15,10 @@ _Key = tuple[str, str]
 
 
 class SettledRequests:
-    """Acknowledgements belong to a channel, requests do not; safe to use from many threads.
+    """Acknowledges and does not run what comes back to this worker; safe to use from many threads.
 
-    A channel that closes takes the acknowledgements with it: its connection breaks, or a function takes
-    longer than the broker's ``consumer_timeout``. What the broker then delivers again to this worker is
-    acknowledged, not run. Only messages of this package's clients are compared: other ids may repeat.
+    An acknowledgement is lost with its channel: with the connection, or if a function takes longer than the
+    broker's ``consumer_timeout``. Only messages of this package's clients are compared: other ids may repeat.
     """
 
     def __init__(self) -> None:

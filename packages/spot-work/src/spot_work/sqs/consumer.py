@@ -51,6 +51,7 @@ class SqsConsumer(RequestConsumer):
     """
 
     max_batches_ahead = 1
+    stopped_reason = ""  # messages in flight, and so unsent replies, are limited by ``prefetch``
 
     def __init__(
         self,
@@ -113,11 +114,6 @@ class SqsConsumer(RequestConsumer):
     def held_replies(self) -> int:
         """Number of jobs that SQS has not confirmed."""
         return self._acknowledger.open_jobs
-
-    @property
-    def stopped_reason(self) -> str:
-        """Empty: messages in flight, and so unsent replies, are limited by ``prefetch``."""
-        return ""
 
     def requeue(self, deliveries: Sequence[Delivery], delay_seconds: float = 0.0) -> None:
         delay = 0 if self._stopped.is_set() else round(delay_seconds)

@@ -63,7 +63,8 @@ def left_behind(kind: str, path: Path) -> None:
         case "pipe":
             os.mkfifo(path)
         case "link":
-            path.symlink_to("/dev/zero")
+            (path.parent / "target").write_text('{"done": 1, "step": 1}')
+            path.symlink_to(path.parent / "target")
         case "large":
             with path.open("wb") as file:
                 file.truncate(2**40)

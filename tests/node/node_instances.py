@@ -73,6 +73,9 @@ class _Heartbeats:
     def deregister(self, slot: int) -> None:
         pass
 
+    def flush(self) -> None:
+        pass
+
 
 class _NoPrices:
     def paginate(self, **_: Any) -> list[dict[str, Any]]:

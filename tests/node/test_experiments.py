@@ -133,6 +133,9 @@ class _Heartbeats:
     def deregister(self, slot: int) -> None:
         pass
 
+    def flush(self) -> None:
+        pass
+
 
 class Instance:
     """One instance's agent, started again by systemd while it fails; ``point`` is called at each call."""

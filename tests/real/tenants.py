@@ -141,6 +141,9 @@ class Heartbeats:
     def deregister(self, slot: int) -> None:
         self.said.append("left")
 
+    def flush(self) -> None:
+        """Everything is written at once."""
+
 
 class SharedHost:
     """The landlord in a thread, as its unit runs it, and questions about what it keeps."""

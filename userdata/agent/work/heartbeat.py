@@ -52,7 +52,6 @@ class HeartbeatSender:
         self._last_sent: tuple[WorkerState, float | None] | None = None
         self._last_attempt: tuple[WorkerState, float | None] | None = None
         self._attempted_slots: frozenset[int] = frozenset()
-        self._failing_since: float | None = None
         self._reported_starts: dict[int, int] = {}
         """Start count of each slot's worker in the last heartbeat that was written."""
         self.is_shared = False
@@ -161,23 +160,11 @@ class HeartbeatSender:
                 return frozenset()
             self._writing = self._next, self._removed
             self._next, self._removed = None, set()
-        try:
-            requested_restarts = self._writes.poll()
-        except AgentError as error:
-            if self._failing_since is None:
-                self._failing_since = self._clock.monotonic()
-                log.error("heartbeats fail", error=str(error))
-            if not self._writes.is_running:
-                self._removed |= self._writing[1]
-                self._retry_at = self._clock.monotonic() + self._interval_seconds
-            return frozenset()
-        if requested_restarts is None:
-            return frozenset()
-        if self._failing_since is not None:
-            seconds = round(self._clock.monotonic() - self._failing_since)
-            self._failing_since = None
-            log.info("heartbeats recovered", seconds=seconds)
-        return requested_restarts
+        requested_restarts = self._writes.take()
+        if requested_restarts is None and not self._writes.is_running:
+            self._removed |= self._writing[1]
+            self._retry_at = self._clock.monotonic() + self._interval_seconds
+        return requested_restarts or frozenset()
 
     def _write(self) -> frozenset[int]:
         """Remove workers, then write the heartbeat; a removal that fails does not keep it back."""

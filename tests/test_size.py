@@ -17,7 +17,7 @@ PRODUCT_LINES = {
     "contracts": 3_351,
     "infra": 17_932,
     "lambdas": 13_473,
-    "userdata": 17_040,
+    "userdata": 17_019,
     "gpu_spot": 11_141,
     "policy": 1_230,
     "market": 1_780,
@@ -32,7 +32,7 @@ LIBRARY_LINES = {
 OTHER_LINES = {
     "packages/tests": 19_150,
     "research": 9_950,
-    "tests": 79_180,
+    "tests": 79_187,
     "docs": 440,
     "examples": 1_420,
 }

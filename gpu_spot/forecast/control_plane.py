@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from contracts.agent.config import Config
 from gpu_spot.forecast import groups
@@ -21,22 +20,20 @@ from infra.schema import Service, Settings, SharedHost, Training
 _MINUTES: Final = prices.HOURS * 60
 
 
-@dataclass(frozen=True, slots=True)
-class Emission:
-    """What is emitted in each minute: bytes of log, and CloudWatch metrics."""
+class Emission(NamedTuple):
+    """Of each minute: bytes of log, CloudWatch metrics, heartbeats, items that functions read and write."""
 
     log_bytes: float = 0.0
     metrics: float = 0.0
+    heartbeats: float = 0.0
+    reads: float = 0.0
+    writes: float = 0.0
 
-    def times(self, count: float, metrics: float | None = None) -> Emission:
-        """Return that of ``count`` emitters with ``metrics`` times the metrics, by default as many."""
-        return Emission(self.log_bytes * count, self.metrics * (count if metrics is None else metrics))
 
-
-CONTROLLER: Final = Emission(970, 5)
+CONTROLLER: Final = Emission(880, 5)
 """Of a group, all of whose instances are Spot: target, ready, Spot, and two costs."""
-HEALTH: Final = Emission(340, 1)
-SCALER: Final = Emission(720, 2)
+HEALTH: Final = Emission(280, 1)
+SCALER: Final = Emission(620, 2, writes=1)
 QUEUE: Final = Emission(670, 7)
 """Of a service."""
 INSTANCE: Final = Emission(750, 5)
@@ -47,64 +44,46 @@ TENANT: Final = Emission(460)
 JOB_METRICS: Final = 2
 """Age of the checkpoint, free space of the volume."""
 _HTTP_METRICS: Final = 8
-_INVOCATION: Final = Emission(700)
-"""Lambda's own lines of an invocation (assumed)."""
+_INVOCATION: Final = Emission(700, writes=1)
+"""Lambda's own lines of an invocation (assumed), and when it served which group."""
 _POLLS_PER_MINUTE: Final = 18
 """Long polls of the controller's queue by Lambda's five pollers, and its messages (assumed)."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Traffic:
-    """Of a group in each minute: its emission, heartbeats, items that functions read, other writes."""
-
-    emission: Emission = Emission()
-    heartbeats: float = 0.0
-    reads: float = 0.0
-    writes: float = 0.0
-
-
 def lines(settings: Settings, functions: int, region: str) -> Iterator[Line]:
     """Yield the lines that grow with groups, instances and workers; ``functions`` run each minute."""
-    traffic = [
-        _traffic(entry) for entry in groups.all_entries(settings) if not groups.is_on_kubernetes(entry)
-    ]
-    metrics = sum(group.emission.metrics for group in traffic)
-    gigabytes = sum(group.emission.log_bytes for group in traffic) + functions * _INVOCATION.log_bytes
-    heartbeats = sum(group.heartbeats for group in traffic)
-    writes, reads = sum(group.writes for group in traffic) + functions, sum(group.reads for group in traffic)
+    entries = [entry for entry in groups.all_entries(settings) if not groups.is_on_kubernetes(entry)]
+    emissions = [Emission(), *[_INVOCATION] * functions] + [e for entry in entries for e in _emissions(entry)]
+    log_bytes, metrics, heartbeats, reads, writes = map(sum, zip(*emissions, strict=True))
     first = min(metrics, prices.FIRST_METRICS)
     for item, count, price in (
-        ("custom metrics", first, prices.METRIC_MONTH),
-        ("custom metrics beyond 10,000", metrics - first, prices.FURTHER_METRIC_MONTH),
-        ("GB of logs", gigabytes * _MINUTES / 1e9, prices.LOG_GB),
+        ("GB of logs", log_bytes * _MINUTES / 1e9, prices.LOG_GB),
         ("heartbeats, million", heartbeats * _MINUTES / 1e6, prices.WRITE_MILLION),
         ("items written, million", writes * _MINUTES / 1e6, prices.WRITE_MILLION),
         ("items read, million", reads * _MINUTES / 1e6, prices.READ_MILLION / 2),
         ("queue requests, million", _POLLS_PER_MINUTE * _MINUTES / 1e6, prices.QUEUE_MILLION),
+        ("custom metrics", first, prices.METRIC_MONTH),
+        ("custom metrics beyond 10,000", metrics - first, prices.FURTHER_METRIC_MONTH),
     ):
         yield listed(item, count, price, region)
 
 
-def _traffic(entry: Service | Training | SharedHost) -> _Traffic:
+def _emissions(entry: Service | Training | SharedHost) -> Iterator[Emission]:
     capacity = entry.capacity
     instances = math.ceil(capacity.target / min(capacity.weights.values()))
-    several = capacity.is_nvidia and max(accelerators.lookup(t).accelerators for t in capacity.types) > 1
-    emissions = [CONTROLLER, INSTANCE.times(instances, 1 if capacity.is_nvidia else 0)]
-    workers, readers, writes = float(instances), 1, 0
+    yield CONTROLLER
+    yield Emission(INSTANCE.log_bytes * instances, INSTANCE.metrics * capacity.is_nvidia)
+    workers, readers = instances, 1
     if isinstance(entry, Service):
-        workers, readers = capacity.target * entry.workers_per_slot, 2
-        on_premises = Emission(0, 0 if entry.on_premises is None else 1)
-        emissions += [HEALTH, on_premises, Emission(0, 0 if entry.http is None else _HTTP_METRICS)]
-        if several:
-            emissions.append(SLOT.times(workers, entry.max_slots))
-        if entry.queue is not None:
-            emissions.append(QUEUE)
-        if entry.scaling is not None:
-            emissions.append(SCALER)
-            readers, writes = 3, 1
+        workers, readers = capacity.target * entry.workers_per_slot, 2 + (entry.scaling is not None)
+        yield HEALTH
+        yield Emission(0, (entry.on_premises is not None) + _HTTP_METRICS * (entry.http is not None))
+        if capacity.is_nvidia and max(accelerators.lookup(t).accelerators for t in capacity.types) > 1:
+            yield Emission(SLOT.log_bytes * workers, SLOT.metrics * entry.max_slots)
+        yield from (QUEUE,) if entry.queue is not None else ()
+        yield from (SCALER,) if entry.scaling is not None else ()
     elif isinstance(entry, SharedHost):
-        emissions.append(TENANT.times(len(entry.tenants)))
+        yield Emission(TENANT.log_bytes * len(entry.tenants))
     else:
-        emissions.append(Emission(0, JOB_METRICS))
-    total = Emission(sum(e.log_bytes for e in emissions), sum(e.metrics for e in emissions))
-    return _Traffic(total, workers * 60 / Config.heartbeat_seconds, workers * readers + readers, writes)
+        yield Emission(0, JOB_METRICS)
+    yield Emission(0, 0, workers * 60 / Config.heartbeat_seconds, (workers + 1) * readers)

@@ -147,19 +147,22 @@ def _report(outcome: GroupOutcome) -> None:
 
 
 def gauges(outcome: GroupOutcome, facts: Mapping[str, int]) -> dict[str, float]:
-    """Return a group's metrics: counts, and hourly cost."""
-    return {
+    """Return a group's metrics: counts, and hourly cost if it is known."""
+    causes = frozenset() if outcome.decision is None else outcome.decision.memory.active_alarms
+    shortage = 0 if _is_waiting_for_spot(outcome) else max(0, facts["target"] - facts["ready"])
+    counts: dict[str, float] = {
         **{metric: facts[field] for field, metric in _FACT_METRICS.items()},
-        names.METRIC_SHORTAGE: 0
-        if _is_waiting_for_spot(outcome)
-        else max(0, facts["target"] - facts["ready"]),
+        names.METRIC_SHORTAGE: shortage,
         names.METRIC_ALARM_CAUSES: outcome.alarm_causes,
         names.METRIC_READ_ERRORS: len(outcome.read_errors),
-        **_deadline_metrics(outcome),
-        **_cost_metrics(outcome),
-        **_budget_metrics(outcome),
-        **_alarm_metrics(outcome),
+        names.METRIC_DEADLINE_AT_RISK: len(causes.intersection(by_deadline.ALARMS)),
+        names.METRIC_BUDGET_AT_RISK: len(causes.intersection(bill.ALARMS)),
+        names.METRIC_ON_DEMAND_ONLY: int(ON_DEMAND_ONLY in causes),
     }
+    if outcome.cost is None:
+        return counts
+    hourly = {names.METRIC_HOURLY_COST: outcome.cost.paid}
+    return {**counts, **hourly, names.METRIC_HOURLY_COST_ON_DEMAND: outcome.cost.on_demand}
 
 
 def _is_waiting_for_spot(outcome: GroupOutcome) -> bool:
@@ -174,38 +177,3 @@ def _is_waiting_for_spot(outcome: GroupOutcome) -> bool:
     )
     has_time = decision.memory.active_alarms.isdisjoint(by_deadline.ALARMS)
     return has_time and not (has_fallback_change or state.primary or state.committed_fallback)
-
-
-def _deadline_metrics(outcome: GroupOutcome) -> dict[str, int]:
-    """Return 1 if a job's deadline is at risk, else 0; empty without a deadline."""
-    decision = outcome.decision
-    if decision is None or not decision.state.group.config.deadline:
-        return {}
-    return {
-        names.METRIC_DEADLINE_AT_RISK: len(decision.memory.active_alarms.intersection(by_deadline.ALARMS))
-    }
-
-
-def _cost_metrics(outcome: GroupOutcome) -> dict[str, float]:
-    """Return a group's hourly cost; empty if unknown."""
-    if outcome.cost is None:
-        return {}
-    return {
-        names.METRIC_HOURLY_COST: outcome.cost.paid,
-        names.METRIC_HOURLY_COST_ON_DEMAND: outcome.cost.on_demand,
-    }
-
-
-def _budget_metrics(outcome: GroupOutcome) -> dict[str, int]:
-    """Return the number of active budget alarms of a job; empty without a budget."""
-    decision = outcome.decision
-    if decision is None or decision.state.group.budget is None:
-        return {}
-    return {names.METRIC_BUDGET_AT_RISK: len(decision.memory.active_alarms.intersection(bill.ALARMS))}
-
-
-def _alarm_metrics(outcome: GroupOutcome) -> dict[str, int]:
-    """Return 1 if the group runs On-Demand alone for too long."""
-    decision = outcome.decision
-    causes = frozenset() if decision is None else decision.memory.active_alarms
-    return {names.METRIC_ON_DEMAND_ONLY: int(ON_DEMAND_ONLY in causes)}

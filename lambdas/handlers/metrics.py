@@ -30,20 +30,18 @@ _LATE_SECONDS: Final = 120.0
 def emit(group: str, values: Mapping[str, float], **dimensions: str) -> None:
     """Write a group's metrics as one line; ``dimensions`` are added to group, stack and service.
 
-    Without a group they are metrics of the function. What is no series (`names.is_series`) is a plain field.
+    Without a group they are metrics of the function. What is no series (`names.is_series`) is left out.
     """
-    if not any(names.is_series(name, [value]) for name, value in values.items()):
+    series = {name: value for name, value in values.items() if names.is_series(name, [value])}
+    if not series:
         return
     metrics = EphemeralMetrics(namespace=names.METRIC_NAMESPACE)
     of_group = {"group": group} if group else {}
     all_dimensions = {**of_group, "stack": os.environ[names.ENV_STACK], **dimensions}
     for dimension, dimension_value in all_dimensions.items():
         metrics.add_dimension(name=dimension, value=dimension_value)
-    for name, value in values.items():
-        if names.is_series(name, [value]):
-            metrics.add_metric(name, _UNITS.get(name, MetricUnit.Count), value)
-        else:
-            metrics.add_metadata(name, value)
+    for name, value in series.items():
+        metrics.add_metric(name, _UNITS.get(name, MetricUnit.Count), value)
     metrics.flush_metrics()
 
 

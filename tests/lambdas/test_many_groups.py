@@ -11,6 +11,7 @@ from aws_lambda_powertools import Logger
 from botocore.exceptions import ClientError
 
 from contracts import names
+from lambdas.aws.budget import BudgetError
 from lambdas.aws.capacity.auto_scaling import AutoScalingService
 from lambdas.aws.passes import MAX_GROUPS, REST_SECONDS, Reporting
 from lambdas.core.capacity import memory as codec
@@ -73,7 +74,15 @@ def test_an_execution_that_is_killed_loses_little_of_the_order() -> None:
     assert len(again & {*served}) <= 2 * MAX_GROUPS
 
 
-def test_one_group_that_cannot_be_read_costs_no_other_its_decision() -> None:
+@pytest.mark.parametrize(
+    "error",
+    [
+        ClientError({"Error": {"Code": "InvalidSpotFleetRequestId.NotFound"}}, "DescribeSpotFleetRequests"),
+        BudgetError("more than 64 pages of instances"),
+    ],
+    ids=["AWS", "budget"],
+)
+def test_one_group_that_cannot_be_read_costs_no_other_its_decision(error: Exception) -> None:
     """A fleet's id that AWS does not know fails the call for all fleets."""
     aws = stack(20, 2)
     for number in (3, 4):
@@ -86,9 +95,7 @@ def test_one_group_that_cannot_be_read_costs_no_other_its_decision() -> None:
 
     def refusing(SpotFleetRequestIds: list[str]) -> Any:  # noqa: N803
         if "sfr-3" in SpotFleetRequestIds:
-            raise ClientError(
-                {"Error": {"Code": "InvalidSpotFleetRequestId.NotFound"}}, "DescribeSpotFleetRequests"
-            )
+            raise error
         return describe(SpotFleetRequestIds)
 
     aws._describe_spot_fleet_requests = refusing  # type: ignore[method-assign]

@@ -32,11 +32,11 @@ LIBRARY_LINES = {
 OTHER_LINES = {
     "packages/tests": 19_150,
     "research": 9_950,
-    "tests": 79_187,
+    "tests": 79_196,
     "docs": 440,
     "examples": 1_420,
 }
-DOC_WORDS = 36_418
+DOC_WORDS = 36_419
 """Words of README, CONTRIBUTING, ``docs/*.md`` but generated pages, and the libraries' READMEs."""
 RECORDS = 40
 RECORD_WORDS = 10_000

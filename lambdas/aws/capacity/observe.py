@@ -49,7 +49,7 @@ class View:
 
     Attributes:
         states: Auto Scaling groups and fleets by name.
-        details: EC2's descriptions by group and instance.
+        details: EC2's descriptions by instance.
         deadlines: Of Spot instances with a notice, by instance.
         registry: Has read the items of the groups' workers.
         failed: Reads that failed for all of them.
@@ -57,7 +57,7 @@ class View:
 
     now: float
     states: Mapping[str, CapacityState | GroupNotFoundError]
-    details: Mapping[str, Mapping[str, InstanceTypeDef]]
+    details: Mapping[str, InstanceTypeDef]
     deadlines: Mapping[str, float]
     registry: RegistryReader
     failed: tuple[str, ...]
@@ -72,14 +72,9 @@ class View:
             states[role] = state
         return states
 
-    def details_of(self, settings: GroupSettings) -> Mapping[str, InstanceTypeDef]:
-        """Return EC2's descriptions of a group's instances."""
-        return self.details.get(settings.group.name, {})
-
     def slots(self, settings: GroupSettings) -> dict[str, int]:
         """Return the number of slots of each member of a group."""
-        states = (self.states[resource.name] for resource in settings.resources.values())
-        details = self.details_of(settings)
+        states, details = (self.states[r.name] for r in settings.resources.values()), self.details
         return {
             i: settings.group.config.slots.get(
                 details[i]["InstanceType"] if i in details else member.instance_type, 1
@@ -150,11 +145,11 @@ class Observer:
             BudgetError: the pass is over.
         """
         view = view or self.read([settings], now, budget)
-        states, details = view.states_of(settings), view.details_of(settings)
+        states = view.states_of(settings)
         registry = view.registry.read(settings.group.name, view.slots(settings), budget)
         failed = list(view.failed)
         described = [
-            _instance(settings, role, instance_id, member, details.get(instance_id), registry, now)
+            _instance(settings, role, instance_id, member, view.details.get(instance_id), registry, now)
             for role, state in states.items()
             for instance_id, member in state.members.items()
         ]
@@ -197,8 +192,8 @@ class Observer:
             is_partial=bool(failed),
         )
 
-    def _details(self, groups: Sequence[str], budget: Budget) -> dict[str, dict[str, InstanceTypeDef]]:
-        """Return the instances by group and id, including terminated ones.
+    def _details(self, groups: Sequence[str], budget: Budget) -> dict[str, InstanceTypeDef]:
+        """Return the instances by id, including terminated ones.
 
         So a missing instance is one that EC2 does not describe yet. Instances are selected by tag, because a
         request with a list of ids fails if one of them is unknown.
@@ -210,13 +205,12 @@ class Observer:
             ],
             PaginationConfig={"PageSize": 1000},
         )
-        details: dict[str, dict[str, InstanceTypeDef]] = {}
-        for page in budget.pages("instances", pages):
-            for reservation in page["Reservations"]:
-                for instance in reservation["Instances"]:
-                    group = tag(instance, names.TAG_GROUP)
-                    details.setdefault(group, {})[instance["InstanceId"]] = instance
-        return details
+        return {
+            instance["InstanceId"]: instance
+            for page in budget.pages("instances", pages)
+            for reservation in page["Reservations"]
+            for instance in reservation["Instances"]
+        }
 
     def owners(self, instance_ids: Collection[str]) -> dict[str, str]:
         """Return the groups of these instances, empty for those of others; makes one call for 200.

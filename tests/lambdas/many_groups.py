@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from lambdas.aws.capacity.controller import Controller, GroupOutcome, build
+from lambdas.aws.capacity.controller import PASS_SECONDS, Controller, GroupOutcome, build
 from lambdas.aws.passes import Reporting
 from tests.fakes.aws import NOW, ROOT, FakeAws
 from tests.lambdas.single_group import CONTROLLER_CONFIG, activity
@@ -66,11 +66,14 @@ class SlowAws(FakeAws):
         return super()._list_describe_auto_scaling_groups(AutoScalingGroupNames, **more)
 
     def add(self, size: int, group: str = "g", age: float = 7200.0) -> list[str]:
-        """Add a group as the program declares it: also the leaves that few groups use."""
+        """Add a job's group with the leaves that the program declares."""
         self.add_group(f"{group}-primary", size)
         self.add_group(f"{group}-fallback")
         self.set(group, control="{}", finished="none")
-        return super().add(size, group, age)
+        ids = super().add(size, group, age)
+        for leaf in ("health", "replacements"):
+            del self.parameters[parameter(group, leaf)]
+        return ids
 
 
 def stack(groups: int, size: int, factor: float = 1.0, *, lacks: bool = False) -> SlowAws:
@@ -99,7 +102,7 @@ class Played:
     undecided: list[float]
 
 
-def play(aws: SlowAws, minutes: int, seconds: float = 50.0) -> Played:
+def play(aws: SlowAws, minutes: int, seconds: float = PASS_SECONDS) -> Played:
     """Run a pass each minute; the first is not judged: it learns the groups."""
     one = controller(aws)
     names = {name.split("/")[4] for name in aws.parameters}

@@ -14,7 +14,7 @@ from infra.components.control.wake_ups import WakeUps, WakeUpsArgs
 from infra.iam import controller_statements
 
 _SHORT: Final = "controller"
-_TIMEOUT_SECONDS: Final = 90
+_TIMEOUT_SECONDS: Final = 95
 """A pass ends 40 seconds before: what has begun is completed."""
 _VISIBILITY_TIMEOUT_SECONDS: Final = 6 * _TIMEOUT_SECONDS
 """At least six times the function's timeout (Lambda guide, "Configuring a queue to use with Lambda")."""

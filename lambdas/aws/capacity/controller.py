@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from mypy_boto3_ssm import SSMClient
 
 
-PASS_SECONDS: Final = 50.0
+PASS_SECONDS: Final = 55.0
 """Default time limit of a pass."""
 
 
@@ -175,7 +175,7 @@ class Controller:
             decision = replace(decision, actions=(reset, *decision.actions))
             alarm_causes += 1
         acts = bool(decision.actions) and settings.group.control.mode is not Mode.DRY_RUN
-        wake_at, errors = self._schedule_wake_up(decision.next_run_at, stored.wake_at, now)
+        wake_at, errors = self._schedule_wake_up(decision.next_run_at, stored.wake_at, view)
         changed = (decision.memory, wake_at) != (stored.memory, stored.wake_at)
         version = stored.version
         if acts or changed or stored.parse_error is not None:
@@ -225,17 +225,18 @@ class Controller:
         return conflicts
 
     def _schedule_wake_up(
-        self, next_run_at: float | None, scheduled_at: float | None, now: float
+        self, next_run_at: float | None, scheduled_at: float | None, view: View
     ) -> tuple[float | None, list[Exception]]:
         """Schedule the next run; return its time, None if that failed, and the errors.
 
         Called before the memory is saved: a stored wake-up has been sent. Actions due between two runs of the
         schedule depend on it: the end of a drain, On-Demand cover that is not needed any more.
         """
-        if next_run_at is None or next_run_at == scheduled_at:
+        if next_run_at is None or next_run_at == scheduled_at or next_run_at in view.wake_ups:
             return next_run_at, []
         try:
-            self.wake_ups.schedule(next_run_at - now)
+            self.wake_ups.schedule(next_run_at - view.now)
+            view.wake_ups.add(next_run_at)
         except Exception as error:  # it must not block capacity changes
             return None, [error]
         return next_run_at, []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
@@ -53,6 +53,7 @@ class View:
         deadlines: Of Spot instances with a notice, by instance.
         registry: Has read the items of the groups' workers.
         failed: Reads that failed for all of them.
+        wake_ups: Times at which a run was scheduled for one of them: once is enough.
     """
 
     now: float
@@ -61,6 +62,7 @@ class View:
     deadlines: Mapping[str, float]
     registry: RegistryReader
     failed: tuple[str, ...]
+    wake_ups: set[float] = field(default_factory=set)
 
     def states_of(self, settings: GroupSettings) -> dict[GroupRole, CapacityState]:
         """Return a group's states; raise ``GroupNotFoundError`` if one of its resources does not exist."""

@@ -17,6 +17,7 @@ from rehearsal.machines.node import SimulatedNode
 from rehearsal.machines.tenants.containers import Containers, is_running, tenant_of
 from userdata.agent import tasks
 from userdata.agent.machine.host import Argv, Variables
+from userdata.agent.tenants.host.supervisor import TICK_SECONDS
 
 _LIST: Final = "tenants.json"
 _STILL_SECONDS: Final = 30.0
@@ -87,7 +88,7 @@ class HostNode(SimulatedNode):
     """See ``SimulatedNode``; the machine has the catalogue's shape of its type."""
 
     host_type: type[SimulatedHost] = TenantHost
-    _listed: tuple[int, int] = (0, 0)
+    _done_at = 0.0
 
     def _work(self, agent: tasks.Node) -> None:
         shape = host_shapes.shape(agent.identity.instance_type)
@@ -102,22 +103,21 @@ class HostNode(SimulatedNode):
         self._unit(partial(tasks.shared_host, agent))
 
     def _run_in_background(self, work: Callable[[], None]) -> None:
-        self._tasks = [task for task in self._tasks if not task.done]
-        self._tasks.append(self._start("aside", work))
+        def run() -> None:
+            work()
+            self._done_at = self._scheduler.now
+
+        self._tasks = [*(task for task in self._tasks if not task.done), self._start("aside", run)]
 
     def _quiet_until(self) -> float:
         """Return until when all listed tenants run and nothing changes."""
         assert isinstance(self._host, TenantHost)
-        if self.ends or any(task.name.startswith("aside") and not task.done for task in self._tasks):
+        is_awaited = self._scheduler.now < self._done_at + 2 * TICK_SECONDS  # the agent's next pass takes it
+        if self.ends or is_awaited or any(t.name.startswith("aside") and not t.done for t in self._tasks):
             return 0.0
         return self._host.quiet_until if self._host.serves(self._tenants()) else 0.0
 
     def _tenants(self) -> int:
         """Return the number of tenants in the agent's list, -1 if there is no list."""
         path = self._run_directory / _LIST
-        if not path.exists():
-            return -1
-        changed = path.stat().st_mtime_ns
-        if self._listed[0] != changed:
-            self._listed = changed, len(json.loads(path.read_text())["tenants"])
-        return self._listed[1]
+        return len(json.loads(path.read_text())["tenants"]) if path.exists() else -1

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
+import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -12,6 +15,7 @@ import pytest
 
 from spot_work import Batch, Overflow, Requeue, Worker
 from spot_work.agent import Agent
+from spot_work.worker import _handle
 from support.consumers import FakeConsumer, request
 
 
@@ -174,3 +178,21 @@ def test_a_ready_file_that_cannot_be_made_is_tried_again(tmp_path: Any) -> None:
     consumer.run(function, agent=Agent(ready_file=ready))
     assert ready.exists()
     assert len(consumer.replies) == 3
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_process_that_a_function_forks_can_be_terminated(number: signal.Signals) -> None:
+    before = signal.signal(number, signal.SIG_DFL)
+    drained: list[int] = []
+    try:
+        _handle(number, lambda got, _: drained.append(got))
+        child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
+        child.start()
+        os.kill(child.pid or 0, number)
+        child.join(10)
+        assert child.exitcode == -number
+        signal.raise_signal(number)
+        assert drained == [number]
+    finally:
+        signal.signal(number, before)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from lambdas.core.model import GroupRole
 from tests.boot.cloud import Fault
 from tests.boot.metadata import ROLE
 from tests.boot.rig import Rig, errors
@@ -19,3 +20,13 @@ def test_a_boot_outlasts_late_credentials_and_then_failing_storage(rig: Rig) -> 
     rig.phase("first heartbeat", machine, lambda: rig.ready("program", machine))
     assert set(machine.restarts().values()) == {0}
     assert errors(machine) == []
+
+
+def test_a_boot_that_fails_is_counted_and_gives_its_launch_up(rig: Rig) -> None:
+    """The archive is not the one that user data names; the group replaces the instance at once."""
+    machine = rig.machine("boxed", GroupRole.FALLBACK, {"usr/local/sbin/sha256sum": "#!/bin/sh\nexit 1\n"})
+    rig.phase("given up", machine, lambda: rig.cloud.state(machine.instance).startswith("Terminating"))
+    assert rig.cloud.shim.times("PutMetricData", machine.address)
+    said = (machine.disk / "var/log/cloud-init-output.log").read_text()
+    assert "gpu-spot boot: FAILED with status 1: verify that its SHA-256 is " in said
+    assert machine.units() == []

@@ -7,6 +7,7 @@ import time
 from contracts.agent.names import UNIT_WORK
 from tests.boot.machine import Machine
 from tests.boot.rig import Rig, errors
+from userdata.agent.aws.imds import REBALANCE
 
 UNITS = ("gpu-spot-metrics.service", "gpu-spot-watch.service", UNIT_WORK)
 DRAIN_SECONDS = 20.0
@@ -54,6 +55,10 @@ def test_its_workers_survive_crashes_and_a_loss_of_power_and_drain_in_time(rig: 
     rig.phase("ready after a loss of power", machine, lambda: rig.ready("program", machine))
     assert set(machine.restarts().values()) == {0}
     assert errors(machine) == []
+
+    rig.cloud.metadata.more[machine.address] = {REBALANCE: '{"noticeTime": "2026-11-29T00:00:00Z"}'}
+    hint = rig.wait_for(lambda: machine.run("ls /run/gpu-spot/rebalance.json", check=False), 10)
+    rig.phases["hint of a rebalance"] = round(hint, 1)
 
     deadline = time.time() + DRAIN_SECONDS + 6
     rig.cloud.notice(machine.instance, deadline - time.time())

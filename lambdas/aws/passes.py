@@ -107,7 +107,8 @@ class Visits:
         """Read the item; without a valid one nothing is known."""
         try:
             item, self._version = self.items.load(self.key)
-            stored = {name: Visit(*at) for name, at in json.loads((item or {})["visits"]["S"]).items()}
+            rows = json.loads((item or {})["visits"]["S"]).items()
+            stored = {name: Visit(*map(float, row)) for name, row in rows}
         except (BotoCoreError, ClientError, ValueError, KeyError, TypeError, AttributeError):
             return
         for name, visit in stored.items():
@@ -157,7 +158,10 @@ class Pass(Generic[OutcomeT]):
         began, visits = self.budget.clock(), self.visits.by_group
         self.visits.load()
         for name in groups:
-            visits.setdefault(name, Visit(decided=began))
+            tried, decided, due_at, rests_until = visits.get(name, Visit(decided=began))
+            # A clock that was ahead must not make a group wait.
+            rests_until = min(rests_until, began + REST_SECONDS)
+            visits[name] = Visit(min(tried, began), min(decided, began), due_at, rests_until)
         awake = [n for n in groups if n in first or n not in ended or visits[n].rests_until <= began]
         waits = (began - max(v.decided, min(v.rests_until, began)) for v in map(visits.__getitem__, awake))
         self.reporting.undecided(max(waits, default=0.0))

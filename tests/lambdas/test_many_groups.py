@@ -60,6 +60,23 @@ def test_the_next_pass_begins_with_those_that_were_left() -> None:
     assert [o.group for o in controller(aws).run(seconds=50.0)][: len(left)] == left
 
 
+def test_a_clock_that_was_ahead_makes_no_group_wait() -> None:
+    aws = stack(3, 1)
+    aws.now += 3600
+    controller(aws).run()
+    aws.now -= 3600
+    aws.tokens.clear()
+    assert len(controller(aws).run()) == 3
+
+
+@pytest.mark.parametrize("text", ["?", "{}", '{"g0000": ["now"]}', '{"g0000": [1, 2, 3, 4, 5]}', "[1]"])
+def test_an_unreadable_order_is_written_anew(text: str) -> None:
+    aws = stack(3, 1)
+    aws.memory[names.VISITS] = {"group": {"S": names.VISITS}, "version": {"N": "7"}, "visits": {"S": text}}
+    assert len(controller(aws).run()) == 3
+    assert json.loads(aws.memory[names.VISITS]["visits"]["S"]).keys() == {"g0000", "g0001", "g0002"}
+
+
 @pytest.mark.long
 def test_an_execution_that_is_killed_loses_little_of_the_order() -> None:
     aws = stack(1_000, 10, lacks=True)

@@ -70,7 +70,7 @@ def test_a_clock_that_was_ahead_makes_no_group_wait() -> None:
 
 
 @pytest.mark.parametrize("text", ["?", "{}", '{"g0000": ["now"]}', '{"g0000": [1, 2, 3, 4, 5]}', "[1]"])
-def test_an_unreadable_order_is_written_anew(text: str) -> None:
+def test_an_unreadable_order_is_written_again(text: str) -> None:
     aws = stack(3, 1)
     aws.memory[names.VISITS] = {"group": {"S": names.VISITS}, "version": {"N": "7"}, "visits": {"S": text}}
     assert len(controller(aws).run()) == 3

@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import boto3
@@ -17,6 +18,7 @@ from moto import mock_aws
 from contracts.agent.config import Service
 from contracts.names import METRIC_HOST_FAULTS
 from tests.node import configs
+from tests.node.bench import Bench
 from tests.node.configs import FakeClock
 from tests.node.outside import Machine, World, announce
 from tests.node.test_bulkheads import Outside
@@ -29,6 +31,7 @@ from userdata.agent.storage.volume.fill import S3Filler
 from userdata.agent.tasks import crashes, job, training
 from userdata.agent.work import worker_report_file
 from userdata.agent.work.service.workers import Slot, Workers, ready_file
+from userdata.agent.work.training.environment import CommandLine
 from userdata.agent.work.worker_report_file import read_job, read_requests, report_path
 
 
@@ -180,6 +183,19 @@ def test_a_deadline_that_comes_after_the_sigterm_is_kept(tmp_path: Path) -> None
     workers.run()  # without the notice: killed after 100 s
     assert len(machine.times(signal.SIGTERM, 1000)) == 1
     assert 55 <= machine.times(signal.SIGKILL, 1000)[0] <= 65
+
+
+def test_a_job_that_is_stopped_while_its_container_is_prepared_does_not_start(bench: Bench) -> None:
+    trainer = bench.trainer("touch started")
+
+    def stop_twice(*_: Any) -> Any:
+        trainer.stop()
+        trainer.stop()
+        return CommandLine(["true"], {})
+
+    trainer._job_environment = SimpleNamespace(start=stop_twice)  # type: ignore[assignment]
+    assert trainer.run() == "stopped"
+    assert bench.processes == []
 
 
 def test_a_guard_postpones_only_its_owner_and_never_the_end_of_a_lease(clock: FakeClock) -> None:

@@ -17,6 +17,7 @@ Other keys are ignored. The file is not trusted: the reader does not block and r
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -52,7 +53,9 @@ def create_worker_directory(directory: Path, slot: int) -> None:
     path = worker_directory(directory, slot)
     old = path.with_name(f".{slot}")
     for _ in range(2):  # `old` may be left of an agent that died here
-        if old.exists():  # not `shutil.rmtree`, which recurses into whatever depth a worker has created
+        try:
+            shutil.rmtree(old, ignore_errors=not old.exists())
+        except (OSError, RecursionError):  # whatever depth a worker has created
             argv = ["rm", "--recursive", "--force", "--one-file-system", str(old)]
             subprocess.run(argv, timeout=_REMOVAL_SECONDS, check=False, stderr=subprocess.DEVNULL)  # noqa: S603
         if path.exists():

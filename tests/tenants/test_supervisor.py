@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -18,6 +19,7 @@ from userdata.agent.tenants.host.container import name_of
 from userdata.agent.tenants.host.limiter import LendingTenant
 from userdata.agent.tenants.host.meter import Counters
 from userdata.agent.tenants.model import MigInstance, Slice
+from userdata.agent.work import notice
 
 
 def test_all_are_started_and_the_host_is_ready_once_they_are(bench: Bench) -> None:
@@ -305,3 +307,22 @@ def test_a_process_on_a_gpu_is_known_to_be_the_tenants(bench: Bench, tmp_path: P
     (tmp_path / "proc" / "77").mkdir(parents=True)
     (tmp_path / "proc" / "77" / "cgroup").write_text(f"0::/system.slice/docker-{id_}.scope\n")
     assert Owners(bench.paths.run, tmp_path / "proc").slot_of(77) == "cy"
+
+
+def test_a_notice_that_comes_before_the_plan_reaches_all(bench: Bench) -> None:
+    bench.settled()
+    waiting: list[Callable[[], None]] = []
+    at_once = bench.run_in_background
+
+    def run(work: Callable[[], None]) -> None:
+        is_plan = work.__self__._name == "plan"  # type: ignore[attr-defined]
+        (waiting.append if is_plan else at_once)(work)
+
+    bench.run_in_background = run  # type: ignore[method-assign]
+    supervisor = bench.supervisor((ADA, BO, CY))  # the agent was started again
+    bench.pass_(supervisor, 2)
+    bench.announce(120, 60)
+    bench.pass_(supervisor, 2)
+    waiting.pop()()
+    bench.pass_(supervisor, 3)
+    assert all(notice.read(bench.paths.notice_directory(name)) for name in ("ada", "bo", "cy"))

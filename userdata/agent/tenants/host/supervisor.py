@@ -215,6 +215,9 @@ class TenantSupervisor:
         if received is None or received == self._termination:
             return
         self._termination = received
+        self._pass_notice(received)
+
+    def _pass_notice(self, received: Notice) -> None:
         for name in self._desired:
             notice.write(self._paths.notice_directory(name), received)
         log.warning("notice passed to tenants", tenants=len(self._desired))
@@ -325,6 +328,8 @@ class TenantSupervisor:
         self._desired, self._shape, self._has_plan = desired, planned.shape, True
         self._is_planned = planned.tenants == self._tenants and not self._is_recalibrated
         self._is_recalibrated = False
+        if self._termination is not None:  # it came before the plan
+            self._pass_notice(self._termination)
         self._plan_error = ""
         self._last_errors.pop("planning", None)
 

@@ -17,13 +17,13 @@ PRODUCT_LINES = {
     "contracts": 3_323,
     "infra": 17_885,
     "lambdas": 13_386,
-    "userdata": 17_019,
+    "userdata": 17_027,
     "gpu_spot": 11_120,
     "policy": 1_230,
     "market": 1_780,
     "rehearsal": 5_000,
 }
-MAX_PRODUCT_LINES = 70_739
+MAX_PRODUCT_LINES = 70_747
 LIBRARY_LINES = {
     "packages/pulumi-on-moto/src": 8_105,
     "packages/spot-training/src": 10_010,
@@ -32,7 +32,7 @@ LIBRARY_LINES = {
 OTHER_LINES = {
     "packages/tests": 19_150,
     "research": 9_950,
-    "tests": 79_234,
+    "tests": 79_271,
     "docs": 440,
     "examples": 1_420,
 }

@@ -35,10 +35,7 @@ _CHUNK: Final = 1 << 24  # bytes between two calls of ``check``
 def _copy_files(
     root: Path, manifest: CheckpointManifest, store: Store, stage: str, check: Callable[[], object]
 ) -> dict[str, File]:
-    """Copy the files of all ranks from ``root`` to a stage of ``store``; return them as they were written.
-
-    ``check`` may raise to end that early.
-    """
+    """Copy the files of all ranks from ``root`` to a stage; return them. ``check`` may raise to end that."""
     files: dict[str, File] = {}
     for part in map(part_of, range(manifest.world_size)):
         folder = store.part(stage, part)

@@ -92,10 +92,7 @@ def check_lease() -> None:
 
 
 def _is_of_an_earlier_world(owner: object) -> bool:
-    """Return whether the owner is a process of the same training in a world before this one.
-
-    A lost node's lock stays until the server ends it; its world is over, so it can commit nothing.
-    """
+    """Return whether the owner is of an earlier world of this training: it can commit nothing any more."""
     world = os.environ.get(WORLD_VARIABLE)
     before = owner.get("world") if isinstance(owner, dict) else None
     if not world or not before or world == before:

@@ -19,6 +19,7 @@ from spot_training.torch.data import EpochBatches, position_of
 from spot_training.torch.epoch import EpochSteps
 from spot_training.torch.loop_state import LoopState
 from spot_training.torch.microbatches import parts_of
+from spot_training.torch.nodes import World
 from spot_training.torch.optimization import SCALE_RULES, scale_learning_rates
 from spot_training.torch.ranks import TorchRanks
 from spot_training.torch.saves import StepSaves
@@ -63,6 +64,7 @@ class Loop:
         keep_every: int | None = None,
         asynchronous: bool = True,
         interval: Interval | None = None,
+        ranks: Any = None,
         settings: Mapping[str, Any] | None = None,
         local: str | os.PathLike[str] | None = None,
         data_mesh: Any = None,
@@ -72,6 +74,7 @@ class Loop:
         """``folder``: ``location`` of ``Checkpointer``; ``name``, ``keep``, ``keep_every``: see there.
 
         ``asynchronous``: training continues while a copy of the state is written.
+        ``ranks``: default: the processes of ``torch.distributed``.
         ``settings``: what makes this run another one than the last (JSON); default: the command's arguments
         and the values that the script has set in its optimizers and schedulers. ``local``: of ``Spot``.
         ``data_mesh``: the ``DeviceMesh`` of the ranks that take different batches; default: of
@@ -84,8 +87,8 @@ class Loop:
             raise SpotTrainingError("Loop() has nothing to save; pass model=..., optimizer=...")
         if scale_lr not in (None, *SCALE_RULES):
             raise SpotTrainingError(f"scale_lr is {scale_lr!r}, allowed: {', '.join(SCALE_RULES)}")
-        self._ranks = TorchRanks(goes_on=True)
-        self._world = self._ranks.world
+        self._ranks: TorchRanks = ranks or TorchRanks(goes_on=True)
+        self._world: World | None = getattr(self._ranks, "world", None)
         if self._world is not None and self._world.has_nodes:
             local = ""  # a lost machine's disk is lost, and its copy is no other node's
             interval = (interval or Interval()).for_nodes(len(self._world.nodes))
@@ -110,6 +113,7 @@ class Loop:
         if saved is not None:
             self._state.restore(saved, self._spot.checkpointer.location)
             self._resize(saved.world_size, scale_lr)
+        self._ranks.level(self._state.parts)
 
     @property
     def step(self) -> int:

@@ -100,10 +100,7 @@ class Standby:
             self._has_finished.set()
 
     def _end_process(self) -> None:
-        """Raise ``SystemExit(0)`` in the main thread; end the process if that does not help.
-
-        Of several nodes those without a notice go on in the next world.
-        """
+        """Raise ``SystemExit(0)`` in the main thread, else end the process; other nodes go on without it."""
         if (world := getattr(self._ranks, "world", None)) is not None:
             world.renew("saved for a node with a notice")
         self._notice.exits = True

@@ -78,10 +78,8 @@ class RabbitMQInspector(QueueInspector):
     def _visit(self, is_selected: Callable[[str], bool]) -> Iterator[tuple[DeadLetter, bool]]:
         """Send the selected dead letters again; yield all of this moment, and whether each was sent.
 
-        All are received first; the bodies of the selected ones are in memory. The others stay unacknowledged
-        until the end, then the broker has them at the head again, in their order. If they have been returned
-        so often that the broker would soon drop them, each is replaced by a copy, so that its count begins
-        again: dead letters that arrive meanwhile get among them.
+        All are received first, the selected ones with their bodies. The others stay unacknowledged, then are
+        at the head again, in order; one that was returned so often that it would be dropped becomes a copy.
         """
         with self._connection() as connection:
             version = versions.read(connection._impl.server_properties)
@@ -102,11 +100,7 @@ class RabbitMQInspector(QueueInspector):
                     self._wait_for(channel, sum(publish is None for _, _, publish in received))
 
     def _wait_for(self, channel: Any, count: int) -> None:
-        """Wait until the broker has as many dead letters, for a few seconds at the most.
-
-        A quorum queue takes them back in parts (seen with RabbitMQ 3.10.8); who receives the first part
-        meanwhile returns it behind the others.
-        """
+        """Wait some seconds for as many dead letters: a quorum queue takes them back in parts (3.10.8)."""
         name, end = declare.dead_letter_queue(self._queue), time.monotonic() + _IDLE_SECONDS
         while time.monotonic() < end:
             if channel.queue_declare(name, passive=True).method.message_count >= count:
@@ -116,11 +110,7 @@ class RabbitMQInspector(QueueInspector):
     def _receive_all(
         self, channel: Any, version: versions.BrokerVersion | None, is_selected: Callable[[str], bool]
     ) -> list[_Received]:
-        """Return the dead letters of this moment, without those that arrive meanwhile.
-
-        All are deliveries of one consumer: it is for a consumer that the broker restores their order; each
-        ``basic.get`` has a consumer of its own.
-        """
+        """Return the dead letters of this moment, by one consumer: for it the broker restores their order."""
         name = declare.dead_letter_queue(self._queue)
         count = min(channel.queue_declare(name, passive=True).method.message_count, _MAX_LISTED)
         received: list[_Received] = []

@@ -165,10 +165,7 @@ class RabbitMQPublisher(RequestPublisher):
             self._pending.resolve(request_id, WorkError(f"{self._queue.name}: request of {size}"))
 
     def _on_rejected(self, request_id: str, channel: Any) -> None:
-        """Resolve a request with `QueueFullError`; send it again if the queue is not full.
-
-        A queue also rejects messages while it has no leader.
-        """
+        """Resolve with `QueueFullError`, or send again: a queue without a leader rejects messages, too."""
 
         def on_declared(frame: Any) -> None:
             limit = self._queue.max_length

@@ -149,10 +149,7 @@ class Acknowledger:
     def _call_until_done(
         self, call: Callable[..., Any], url: str, entries: Mapping[str, dict[str, Any]]
     ) -> set[str]:
-        """Repeat a call until each entry is done or permanently refused.
-
-        Returns the ids of the entries that are done, or whose queue does not exist.
-        """
+        """Repeat a call until each entry is done or refused; return the ids done or without a queue."""
         remaining, done, backoff = dict(entries), set[str](), Backoff()
         while remaining:
             error = ""

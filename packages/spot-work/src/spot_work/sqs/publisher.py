@@ -138,10 +138,7 @@ class SqsPublisher(RequestPublisher):
                     backoff.wait(self._closed)
 
     def _send_batch(self, batch: list[dict[str, Any]]) -> bool:
-        """Send a batch, and return whether all its entries succeeded.
-
-        Entries with a transient error return to the outbox.
-        """
+        """Send a batch; return whether all succeeded. Transient failures return to the outbox."""
         try:
             response = self._client.send_message_batch(QueueUrl=self._url, Entries=batch)
         except CALL_ERRORS as error:

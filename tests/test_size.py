@@ -17,26 +17,26 @@ PRODUCT_LINES = {
     "contracts": 3_323,
     "infra": 17_885,
     "lambdas": 13_386,
-    "userdata": 17_027,
+    "userdata": 17_040,
     "gpu_spot": 11_120,
     "policy": 1_230,
     "market": 1_780,
     "rehearsal": 5_000,
 }
-MAX_PRODUCT_LINES = 70_747
+MAX_PRODUCT_LINES = 70_760
 LIBRARY_LINES = {
     "packages/pulumi-on-moto/src": 8_102,
     "packages/spot-training/src": 10_045,
     "packages/spot-work/src": 5_850,
 }
 OTHER_LINES = {
-    "packages/tests": 19_150,
+    "packages/tests": 19_300,
     "research": 9_950,
-    "tests": 79_271,
+    "tests": 79_600,
     "docs": 440,
     "examples": 1_420,
 }
-DOC_WORDS = 36_487
+DOC_WORDS = 36_700
 """Words of README, CONTRIBUTING, ``docs/*.md`` but generated pages, and the libraries' READMEs."""
 RECORDS = 40
 RECORD_WORDS = 10_000

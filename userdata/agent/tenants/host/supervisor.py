@@ -39,6 +39,7 @@ from userdata.agent.tenants.host.steps import (
     resources_of,
 )
 from userdata.agent.tenants.host.tenancy import TenantLifecycle
+from userdata.agent.tenants.host.tenant_state import TenantState
 from userdata.agent.tenants.host.volumes import TenantVolumes
 from userdata.agent.tenants.model import HostShape, Slice, Tenant
 from userdata.agent.tenants.plan import plan
@@ -102,30 +103,6 @@ class _Plan:
     desired: dict[str, DesiredTenant]
 
 
-@dataclass
-class _TenantState:
-    """The supervisor's state of a tenant."""
-
-    work: BackgroundPoller[bool] | None = None
-    """The running background work for it, at most one at a time."""
-    data_gib: int = 0
-    """The size to which this process last brought its volume."""
-    claim: frozenset[str] = frozenset()
-    """The exclusive resources of the container that is being started."""
-    failures: int = 0
-    error: str = ""
-    """The last failure since the container ran as planned."""
-    retry_at: float = 0.0
-    is_starting: bool = False
-    is_clearing: bool = False
-    container_id: str = ""
-    """The container last started or seen running, since ``started_at``; empty after its end was observed."""
-    started_at: float = 0.0
-    has_served: bool = False
-    restarts: int = 0
-    is_removed: bool = False
-
-
 class TenantSupervisor:
     """Reconciles containers with the tenant list, and checks for an interruption notice every second.
 
@@ -152,7 +129,7 @@ class TenantSupervisor:
         self._updates = Lane("updates", dependencies.run_in_background, dependencies.clock, _ASK_SECONDS)
         self._works_done = self._listed_after = 0
         """Works done so far, and before the list of containers that is being read."""
-        self._states = {name: _TenantState() for name in dependencies.volumes.tenants()}
+        self._states = {name: TenantState() for name in dependencies.volumes.tenants()}
         self._desired: dict[str, DesiredTenant] = {}
         self._shape = HostShape((), 0)
         self._is_planned = self._has_plan = self._is_recalibrated = False
@@ -321,7 +298,7 @@ class TenantSupervisor:
     def _apply(self, planned: _Plan) -> None:
         desired = planned.desired
         for name, tenant in desired.items():
-            state = self._states.setdefault(name, _TenantState())
+            state = self._states.setdefault(name, TenantState())
             if name in self._desired and self._desired[name].spec != tenant.spec:
                 # What failed was another container: the changed one is tried at once.
                 state.failures, state.retry_at, state.error = 0, 0.0, ""
@@ -364,7 +341,7 @@ class TenantSupervisor:
         if step.kind == "update":
             self._updates.submit(partial(self._update, self._desired[name]))
             return
-        state = self._states.setdefault(name, _TenantState())
+        state = self._states.setdefault(name, TenantState())
         if step.kind == "end":
             self._start_work(name, partial(self._lifecycle.remove, name))
             return
@@ -492,7 +469,7 @@ class TenantSupervisor:
         now = self._dependencies.clock.monotonic()
         return {n for n, state in self._states.items() if state.work is not None or now < state.retry_at}
 
-    def _back_off(self, state: _TenantState) -> float:
+    def _back_off(self, state: TenantState) -> float:
         state.failures += 1
         pause = backoff(state.failures)
         state.retry_at = self._dependencies.clock.monotonic() + pause

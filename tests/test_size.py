@@ -14,25 +14,25 @@ import pytest
 from tests.test_repository import FILES, ROOT
 
 PRODUCT_LINES = {
-    "contracts": 3_323,
+    "contracts": 3_400,
     "infra": 17_885,
-    "lambdas": 13_386,
-    "userdata": 17_040,
-    "gpu_spot": 11_120,
+    "lambdas": 13_500,
+    "userdata": 17_300,
+    "gpu_spot": 11_200,
     "policy": 1_230,
     "market": 1_780,
     "rehearsal": 5_000,
 }
-MAX_PRODUCT_LINES = 70_760
+MAX_PRODUCT_LINES = 71_200
 LIBRARY_LINES = {
     "packages/pulumi-on-moto/src": 8_102,
     "packages/spot-training/src": 10_045,
     "packages/spot-work/src": 5_850,
 }
 OTHER_LINES = {
-    "packages/tests": 19_300,
+    "packages/tests": 19_500,
     "research": 9_950,
-    "tests": 79_600,
+    "tests": 80_500,
     "docs": 440,
     "examples": 1_420,
 }

@@ -279,3 +279,27 @@ def test_different_crashes_are_tried_again(tmp_path: Path, monkeypatch: pytest.M
         except ValueError as caught:
             codes.append(crashes.handle(node, "work", caught))
     assert set(codes) == {1}
+
+
+def test_an_unforeseen_error_of_a_launch_counts_against_its_own_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given_up: list[str] = []
+
+    class Launch:
+        def __init__(self, *_: object) -> None:
+            pass
+
+        def extend_if_due(self) -> None:
+            raise TypeError("unforeseen")
+
+        def give_up_if_due(self, error: AgentError) -> None:
+            given_up.append(str(error))
+
+    monkeypatch.setattr("userdata.agent.tasks.launch.Launch", Launch)
+    hooks = {"autoScalingGroup": "g", "launch": "l", "terminate": "t", "terminateSeconds": 300}
+    config = configs.load(configs.service(hooks=hooks, service={"image": "i@sha256:" + "0" * 64, "gpus": 1}))
+    monkeypatch.setattr("userdata.agent.tasks.service._read_first_release", lambda node, service: service)
+    with pytest.raises(AgentError, match="TypeError: unforeseen"):
+        tasks.prepare(tasks.Node(config, tmp_path, "http://nowhere"))
+    assert given_up == ["TypeError: unforeseen"]

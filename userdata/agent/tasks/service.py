@@ -12,6 +12,7 @@ from contracts.agent.config import Service
 from contracts.agent.names import JOB_USER, UNIT_WORK
 from userdata.agent.aws.clients import aws_errors
 from userdata.agent.machine import log
+from userdata.agent.machine.background import unforeseen
 from userdata.agent.machine.errors import AgentError, ConfigError
 from userdata.agent.tasks.node import STATE_POLL_SECONDS, Node
 
@@ -41,9 +42,10 @@ def prepare(node: Node) -> int:
     try:
         _prepare_image(node, launch.extend_if_due)
         launch.complete()
-    except AgentError as error:
-        launch.give_up_if_due(error)
-        raise
+    except Exception as error:  # the launch has its own bound, whatever the error is
+        failure = error if isinstance(error, AgentError) else unforeseen(error)
+        launch.give_up_if_due(failure)
+        raise failure from error
     return 0
 
 

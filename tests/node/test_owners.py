@@ -13,10 +13,10 @@ from typing import Any
 
 import boto3
 import pytest
-from moto import mock_aws
 
 from contracts.agent.config import Service
 from contracts.names import METRIC_HOST_FAULTS
+from tests import models
 from tests.node import configs
 from tests.node.bench import Bench
 from tests.node.configs import FakeClock
@@ -113,7 +113,7 @@ def test_a_link_in_the_place_of_a_temporary_file_is_not_followed(tmp_path: Path)
 
 @pytest.fixture
 def s3() -> Iterator[Any]:
-    with mock_aws():
+    with models.moto():
         client = boto3.client("s3", "us-east-1")
         client.create_bucket(Bucket="bucket1")
         yield client

@@ -34,6 +34,17 @@ def aws_errors(operation: str) -> Iterator[None]:
         raise AwsError(f"{operation}: {code or type(error).__name__}: {error}", code) from None
 
 
+@contextlib.contextmanager
+def transfer_errors(key: str) -> Iterator[None]:
+    """Raise `AwsError` for an error of boto3 in the block, which its transfers raise after their retries."""
+    from boto3.exceptions import Boto3Error
+
+    try:
+        yield
+    except Boto3Error as error:
+        raise AwsError(f"object {key}: {error}") from None
+
+
 def bypass_proxy_for_metadata(environment: MutableMapping[str, str]) -> None:
     """Add the metadata service to ``NO_PROXY``, so that a proxy of the environment serves AWS's APIs alone.
 

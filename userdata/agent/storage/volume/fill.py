@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from userdata.agent.aws.clients import AwsError, aws_errors
+from userdata.agent.aws.clients import AwsError, aws_errors, transfer_errors
 from userdata.agent.machine import files, log
 from userdata.agent.machine.errors import AgentError, RefusedError
 
@@ -153,18 +153,14 @@ class S3Filler:
         return self._directory / relative
 
     def _copy(self, item: _Object, path: Path) -> None:
-        from boto3.exceptions import Boto3Error
-
         assert self._client is not None
         path.parent.mkdir(parents=True, exist_ok=True)
         # Short: a name may have all 255 bytes that a file system allows.
         temporary = path.with_name(f".{hashlib.sha256(path.name.encode()).hexdigest()[:16]}.part")
         bucket = urlsplit(self._dataset).netloc
         try:
-            with _refusals(f"object {item.key} of dataset {self._dataset}"):
+            with transfer_errors(item.key), _refusals(f"object {item.key} of dataset {self._dataset}"):
                 self._client.download_file(bucket, item.key, str(temporary), Callback=self._check_cancelled)
-        except Boto3Error as error:  # too many retries
-            raise AgentError(f"object {item.key}: {error}") from None
         except AwsError as error:
             if error.code != _FORBIDDEN:
                 raise

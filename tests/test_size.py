@@ -17,7 +17,7 @@ PRODUCT_LINES = {
     "contracts": 3_400,
     "infra": 17_885,
     "lambdas": 13_500,
-    "userdata": 17_037,
+    "userdata": 17_060,
     "gpu_spot": 11_200,
     "policy": 1_230,
     "market": 1_780,

@@ -297,8 +297,9 @@ def test_it_may_read_the_items_of_instances_and_write_those_of_queues_only(chat:
 @pytest.mark.parametrize("function", ["scaler", "health-checker"])
 def test_scaler_and_health_checker_read_what_the_watcher_wrote(chat: Run, function: str) -> None:
     policy = chat.policy(f"{function}-function")
-    [table] = next(one["Resource"] for one in policy["Statement"] if one["Sid"] == "ReadQueues")
-    asked = Request("dynamodb:GetItem", table, {"dynamodb:LeadingKeys": [names.queue_partition("inference")]})
+    [table] = next(one["Resource"] for one in policy["Statement"] if one["Sid"] == "ReadWorkers")
+    keys = {"dynamodb:LeadingKeys": [names.queue_partition("inference")]}
+    asked = Request("dynamodb:BatchGetItem", table, keys)
     assert allows([policy], asked)
 
 

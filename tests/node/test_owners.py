@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -58,11 +59,11 @@ def left_behind(kind: str, path: Path) -> None:
             path.mkdir()
             (path / "file").touch()
         case "deep":
-            for _ in range(3000):  # deeper than Python's recursion
-                path.mkdir()
-                os.chdir(path)
-                path = Path("d")
-            os.chdir("/")
+            with contextlib.chdir(path.parent):
+                for _ in range(3000):  # deeper than Python's recursion
+                    path.mkdir()
+                    os.chdir(path)
+                    path = Path("d")
         case "pipe":
             os.mkfifo(path)
         case "link":

@@ -199,10 +199,6 @@ def _whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-if __name__ == "__main__":
-    write_golden()
-
-
 ENVIRONMENTS: Final = ("dev", "fleet", "prod", "research")
 
 Edit = Callable[[dict[str, Any]], None]
@@ -284,3 +280,7 @@ ERRORS: Final = {
     )
 }
 """Engine errors in addition to the steps (text: ``pkg/resource/deploy/step_generator.go``)."""
+
+
+if __name__ == "__main__":
+    write_golden()

@@ -67,7 +67,7 @@ check: setup lint ## in half a minute: lint, types, and the quick tests of the t
 	@$(MAKE) --jobs 2 --output-sync types quick
 
 quick: setup
-	@HYPOTHESIS_PROFILE=quick $(PYTEST) --quick -m "not long" $(ARGS)
+	@HYPOTHESIS_PROFILE=quick $(PYTEST) --quick -m "not long and not soak" $(ARGS)
 
 test: setup system-packages ## lint, types, then what needs Python and small packages of Debian's, but no replay of a market
 	@$(MAKE) --jobs 2 --output-sync alone types lint

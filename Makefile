@@ -8,7 +8,7 @@ MAKEFLAGS += --no-print-directory
 PYTHON  ?= python3
 WORKERS ?= 2
 ARGS    ?=
-# Of the libraries' tests: which.
+# Of the libraries' and the machines' tests: which.
 MARKS   ?= not soak
 
 # PYTHONDONTWRITEBYTECODE may be set; hundreds of processes would compile the same modules each.
@@ -106,7 +106,7 @@ test-cluster: setup ## entries' objects and Jobs on a real Kubernetes control pl
 test-boot: setup ## machines of this product, booted: systemd, cloud-init and Docker of Ubuntu 24.04, the stack on moto (root): out/boot.json
 	@.ci/system-packages boot
 	@tests/boot/root_fs build || echo "no machine is booted without it"
-	@$(PYTEST) --numprocesses $$(($(WORKERS) + 1)) --dist worksteal --durations 10 -o faulthandler_timeout=300 -m boot tests/boot $(ARGS)
+	@$(PYTEST) --numprocesses $$(($(WORKERS) + 1)) --dist worksteal --durations 10 -o faulthandler_timeout=900 -m "boot and $(MARKS)" tests/boot $(ARGS)
 
 lint: setup ## ruff: rules and formatting; codespell and proselint: spelling, retired words and style of the docs
 	@$(BIN)/ruff check --quiet .
@@ -141,6 +141,7 @@ soak: setup system-packages-real ## what make test has too little time for, and 
 	@$(PYTEST) --durations 20 -m soak tests/real packages/test_stranger.py $(ARGS)
 	@$(MAKE) real-spot-training real-spot-work MARKS=soak
 	@$(MAKE) test-cluster ARGS="-m soak"
+	@$(MAKE) test-boot MARKS=soak
 	@$(BIN)/python -m packages.broker_plays.cluster_days > out/soak.json
 
 fit: setup ## fit again what is shipped as fitted (GPU_SPOT_TRACES=…): an error where the two differ

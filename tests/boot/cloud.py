@@ -68,6 +68,8 @@ class Fault:
     operation: str = ""
     status: int = 500
     code: str = "InternalError"
+    is_silent: bool = False
+    """Whether it answers only at the end."""
 
 
 @dataclass
@@ -90,6 +92,8 @@ class Shim:
                 and fault.operation in ("", operation)
                 and time.monotonic() < fault.until
             ):
+                while fault.is_silent and time.monotonic() < fault.until:
+                    time.sleep(0.1)
                 start_response(f"{fault.status} Fault", [("Content-Type", "application/json")])
                 return [json.dumps({"__type": fault.code, "message": "a fault"}).encode()]
         answer = list(self.application(environ, start_response))

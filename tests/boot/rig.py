@@ -151,6 +151,16 @@ class Rig:
         started = [one.since for one in workers if one.state == "ready"]
         return bool(workers) and len(started) == len(workers) and min(started) > machine.changed_at
 
+    def heartbeats_come(self, group: str, machine: Machine) -> float:
+        """Wait for a heartbeat of each worker of a machine; return how long that took."""
+        at = time.time()
+
+        def came() -> bool:
+            sent = [one.heartbeat for one in self.cloud.workers(group) if one.instance == machine.instance]
+            return bool(sent) and min(sent) > at
+
+        return round(self.wait_for(came), 1)
+
     def close(self) -> None:
         """End the machines."""
         for machine in self.machines:

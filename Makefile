@@ -139,7 +139,7 @@ soak: setup system-packages-real ## what make test has too little time for, and 
 	@HYPOTHESIS_PROFILE=ci $(PYTEST) --durations 20 -m soak $(ARGS)
 	@$(MAKE) --jobs 2 --output-sync alone-spot-training alone-spot-work MARKS=soak
 	@$(PYTEST) --durations 20 -m soak tests/real packages/test_stranger.py $(ARGS)
-	@$(MAKE) real-spot-training real-spot-work MARKS=soak
+	@$(MAKE) real-spot-training MARKS=soak
 	@$(MAKE) test-cluster ARGS="-m soak"
 	@$(MAKE) test-boot MARKS=soak
 	@$(BIN)/python -m packages.broker_plays.cluster_days > out/soak.json

@@ -109,10 +109,7 @@ def _holds(operator: str, key: str, patterns: Sequence[str], context: ConditionK
 
 
 def _filled(pattern: str, lowered: ConditionKeys) -> str | None:
-    """Return a condition's value with the values of its variables; None if the request lacks one.
-
-    Names of keys do not distinguish case. A wildcard from a variable would be a literal character.
-    """
+    """Return a condition's value with the values of its variables; None if the request lacks one."""
     parts = _VARIABLE.split(pattern)
     for number in range(1, len(parts), 2):
         values = lowered.get(parts[number].lower(), ())

@@ -64,9 +64,7 @@ NOTICE_VARIABLE: Final = "GPU_SPOT_NOTICE"
 GRACE_SECONDS: Final = 100.0
 """Seconds after a SIGTERM without a notice: docs/contract.md, "The time"."""
 _READ_INTERVAL_SECONDS: Final = 1.0
-_POLL_INTERVAL_SECONDS: Final = (
-    5.0  # AWS's advice for interruption notices (EC2 guide, "Spot Instance interruption notices")
-)
+_POLL_INTERVAL_SECONDS: Final = 5.0  # EC2 guide, "Spot Instance interruption notices"
 _log = logging.getLogger("spot_training")
 _notices: Final[weakref.WeakSet[Notice]] = weakref.WeakSet()
 

@@ -333,13 +333,20 @@ def _describe(error: BaseException) -> str:
 
 def _handle(number: int, handler: Callable[..., object]) -> None:
     """Handle a signal in this process; one that the function forks can be terminated as before."""
-    previous = signal.signal(number, handler)
+    previous, masks = signal.signal(number, handler), threading.local()
+
+    def hold() -> None:  # one that arrives before the child has its handler back would be lost
+        masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, {number})
+
+    def release() -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, masks.before)
 
     def restore() -> None:
         if signal.getsignal(number) is handler:
             signal.signal(number, previous)
+        release()
 
-    os.register_at_fork(after_in_child=restore)
+    os.register_at_fork(before=hold, after_in_parent=release, after_in_child=restore)
 
 
 def serve(

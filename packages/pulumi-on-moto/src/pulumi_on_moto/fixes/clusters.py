@@ -94,10 +94,7 @@ def _create(response: EKSResponse) -> ActionResult:
 
 
 def _add_security_group(backend: EKSBackend, name: str) -> None:
-    """Create a cluster's security group, as EKS does, in the VPC of its subnets or the default VPC.
-
-    Source: EKS guide, "View Amazon EKS security group requirements for clusters".
-    """
+    """Create a cluster's security group (EKS guide, "security group requirements for clusters")."""
     ec2, config = (
         ec2_backends[backend.account_id][backend.region_name],
         backend.clusters[name].resources_vpc_config,

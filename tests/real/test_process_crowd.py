@@ -6,12 +6,12 @@ import logging
 from pathlib import Path
 
 import pytest
-from faulty_sqs import FaultySqs
-from rabbitmq import RabbitServer
 
 from packages.broker_plays import cluster_days, crowd
 from packages.broker_plays.rabbit_cluster import may_have_own_network
 from packages.broker_plays.workers import Processes
+from packages.faulty_sqs import FaultySqs
+from packages.rabbitmq import RabbitServer
 
 
 def test_nothing_is_lost_and_no_repeat_goes_unmarked(broker: RabbitServer, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from packages.faulty_sqs import FaultySqs
 from packages.rabbitmq import RabbitServer
 
 
-# After its restart RabbitMQ 3.10.8 sometimes elects no leader for the queue of replies: 4 of 28 runs waited for ever.
+# After its restart RabbitMQ 3.10.8 sometimes elects no leader for the reply queue: 4 of 28 runs hung.
 @pytest.mark.soak
 def test_nothing_is_lost_and_no_repeat_goes_unmarked(broker: RabbitServer, tmp_path: Path) -> None:
     crowd.check(crowd.play(broker, Processes(tmp_path), 2000, workers=3, losses=8, seed=5))

@@ -52,10 +52,12 @@ class RealWork:
         work = self
 
         class Host(SimulatedHost):
-            def run(self, argv: Sequence[str], stdin: str = "", environment: Any = None) -> str:
+            def run(
+                self, argv: Sequence[str], timeout: float = 60, stdin: str = "", environment: Any = None
+            ) -> str:
                 if argv[0] in PLAYED:
                     return work.run(argv, environment or {}, self._data.parent)
-                return super().run(argv, stdin, environment)
+                return super().run(argv, timeout, stdin, environment)
 
         class Node(SimulatedNode):
             host_type = Host

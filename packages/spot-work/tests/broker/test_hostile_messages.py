@@ -109,7 +109,10 @@ def test_a_dead_letter_that_pika_cannot_decode_is_listed(broker: RabbitServer) -
     assert "year 58122" in letter.reason
 
 
-def test_a_failure_with_a_text_that_is_not_utf_8_is_a_dead_letter_and_a_reply(broker: RabbitServer) -> None:
+def test_a_failure_with_a_text_that_is_not_utf_8_is_a_dead_letter_and_a_reply(
+    broker: RabbitServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("CRITICAL", "spot_work")  # pytest-xdist cannot send a surrogate of a log
     queue = Queue("names")
 
     def run(value: str) -> None:

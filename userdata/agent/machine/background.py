@@ -39,9 +39,11 @@ def in_thread(work: Callable[[], None]) -> None:
     threading.Thread(target=work, daemon=True).start()
 
 
-def backoff(failures: int) -> float:
+def backoff(
+    failures: int, minimum: float = _MIN_BACKOFF_SECONDS, maximum: float = MAX_BACKOFF_SECONDS
+) -> float:
     """Return the seconds before the next try after ``failures`` in a row: 2, 4, 8 … 300."""
-    return min(_MIN_BACKOFF_SECONDS * 2.0 ** (min(failures, 20) - 1), MAX_BACKOFF_SECONDS)
+    return min(minimum * 2.0 ** (min(failures, 20) - 1), maximum)
 
 
 def unforeseen(error: Exception) -> UnforeseenError:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
+from userdata.agent.machine.background import backoff
 from userdata.agent.machine.errors import AgentError, CommandError, DependencyUnavailableError
 
 MIN_DELAY_SECONDS: Final = 5.0
@@ -217,4 +218,4 @@ def respond(
 
 def retry_delay(count: int) -> float:
     """Return the delay in seconds after ``count`` failures in a row."""
-    return min(MIN_DELAY_SECONDS * 2.0 ** (count - 1), MAX_DELAY_SECONDS)
+    return backoff(count, MIN_DELAY_SECONDS, MAX_DELAY_SECONDS)

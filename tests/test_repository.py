@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shutil
 import subprocess
@@ -148,6 +149,21 @@ def test_what_both_distributions_need_they_need_alike() -> None:
     for one in map(Requirement, DEPENDENCIES):
         asked.setdefault(canonicalize_name(one.name), set()).add(str(one.specifier))
     assert not {name: specifiers for name, specifiers in asked.items() if len(specifiers) > 1}
+
+
+def test_both_readers_of_stack_files_are_one_but_for_their_errors() -> None:
+    """Operators have gpu_spot without pulumi_on_moto, which has nothing of ours: so there are two."""
+
+    def read(path: str) -> dict[str, str]:
+        tree = ast.parse((ROOT / path).read_text("utf-8").replace("UserError", "LocalCloudError"))
+        parts = [node for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)]
+        return {part.name: ast.dump(part) for part in parts}
+
+    ours = read("gpu_spot/declared/stackfile.py")
+    theirs = read("packages/pulumi-on-moto/src/pulumi_on_moto/program/stackfile.py")
+    assert ours.keys() - theirs.keys() == {"LocalCloudError", "find_project"}
+    assert theirs.keys() - ours.keys() == {"Stack"}
+    assert [name for name in ours.keys() & theirs.keys() if ours[name] != theirs[name]] == []
 
 
 def test_there_is_no_wheel_of_what_works_from_a_checkout_only() -> None:

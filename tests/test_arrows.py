@@ -91,7 +91,6 @@ MAY_IMPORT: dict[str, set[str]] = {
     "market": {"contracts", "lambdas.core", "numpy"},
     "market.supply": {"contracts", "market.rules", "lambdas.core"},
     "market.replay": {"contracts", "market.rules", "market.supply", "lambdas.core"},
-    "market.plots": set(),
     # What runs for a real account: neither moto, nor what builds on it, nor what rehearses.
     "gpu_spot": {"gpu_spot.declared"},
     # The Pulumi SDK alone: stack files, and what a program declares.

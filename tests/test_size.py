@@ -16,14 +16,14 @@ from tests.test_repository import FILES, ROOT
 PRODUCT_LINES = {
     "contracts": 3_330,
     "infra": 17_890,
-    "lambdas": 13_390,
+    "lambdas": 13_385,
     "userdata": 17_050,
     "gpu_spot": 11_120,
     "policy": 1_230,
-    "market": 1_780,
+    "market": 1_730,
     "rehearsal": 5_000,
 }
-MAX_PRODUCT_LINES = 70_770
+MAX_PRODUCT_LINES = 70_720
 LIBRARY_LINES = {
     "packages/pulumi-on-moto/src": 8_100,
     "packages/spot-training/src": 10_045,
@@ -31,8 +31,8 @@ LIBRARY_LINES = {
 }
 OTHER_LINES = {
     "packages/tests": 19_160,
-    "research": 9_950,
-    "tests": 79_460,
+    "research": 9_995,
+    "tests": 79_480,
     "docs": 440,
     "examples": 1_420,
 }

@@ -21,6 +21,7 @@ from rehearsal.machines.process import TrainingProcess
 from rehearsal.machines.scheduler import SimulatedClock, SimulatedTask
 from userdata.agent import tasks
 from userdata.agent.aws.imds import DEFAULT_URL
+from userdata.agent.machine.background import at_once
 from userdata.agent.machine.errors import AgentError, ConfigError, RefusedError
 from userdata.agent.storage.datasets import describe_attached
 
@@ -116,7 +117,7 @@ class SimulatedNode:
         agent.clients = SandboxClients(self._clients)
         agent.on_sigterm = partial(setattr, self._host, "on_sigterm")
         agent.spawn = self._spawn
-        agent.run_in_background = lambda work: work()
+        agent.run_in_background = at_once
         agent.fenced = lambda dead_at: nullcontext()  # nothing hangs in a simulation
         self._host.restart_volume = partial(tasks.volume, agent, "up")
         # Groups and fleets terminate and replace an instance that does not run.

@@ -14,6 +14,7 @@ from typing import Literal, get_args
 from tests.node.configs import FakeClock
 from tests.node.world import KilledError, World, WorldEbs, WorldLease
 from tests.node.world_host import WorldFiller, WorldHost
+from userdata.agent.machine.background import at_once
 from userdata.agent.machine.errors import AgentError, LeaseLostError, WorkCancelledError
 from userdata.agent.storage.volume.background_snapshots import BackgroundSnapshots, SnapshotSchedule
 from userdata.agent.storage.volume.execute import Executor, MountContext
@@ -90,7 +91,7 @@ class Region:
         schedule = SnapshotSchedule(50.0, self.clock.wall, lambda: instance != self.taken)
         host, ebs, leases = self._parts(instance, zone)
         place = Path("/dltraining")
-        return BackgroundSnapshots(held, place, ebs, leases, host, self.clock, schedule, lambda work: work())
+        return BackgroundSnapshots(held, place, ebs, leases, host, self.clock, schedule, at_once)
 
     def _parts(self, instance: str, zone: str) -> tuple[WorldHost, WorldEbs, WorldLease]:
         world = self.world

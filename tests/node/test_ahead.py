@@ -21,6 +21,7 @@ from tests.node.world import WorldEbs, WorldLease
 from tests.node.world_host import WorldHost
 from tests.waiting import TIMEOUT_SECONDS, wait_until
 from userdata.agent.machine import freeze
+from userdata.agent.machine.background import at_once
 from userdata.agent.machine.errors import AgentError, TransientError
 from userdata.agent.machine.host import SystemHost
 from userdata.agent.storage.volume.background_snapshots import BackgroundSnapshots, SnapshotSchedule, is_due
@@ -43,9 +44,7 @@ class Training:
         """Restart the agent's process on the same volume."""
         schedule = SnapshotSchedule(self.every, lambda: self.checkpoint, lambda: self.is_wanted)
         ebs, leases = WorldEbs(self.world, "i-x", "a"), WorldLease(self.world, "i-x")
-        return BackgroundSnapshots(
-            self.held, PLACE, ebs, leases, self.host, self.clock, schedule, lambda work: work()
-        )
+        return BackgroundSnapshots(self.held, PLACE, ebs, leases, self.host, self.clock, schedule, at_once)
 
     def train(self, seconds: float, writes: bool = True) -> list[str]:
         """Train on; return the snapshots that there are."""

@@ -25,7 +25,7 @@ from tests.node.outside import Machine, World, announce
 from tests.node.test_bulkheads import Outside
 from userdata.agent import cli, tasks
 from userdata.agent.machine import files
-from userdata.agent.machine.background import Guard, Lane, backoff
+from userdata.agent.machine.background import Guard, Lane, at_once, backoff
 from userdata.agent.machine.errors import AgentError, LeaseLostError, RefusedError
 from userdata.agent.machine.host import SystemHost
 from userdata.agent.storage.volume.fill import S3Filler
@@ -217,7 +217,7 @@ def test_a_guard_postpones_only_its_owner_and_never_the_end_of_a_lease(clock: Fa
 
 
 def test_a_lane_keeps_the_order_and_skips_what_fails(clock: FakeClock) -> None:
-    lane, ran = Lane("it", lambda work: work(), clock, 60), list[int]()
+    lane, ran = Lane("it", at_once, clock, 60), list[int]()
     actions: list[Callable[[], None]] = [
         lambda: ran.append(1),
         raises(ValueError("v")),

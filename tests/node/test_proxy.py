@@ -22,6 +22,7 @@ from tests.node.configs import FakeClock
 from tests.node.metadata import MetadataServer
 from tests.node.units import CommandHost
 from userdata.agent import tasks
+from userdata.agent.machine.background import at_once
 from userdata.agent.machine.errors import AgentError, ConfigError
 from userdata.agent.proxy import discovery, haproxy_config, metrics, servers
 from userdata.agent.proxy.counts import Counts, WorkerKey
@@ -237,7 +238,7 @@ class FakeSocket(RuntimeSocket):
 def supervisor(
     clock: FakeClock, hosts: list[HttpHost], socket: FakeSocket, **changes: Any
 ) -> ProxySupervisor:
-    arguments = {"discover": lambda: tuple(hosts), "run_in_background": lambda work: work(), **changes}
+    arguments = {"discover": lambda: tuple(hosts), "run_in_background": at_once, **changes}
     return ProxySupervisor(
         PROXY, PATHS, write=lambda state, ready: None, clock=clock, runtime=socket, **arguments
     )
@@ -360,7 +361,7 @@ def test_the_subcommand_configures_haproxy_once_and_reports_its_requests(
     settings = HttpProxy(HttpWorkers(8000), max_workers=1)
     made.config = replace(made.config, training=None, volume=None, proxy=settings)
     made.kernel = tmp_path
-    made.run_in_background = lambda work: work()
+    made.run_in_background = at_once
     made.on_sigterm = lambda stop: setattr(clock, "on_sleep", lambda seconds: stop())
     made.host = commands = CommandHost()
     with socketserver.UnixStreamServer(str(tmp_path / "haproxy.sock"), FakeHaproxy) as server:

@@ -19,6 +19,7 @@ from tests.node.metadata import MetadataServer
 from tests.node.units import DiskHost
 from userdata.agent import tasks
 from userdata.agent.aws.imds import LIFECYCLE_STATE
+from userdata.agent.machine.background import at_once
 from userdata.agent.machine.errors import AgentError, ConfigError
 from userdata.agent.storage.volume.background_snapshots import BackgroundSnapshots
 from userdata.agent.tasks import job as job_tasks
@@ -186,7 +187,7 @@ def test_nothing_is_mounted_or_written_where_the_data_volume_is_missing(make_nod
 def training(make_node: MakeNode) -> tasks.Node:
     """An instance whose data volume is here."""
     made = make_node("a", "run")
-    made.run_in_background = lambda work: work()
+    made.run_in_background = at_once
     assert tasks.volume(made, "up") == 0
     return made
 

@@ -30,7 +30,7 @@ class Bench:
         self.tmp, self.clock, self.server, self.registry = tmp, clock, server, RecordingRegistry()
         self.processes: list[subprocess.Popen[bytes]] = []
         self.secrets: Callable[[], Mapping[str, str]] = dict
-        self.run_in_background: BackgroundRunner = lambda work: work()
+        self.run_in_background: BackgroundRunner = at_once
         self.release: Callable[[], Service] | None = None
         self.http: HttpChecks | None = None
         self.host: SystemHost = SystemHost()

@@ -114,7 +114,7 @@ def test_the_allowed_wait_bounds_the_batch() -> None:
         pytest.approx(10, rel=0.01),
     )
     assert permitted_batch(speed, 8, 10)[0] == 16  # one of eight ends its batch earlier
-    assert permitted_batch(WorkerSpeed.of_rate(0.25), 1, 10) == (1.0, 0.0)
+    assert permitted_batch(WorkerSpeed(((1.0, BatchTime(0.0, 4.0)),)), 1, 10) == (1.0, 0.0)
 
 
 def test_a_batch_that_may_not_wait_needs_more_workers() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lambdas.core.scaling import staffing
-from lambdas.core.scaling.batches import WorkerSpeed
+from lambdas.core.scaling.batches import BatchTime, WorkerSpeed
 from lambdas.core.scaling.memory import ScalingMemory, dump, parse
 from lambdas.core.scaling.staffed_wait import MAX_LOG_FACTOR, TRACKED_SHARE, StaffedWait
 from lambdas.core.scaling.staffing import (
@@ -22,7 +22,7 @@ from lambdas.core.scaling.staffing import (
 )
 
 WORKER_RATE = 0.25
-SPEED = WorkerSpeed.of_rate(WORKER_RATE)
+SPEED = WorkerSpeed(((1.0, BatchTime(0.0, 1 / WORKER_RATE)),))
 
 
 def erlang_c(load: float, workers: int) -> float:

@@ -62,11 +62,6 @@ class WorkerSpeed:
 
     parts: tuple[tuple[float, BatchTime], ...]
 
-    @classmethod
-    def of_rate(cls, rate: float) -> WorkerSpeed:
-        """Return the speed of workers that take one request at a time."""
-        return cls(((1.0, BatchTime(0.0, 1 / rate)),))
-
     @property
     def max_size(self) -> float:
         """The largest batch."""

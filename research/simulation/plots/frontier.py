@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from lambdas.core.capacity.policies.expected_cost import ExpectedCost
-from market.plots.svg import OTHER_COLOUR, OURS, Picture
+from research.simulation.plots.svg import OTHER_COLOUR, OURS, Picture
 
 _KINDS: Final = (".html", ".svg")
 _MIN_SHORTAGE: Final = 1e-5

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from market.plots.svg import OTHER_COLOUR, OURS, Picture
+from research.simulation.plots.svg import OTHER_COLOUR, OURS, Picture
 
 _WIDTH, _ROW, _TOP, _BOTTOM = 760, 34, 40, 44
 _MARGIN_LEFT, _MARGIN_RIGHT = 150, 24

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from market.plots.svg import OTHER_COLOUR, OURS, Picture
+from research.simulation.plots.svg import OTHER_COLOUR, OURS, Picture
 
 _WIDTH, _HEIGHT, _MARGIN_LEFT, _GAP, _TOP, _BOTTOM = 330, 320, 56, 20, 44, 46
 _FAMILY: Final = "gpu-spot"

@@ -1,1 +1,0 @@
-"""Plots of comparisons: cost against shortage, regret, cost against wait."""

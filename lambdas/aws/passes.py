@@ -81,7 +81,7 @@ def _nothing(_: Any) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Reporting(Generic[OutcomeT]):
-    """What a pass tells while it runs.
+    """What a pass reports while it runs.
 
     Attributes:
         outcome: of a group, as soon as it is served.

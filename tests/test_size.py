@@ -14,29 +14,29 @@ import pytest
 from tests.test_repository import FILES, ROOT
 
 PRODUCT_LINES = {
-    "contracts": 3_330,
-    "infra": 17_890,
-    "lambdas": 13_385,
-    "userdata": 17_050,
-    "gpu_spot": 11_120,
-    "policy": 1_230,
-    "market": 1_730,
-    "rehearsal": 5_000,
+    "contracts": 4_000,
+    "infra": 20_200,
+    "lambdas": 14_800,
+    "userdata": 18_800,
+    "gpu_spot": 13_200,
+    "policy": 2_000,
+    "market": 1_900,
+    "rehearsal": 5_300,
 }
-MAX_PRODUCT_LINES = 70_720
+MAX_PRODUCT_LINES = 77_000
 LIBRARY_LINES = {
-    "packages/pulumi-on-moto/src": 8_100,
-    "packages/spot-training/src": 10_045,
-    "packages/spot-work/src": 5_857,
+    "packages/pulumi-on-moto/src": 8_500,
+    "packages/spot-training/src": 11_300,
+    "packages/spot-work/src": 6_700,
 }
 OTHER_LINES = {
-    "packages/tests": 19_160,
-    "research": 9_995,
-    "tests": 79_480,
+    "packages/tests": 22_500,
+    "research": 10_900,
+    "tests": 92_000,
     "docs": 440,
-    "examples": 1_420,
+    "examples": 1_800,
 }
-DOC_WORDS = 36_700
+DOC_WORDS = 38_500
 """Words of README, CONTRIBUTING, ``docs/*.md`` but generated pages, and the libraries' READMEs."""
 RECORDS = 40
 RECORD_WORDS = 10_000

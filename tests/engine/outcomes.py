@@ -2,7 +2,7 @@
 
 ``python -m tests.engine.outcomes > docs/changes.md`` writes the page. For each change of
 ``tests/review/changes.py`` the program runs as the next preview of the deployed sample; what the providers
-replace of its differences is in ``tests/review/replacements.py``. ``test_changes.py`` compares the page with
+replace of its differences is in ``tests/oracles/replacements.py``. ``test_changes.py`` compares the page with
 what the engine says.
 """
 
@@ -28,9 +28,9 @@ from infra.settings import SettingsError, load_settings
 from tests.apart import SHARED_VARIABLE, apart
 from tests.infra import program
 from tests.infra.declared import ROOT, Run, shipped, variant
+from tests.oracles.replacements import forcing
 from tests.review import making
 from tests.review.changes import Change, changes
-from tests.review.replacements import forcing
 
 PAGE: Final = ROOT / "docs" / "changes.md"
 IN_PLACE: Final = "in place"

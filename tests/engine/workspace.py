@@ -23,7 +23,7 @@ from gpu_spot.declared.stackfile import folder_of_stacks
 from packages.pulumi_standins import schema, world
 from packages.pulumi_standins.world import World
 from tests.apart import SHARED_VARIABLE
-from tests.infra.test_replacements import FORCES_NEW
+from tests.oracles.replacements import FORCES_NEW
 from tests.waiting import TIMEOUT_SECONDS, wait_until
 
 ROOT: Final = Path(__file__).resolve().parents[2]

@@ -2,7 +2,7 @@
 
 The JSON is built, not recorded: no engine runs here. The form is that of ``PreviewDigest`` (see
 ``gpu_spot/review/preview.py``); which inputs force a replacement is in
-``tests/review/replacements.py``. A state has only inputs.
+``tests/oracles/replacements.py``. A state has only inputs.
 
 ``python -m tests.review.making`` rewrites the golden comments; review their diff.
 """
@@ -27,8 +27,8 @@ from policy.rules import RULES
 from policy.rules.model import Subject
 from pulumi_on_moto.program.second_run import with_ignored
 from tests.infra.declared import ROOT, Run, run, variant
+from tests.oracles import replacements
 from tests.policy.cases import FACTS
-from tests.review import replacements
 
 HERE = Path(__file__).parent
 GOLDEN = HERE / "golden"

@@ -10,8 +10,8 @@ from typing import Any, Final, Literal, TypeAlias
 import yaml
 
 from tests.infra.declared import ROOT, Run
+from tests.oracles.replacements import forcing
 from tests.review.changes import Change
-from tests.review.replacements import forcing
 
 Truth: TypeAlias = Literal["nothing", "unknown", "ends"]
 _ORDER: Final[tuple[Truth, ...]] = ("nothing", "unknown", "ends")

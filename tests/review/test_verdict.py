@@ -17,7 +17,7 @@ from gpu_spot.review.environments import ReviewedEnvironment, review_environment
 from gpu_spot.review.preview import EngineStep, Preview, read
 from gpu_spot.review.verdict import EXIT_STATUS, verdict_of
 from tests.infra.declared import ROOT
-from tests.infra.test_replacements import FORCES_NEW
+from tests.oracles.replacements import FORCES_NEW
 
 UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 SECRET = {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270", "plaintext": '"hunter2"'}

@@ -23,20 +23,22 @@ class QueueState:
 
     ``ready`` messages wait and ``in_flight`` are delivered but not acknowledged. ``oldest_seconds`` is the
     age of the oldest waiting message, a lower bound if the broker does not report it. ``publish_rate`` and
-    ``ack_rate`` are messages per second; ``consumers`` are connections that consume from the queue.
+    ``ack_rate`` are messages per second; ``consumers`` are connections that consume from the queue. What is
+    unknown is None, never a number.
     """
 
     observed_at: Annotated[float, Stored("at")]
     ready: int
     in_flight: Annotated[int, Stored("taken")]
-    oldest_seconds: Annotated[float, Stored("oldest")]
-    publish_rate: Annotated[float, Stored("arriving")]
-    ack_rate: Annotated[float, Stored("leaving")]
-    consumers: Annotated[int, Stored("readers")]
+    oldest_seconds: Annotated[float | None, Stored("oldest")] = None
+    publish_rate: Annotated[float | None, Stored("arriving")] = None
+    ack_rate: Annotated[float | None, Stored("leaving")] = None
+    consumers: Annotated[int | None, Stored("readers")] = None
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for impossible values."""
-        if not all(math.isfinite(getattr(self, f.name)) and getattr(self, f.name) >= 0 for f in fields(self)):
+        values = (getattr(self, field.name) for field in fields(self))
+        if not all(value is None or (math.isfinite(value) and value >= 0) for value in values):
             raise ValueError("the state of a queue must consist of finite numbers ≥ 0")
 
     def is_fresh(self, now: float) -> bool:

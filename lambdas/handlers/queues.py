@@ -63,11 +63,11 @@ def _report_proxies(outcome: QueueOutcome) -> None:
 
 
 def gauges_of(state: QueueState, queued_per_worker: int = 0) -> dict[str, float]:
-    """Return the metrics of a queue's state; with ``queued_per_worker`` also the workers for it."""
+    """Return the metrics that are known of a queue's state; with ``queued_per_worker`` also the workers for it."""
     workers: dict[str, float] = {}
     if queued_per_worker:
         workers = {names.METRIC_QUEUE_WORKERS: workers_for_queue(state, queued_per_worker)}
-    return {
+    gauges = {
         **workers,
         names.METRIC_QUEUE_READY: state.ready,
         names.METRIC_QUEUE_IN_FLIGHT: state.in_flight,
@@ -76,3 +76,4 @@ def gauges_of(state: QueueState, queued_per_worker: int = 0) -> dict[str, float]
         names.METRIC_QUEUE_ACK_RATE: state.ack_rate,
         names.METRIC_QUEUE_CONSUMERS: state.consumers,
     }
+    return {name: value for name, value in gauges.items() if value is not None}

@@ -89,7 +89,7 @@ ALARMS: Final[dict[str, Condition]] = {
     "<group>-gpu-lost": Condition("Maximum", "gpu-spot/instances GpusLost", ">= 1", (2, 5), 60),
     "<job>-volume-full": Condition("Minimum", "gpu-spot/instances DataVolumeFree", "< 10", (1, 1), 300),
     # 0 or 1, emitted each minute; one 0 ends the alarm.
-    "<group>-load-unknown": Condition("Maximum", "gpu-spot ScalingLoadUnknown", ">= 1", (10, 10), 60),
+    "<group>-load-unknown": Condition("Maximum", "gpu-spot ScalingLoadUnknown", ">= 1", (5, 5), 60),
     "<group>-throughput-unknown": Condition(
         "Maximum", "gpu-spot ScalingThroughputUnknown", ">= 1", (10, 10), 60
     ),

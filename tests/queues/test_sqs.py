@@ -10,6 +10,7 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 
+from contracts.registry.queue_state import QueueState
 from contracts.watched_queue import WatchedQueue
 from lambdas.aws.queues.sqs import SqsReader
 from lambdas.core.queues.history import QueueHistory
@@ -35,7 +36,7 @@ class CloudWatch:
     def result(self, name: str, end: datetime) -> dict[str, Any]:
         values = self.values.get(name, [])
         times = [end - timedelta(minutes=1 + number) for number in range(len(values))]
-        return {"Id": name, "Timestamps": times, "Values": values}
+        return {"Id": name, "Timestamps": times, "Values": values, "StatusCode": "Complete"}
 
 
 @pytest.fixture
@@ -85,7 +86,7 @@ def test_a_request_in_work_for_an_hour_is_not_an_hour_of_waiting(sqs: Any) -> No
     assert (state.in_flight, state.oldest_seconds) == (0, 3600.0)
 
 
-def test_a_value_of_a_quarter_of_an_hour_ago_is_no_rate(sqs: Any) -> None:
+def test_a_value_of_a_quarter_of_an_hour_ago_is_no_rate_and_no_zero(sqs: Any) -> None:
     fill(sqs, 1, 0)
     cloudwatch = CloudWatch(sent=[60.0])
     reader = SqsReader(sqs, cloudwatch)
@@ -97,14 +98,26 @@ def test_a_value_of_a_quarter_of_an_hour_ago_is_no_rate(sqs: Any) -> None:
     cloudwatch.result = late  # type: ignore[method-assign]
     state, _ = reader.observe(QUEUE, QueueHistory(), AT, 5.0)
     assert state is not None
-    assert (state.publish_rate, state.oldest_seconds) == (0.0, 0.0)
+    assert (state.publish_rate, state.ack_rate, state.oldest_seconds, state.consumers) == (None,) * 4
 
 
 def test_without_ready_messages_the_age_is_0(sqs: Any) -> None:
     fill(sqs, 0, 2)
     state, _ = SqsReader(sqs, CloudWatch(oldest=[95.0])).observe(QUEUE, QueueHistory(), AT, 5.0)
     assert state is not None
-    assert (state.in_flight, state.oldest_seconds, state.consumers) == (2, 0.0, 0)
+    assert (state.in_flight, state.oldest_seconds, state.consumers) == (2, 0.0, None)
+
+
+def test_an_unused_queue_is_idle_not_unknown(sqs: Any) -> None:
+    fill(sqs, 0, 0)
+    cloudwatch = CloudWatch()
+    reader = SqsReader(sqs, cloudwatch)
+    state, _ = reader.observe(QUEUE, QueueHistory(), AT, 5.0)
+    assert state == QueueState(AT, 0, 0, 0.0, 0.0, 0.0, 0)
+    found = cloudwatch.result
+    cloudwatch.result = lambda *args: {**found(*args), "StatusCode": "InternalError"}  # type: ignore[method-assign]
+    state, _ = reader.observe(QUEUE, QueueHistory(), AT, 5.0)
+    assert state == QueueState(AT, 0, 0, 0.0)
 
 
 def test_delayed_messages_do_not_count_as_ready(sqs: Any) -> None:

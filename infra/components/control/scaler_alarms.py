@@ -17,6 +17,7 @@ from infra.components.monitoring.alarm_spec import (
     undecided_alarm,
 )
 
+_FIVE_MINUTES: Final = Condition("Maximum", periods=5, datapoints=5)
 _TEN_MINUTES: Final = Condition("Maximum", periods=10, datapoints=10)
 
 
@@ -36,8 +37,8 @@ def alarms(stack: str, services: Sequence[str], function: pulumi.Input[str]) -> 
             (
                 "load-unknown",
                 names.METRIC_SCALING_LOAD_UNKNOWN,
-                _TEN_MINUTES,
-                f"The load of {service} has been unknown for ten minutes; its target is not lowered.",
+                _FIVE_MINUTES,
+                f"The load of {service} has been unknown for five minutes; its target is not lowered.",
             ),
             (
                 "throughput-unknown",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -12,8 +13,10 @@ from contracts.watched_queue import WatchedQueue
 from lambdas.core.queues.history import QueueHistory
 from lambdas.core.queues.waiting_age import MAX_LOOKBACK_SECONDS, MINUTE_SECONDS, oldest_waiting
 
-_MAX_DELAY_SECONDS: Final = 5 * MINUTE_SECONDS
-"""Maximum age of the newest data point: metrics of SQS are published with a delay."""
+_MAX_DELAY_SECONDS: Final = 3 * MINUTE_SECONDS
+"""Maximum age of the newest data point: metrics of SQS are published each minute, with a delay."""
+_COMPLETE: Final = "Complete"
+"""Source: CloudWatch API reference, ``MetricDataResult``; another status is no data."""
 
 # Source: SQS guide, "Available CloudWatch metrics for Amazon SQS".
 _METRICS: Final = {
@@ -30,7 +33,8 @@ class SqsReader:
     """Reads SQS queues; a queue's location is its account.
 
     SQS has no connections: ``consumers`` is 1 after a recent receive call, even an empty one, else 0. Metrics
-    of a queue that was unused for six hours pause, and resume up to 15 minutes late.
+    of a queue that was unused for six hours pause, and resume up to 15 minutes late: a queue without messages
+    and without any value in hours is idle. Else what has no recent value is unknown, never 0.
     """
 
     sqs: Any
@@ -46,22 +50,27 @@ class SqsReader:
             # Without delayed messages, which no worker can receive yet.
             AttributeNames=["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"],
         )["Attributes"]
-        minutes = self._minutes(queue.name, now)
-        newest = {key: _newest(values, now) for key, values in minutes.items()}
+        minutes, is_complete = self._minutes(queue.name, now)
         ready = int(counts["ApproximateNumberOfMessages"])
         in_flight = int(counts["ApproximateNumberOfMessagesNotVisible"])
+        is_unused = is_complete and not (ready or in_flight or any(minutes.values()))
+        absent = 0.0 if is_unused else None
+        newest = {key: _newest(values, now, absent) for key, values in minutes.items()}
         previous = None if history.at is None else (history.at, history.oldest_seconds)
         oldest = oldest_waiting(ready, in_flight, newest["oldest"], minutes["sent"], now, previous)
+        calls = [newest[key] for key in ("received", "empty")]
         state = QueueState(
             observed_at=now,
             ready=ready,
             in_flight=in_flight,
             oldest_seconds=oldest,
-            publish_rate=newest["sent"] / MINUTE_SECONDS,
-            ack_rate=newest["deleted"] / MINUTE_SECONDS,
-            consumers=int(newest["received"] + newest["empty"] > 0),
+            publish_rate=_rate(newest["sent"]),
+            ack_rate=_rate(newest["deleted"]),
+            consumers=1 if any(calls) else None if None in calls else 0,
         )
-        return state, replace(history, at=now, oldest_seconds=oldest)
+        if oldest is not None:  # else the last known one still bounds the next
+            history = replace(history, at=now, oldest_seconds=oldest)
+        return state, history
 
     def _url(self, queue: WatchedQueue) -> str:
         key = queue.location, queue.name
@@ -70,8 +79,8 @@ class SqsReader:
             self._urls[key] = response["QueueUrl"]
         return self._urls[key]
 
-    def _minutes(self, name: str, now: float) -> dict[str, dict[float, float]]:
-        """Return each metric in each whole minute with data, by the minute's beginning."""
+    def _minutes(self, name: str, now: float) -> tuple[dict[str, dict[float, float]], bool]:
+        """Return each metric in each whole minute with data, by the minute's beginning; whether all is there."""
         end = now // MINUTE_SECONDS * MINUTE_SECONDS
         response = self.cloudwatch.get_metric_data(
             MetricDataQueries=[
@@ -93,17 +102,23 @@ class SqsReader:
             EndTime=datetime.fromtimestamp(end, UTC),
             ScanBy="TimestampDescending",
         )
-        minutes: dict[str, dict[float, float]] = {key: {} for key in _METRICS}
+        minutes: dict[str, dict[float, float]] = {}
         for result in response["MetricDataResults"]:
-            times = (time.timestamp() for time in result["Timestamps"])
-            minutes[result["Id"]] = {time: float(v) for time, v in zip(times, result["Values"], strict=True)}
-        return minutes
+            if result.get("StatusCode") == _COMPLETE:
+                times = (time.timestamp() for time in result["Timestamps"])
+                values = zip(times, result["Values"], strict=True)
+                minutes[result["Id"]] = {time: float(v) for time, v in values if 0 <= v < math.inf}
+        return {key: minutes.get(key, {}) for key in _METRICS}, len(minutes) == len(_METRICS)
 
 
-def _newest(minutes: dict[float, float], now: float) -> float:
-    """Return the value of the newest minute; 0 without a recent one."""
+def _newest(minutes: dict[float, float], now: float, absent: float | None) -> float | None:
+    """Return the value of the newest minute; ``absent`` without a recent one."""
     time = max(minutes, default=0.0)
-    return minutes[time] if time >= now - _MAX_DELAY_SECONDS - MINUTE_SECONDS else 0.0
+    return minutes[time] if time >= now - _MAX_DELAY_SECONDS - MINUTE_SECONDS else absent
+
+
+def _rate(of_minute: float | None) -> float | None:
+    return None if of_minute is None else of_minute / MINUTE_SECONDS
 
 
 def reader(client: Callable[[str], Any]) -> SqsReader:

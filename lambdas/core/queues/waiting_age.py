@@ -19,17 +19,17 @@ MAX_LOOKBACK_SECONDS: Final = 3 * 3600
 def oldest_waiting(
     ready: int,
     in_flight: int,
-    oldest_seconds: float,
+    oldest_seconds: float | None,
     sent: Mapping[float, float],
     now: float,
     previous: tuple[float, float] | None,
-) -> float:
-    """Return the age in seconds of the oldest waiting message.
+) -> float | None:
+    """Return the age in seconds of the oldest waiting message; None if it is unknown.
 
     Args:
         ready: messages that wait.
         in_flight: messages in work.
-        oldest_seconds: age of the oldest message that is not deleted, waiting or in flight.
+        oldest_seconds: age of the oldest message that is not deleted, waiting or in flight; None: unknown.
         sent: messages sent in each minute, by the minute's beginning (epoch seconds).
         now: epoch seconds.
         previous: time and result of the last call. The counts lag by some minutes, and a message that is not
@@ -37,7 +37,7 @@ def oldest_waiting(
     """
     if not ready:
         return 0.0
-    if not in_flight:
+    if oldest_seconds is None or not in_flight:
         return oldest_seconds
     bounds = [oldest_seconds, _age_of_sent(ready, sent, now)]
     if previous is not None and previous[0] < now:

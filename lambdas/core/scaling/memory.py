@@ -53,10 +53,8 @@ class ScalingMemory:
         if load is None or (self.arrivals and now - self.arrivals[-1][0] < POLL_SECONDS / 2):
             return replace(self, throughput=throughput)
         batch_times = self.batch_times.update(observation.batches)
-        recent_arrivals = (
-            arrival for arrival in self.arrivals if now - arrival[0] < ARRIVAL_MINUTES * POLL_SECONDS - 1
-        )
-        arrivals = (*recent_arrivals, (now, load.arrival_rate))
+        recent = [a for a in self.arrivals if now - a[0] < ARRIVAL_MINUTES * POLL_SECONDS - 1]
+        arrivals = tuple(recent if load.arrival_rate is None else [*recent, (now, load.arrival_rate)])
         waiting_estimate = self.waiting_estimate.update(
             load,
             observation.workers * (throughput.mean_rate(observation.ready) or 0.0),
@@ -70,7 +68,7 @@ class ScalingMemory:
             arrivals=arrivals,
             waiting_estimate=waiting_estimate,
         )
-        if load.is_estimate:
+        if load.is_estimate or load.arrival_rate is None:
             return memory  # nothing is learned from what is assumed
         return replace(
             memory,

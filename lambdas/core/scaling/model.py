@@ -57,7 +57,7 @@ class Load:
     """The load of a service in the interval that ended at ``ended_at`` (epoch seconds).
 
     Attributes:
-        arrival_rate: requests a second that arrived.
+        arrival_rate: requests a second that arrived; None if unknown.
         waiting: requests that wait; None if the source does not see them: then they are estimated.
         in_flight: requests that workers process; 0 if the source does not see them.
         oldest_seconds: age of the oldest waiting request; None if the source does not see it.
@@ -69,7 +69,7 @@ class Load:
     """
 
     ended_at: float
-    arrival_rate: float
+    arrival_rate: float | None
     waiting: int | None = None
     in_flight: int = 0
     oldest_seconds: float | None = None
@@ -81,7 +81,7 @@ class Load:
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for impossible values."""
         counts = (self.waiting or 0, self.in_flight)
-        rates = (self.arrival_rate, self.start_rate or 0.0, self.refused_rate)
+        rates = (self.arrival_rate or 0.0, self.start_rate or 0.0, self.refused_rate)
         numbers = (self.ended_at, self.oldest_seconds or 0.0, *rates, *counts)
         if not all(math.isfinite(number) and number >= 0 for number in numbers):
             raise ValueError("times, rates and counts of a load must be finite, 0 or more")

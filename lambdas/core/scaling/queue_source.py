@@ -49,7 +49,7 @@ class QueueSource:
             oldest_seconds=state.oldest_seconds,
             start_rate=state.ack_rate,
             refused_rate=self.refused_rate,
-            is_estimate=self.is_estimate,
+            is_estimate=self.is_estimate or state.publish_rate is None,
         )
 
     def work_done(
@@ -157,7 +157,7 @@ def workers_for_queue(state: QueueState, queued_per_worker: int) -> int:
     request; a broker does not say how many have one, but not more than there are requests in flight, or
     consumers. SQS knows no consumers but one: with ``queued_per_worker`` 1 each request in flight counts.
     """
-    in_work = min(state.in_flight, state.consumers)
+    in_work = state.in_flight if state.consumers is None else min(state.in_flight, state.consumers)
     return max(
         in_work + _divided(state.ready, queued_per_worker),
         _divided(state.ready + state.in_flight, queued_per_worker),

@@ -63,7 +63,7 @@ def _report_proxies(outcome: QueueOutcome) -> None:
 
 
 def gauges_of(state: QueueState, queued_per_worker: int = 0) -> dict[str, float]:
-    """Return the metrics that are known of a queue's state; with ``queued_per_worker`` also the workers for it."""
+    """Return the known metrics of a queue; with ``queued_per_worker`` also the workers for its state."""
     workers: dict[str, float] = {}
     if queued_per_worker:
         workers = {names.METRIC_QUEUE_WORKERS: workers_for_queue(state, queued_per_worker)}

@@ -1,7 +1,8 @@
-"""Each input of each source of load in turn: absent, late, an error or a lie for an hour, under a steady load."""
+"""Each input of each source of load in turn: absent, late, an error or a lie for an hour under load."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -175,10 +176,8 @@ def test_no_input_that_is_lost_lowers_the_target(source: Any, lost: str, fault: 
         if minute == STEADY:
             service.broken_at = now
         service.minute(now)
-        try:
+        with contextlib.suppress(KeyError, ValueError):  # as the queue watcher: the last state stays
             state = observe(now) or state
-        except (KeyError, ValueError):
-            pass  # as the queue watcher: the last state is there until it is stale
         item = report(now, service, lost, fault)
         ready = {
             "g6": [Worker("p", f"i-{n}", 0, BEGIN - 9e3, now, report=item) for n in range(service.workers)]
@@ -204,7 +203,7 @@ def test_no_input_that_is_lost_lowers_the_target(source: Any, lost: str, fault: 
         service.workers = max(1, booted if target >= service.workers else target)
     broken = targets[STEADY:]
     assert min(broken) >= RATE / WORKER_RATE + 1, broken
-    assert max(broken) <= 3 * targets[STEADY - 1], broken
+    assert max(broken) <= 4 * targets[STEADY - 1], broken
     if source is sqs and lost in _METRICS:
         assert min(broken[40:]) >= GROWTH * RATE / WORKER_RATE + 1, broken
     assert not any(alarms[10:STEADY])

@@ -80,7 +80,7 @@ class SqsReader:
         return self._urls[key]
 
     def _minutes(self, name: str, now: float) -> tuple[dict[str, dict[float, float]], bool]:
-        """Return each metric in each whole minute with data, by the minute's beginning; whether all is there."""
+        """Return each metric by the beginning of each whole minute with data; whether all are there."""
         end = now // MINUTE_SECONDS * MINUTE_SECONDS
         response = self.cloudwatch.get_metric_data(
             MetricDataQueries=[

@@ -70,8 +70,9 @@ def environment(job: Training, name: str = "") -> dict[str, str]:
     checkpoints = DATA_DIR / "checkpoints" / name
     done = variables.done_file(checkpoints, job.revision)
     job_environment = {**job.environment, **experiments.by_name(job.name, job.matrix or {}).get(name, {})}
+    artifacts = checkpoints / ".artifacts"
     job_variables = variables.fixed_variables(
-        name, job_environment, DATA_DIR, RUN_DIR, checkpoints, checkpoints / ".artifacts", done
+        name, job.command, job_environment, DATA_DIR, RUN_DIR, checkpoints, artifacts, done
     )
     return {
         **job_variables,

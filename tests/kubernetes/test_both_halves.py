@@ -78,8 +78,9 @@ def test_a_job_has_its_image_command_directory_and_variables() -> None:
     assert pod["workingDir"] == str(CODE_DIR / config.group)
     checkpoints = DATA_DIR / "checkpoints" / job.job
     done = variables.done_file(checkpoints, job.revision)
+    artifacts = checkpoints / ".artifacts"
     expected = variables.fixed_variables(
-        job.job, job.environment, DATA_DIR, RUN_DIR, checkpoints, checkpoints / ".artifacts", done
+        job.job, job.command, job.environment, DATA_DIR, RUN_DIR, checkpoints, artifacts, done
     )
     of_pods = {"GPU_SPOT_GRACE_SECONDS": "110", "GPU_SPOT_LEASE_SECONDS": "120", "GPU_SPOT_MAX_RESTARTS": "5"}
     assert variables_of(pod) == {**expected, **of_pods}

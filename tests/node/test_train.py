@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,35 @@ def test_progress_resets_the_count(bench: Bench) -> None:
     assert bench.trainer(script, restarts=1).run() == "done"
     assert bench.job.marks[-2:] == ["done", "taken down"]
     assert len(bench.starts) == 6
+
+
+@pytest.mark.parametrize(
+    "writes",
+    [
+        "date > $GPU_SPOT_CHECKPOINTS/run-$n.log",
+        "mkdir -p $GPU_SPOT_CHECKPOINTS/v$n; date > $GPU_SPOT_CHECKPOINTS/v$n/hparams.yaml",
+        "date > $GPU_SPOT_CHECKPOINTS/events.out.tfevents.$n.host",
+        "mkdir -p $GPU_SPOT_CHECKPOINTS/.hydra; date > $GPU_SPOT_CHECKPOINTS/.hydra/$n",
+        """date > $GPU_SPOT_CHECKPOINTS/model-$n; echo '{"step": 3, "steps": 9}' > $GPU_SPOT_TELL""",
+    ],
+)
+def test_a_crash_loop_that_gains_no_step_fails(bench: Bench, writes: str) -> None:
+    bench.stand_still()
+    script = f"n=$(wc -l < {bench.tmp}/starts || echo 0); echo x >> {bench.tmp}/starts; {writes}; exit 1"
+    assert bench.trainer(script, restarts=2).run() == "failed"
+    assert len(bench.starts) <= 4  # the first run may have gained the step
+
+
+def test_a_script_that_caught_its_own_error_is_not_done(bench: Bench) -> None:
+    bench.stand_still()
+    source = Path(__file__).parents[2] / "packages" / "spot-training" / "src"
+    (bench.tmp / "train.py").write_text(
+        f"import sys; sys.path.insert(0, {str(source)!r})\n"
+        "from spot_training import Spot\nspot = Spot(steps=100); spot.restore()\n"
+        "try: raise RuntimeError('CUDA out of memory')\nexcept RuntimeError as error: print(error)\n"
+    )
+    assert bench.trainer(f"{sys.executable} train.py", restarts=1).run() == "failed"
+    assert len(bench.starts) == 2
 
 
 def test_checkpoints_on_an_instance_store_are_progress(

@@ -67,7 +67,7 @@ def test_where_one_fits_it_is_never_given_up_for_the_next(
         one = checkpointer(small / "c")
         one.restore()
         one.save(10, block)
-        assert "only 1 checkpoint of 1.05 MB fits" in caplog.text
+        assert "only 1 checkpoint of 1.06 MB fits" in caplog.text
         for step in (20, 30):
             with pytest.raises(SaveError, match="No space left on device"):
                 one.save(step, block)
@@ -143,7 +143,7 @@ def test_a_full_disk_costs_no_finished_training_its_export(tmp_path: Path) -> No
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "model").read_text() == "exported"
     lines = done.stderr.splitlines()
-    assert "only 1 checkpoint of 1.05 MB fits" in lines[0]
+    assert "only 1 checkpoint of 1.06 MB fits" in lines[0]
     assert [line for line in lines[1:] if "No space left on device" not in line] == []
     assert "last step not saved; the script continues to its end" in lines[-1]
 

@@ -113,6 +113,7 @@ class Training:
             progress=Progress(environment={}),
             clock=self.clock,
             local=self.root,
+            has_randomness=False,  # disks of a few kB
         )
         level = self.spot._levels._local
         assert level is not None

@@ -295,3 +295,63 @@ def test_a_refusal_is_one_line_without_a_traceback(folder: Path, tmp_path: Path)
     assert other.returncode == 1
     [line] = other.stderr.splitlines()
     assert line.startswith("spot_training.errors.OtherRunError: ")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_same"),
+    [
+        ("--lr 0.1", "--lr 0.1 --resume", True),
+        ("--lr 0.1 a.yaml", "--lr 0.1 --resume a.yaml", True),
+        ("--lr 0.1", "--resume runs/last --lr 0.1", True),
+        ("--run-name a-0701 --lr 0.1", "--run-name a-0702 --lr 0.1", True),
+        ("--run_name=a --wandb-id 3f", "--run_name=b --wandb-id 4e", True),
+        ("hydra.run.dir=out/1 lr=0.1", "hydra.run.dir=out/2 lr=0.1", True),
+        ("--lr 0.1", "--lr 0.2 --resume", False),
+        ("--date 2026-01-01", "--date 2026-01-02", False),
+        ("--model-name a", "--model-name b", False),
+        ("lr=0.1", "lr=0.2", False),
+        ("a.yaml", "--resume b.yaml a.yaml", True),
+        ("a.yaml", "--resume x b.yaml", False),
+    ],
+)
+def test_arguments_that_change_at_each_start_are_no_other_run(first: str, second: str, is_same: bool) -> None:
+    one, two = (
+        TrainingRun.of_process(environment={}, command=["train.py", *text.split()])
+        for text in (first, second)
+    )
+    assert (two.differences(one.document()) == []) == is_same
+    with_command = [
+        TrainingRun.of_process(environment={"GPU_SPOT_COMMAND": digest}, command=["train.py", *text.split()])
+        for digest, text in (("1a", first), ("1a", second), ("2b", first))
+    ]
+    assert with_command[1].differences(with_command[0].document()) == []
+    assert "command 1a there, 2b here" in with_command[2].differences(with_command[0].document())
+    assert with_command[1].id == with_command[0].id != with_command[2].id
+
+
+def test_a_run_that_was_taken_over_goes_on_at_each_start(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train(folder, FIRST, 10)
+    monkeypatch.setenv("SPOT_TRAINING_TAKE_OVER", FIRST.id)
+    for number in range(1, 4):
+        run = TrainingRun(script="train.py", arguments=["--name-of-this-start", str(number)])
+        assert train(folder, run, 10 + number) == 9 + number
+    monkeypatch.delenv("SPOT_TRAINING_TAKE_OVER")
+    with pytest.raises(OtherRunError):
+        train(folder, SECOND)
+
+
+def test_the_default_directory_is_where_the_process_began(tmp_path: Path) -> None:
+    script = "import os; from spot_training import Checkpointer; os.mkdir('a'); os.chdir('a');"
+    script += "print(Checkpointer().location, Checkpointer('b').location)"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+        env={name: value for name, value in os.environ.items() if not name.startswith("GPU_SPOT_")},
+    )
+    assert done.stdout.split() == [f"{tmp_path}/checkpoints", "b"]
+    assert "allowed: an absolute path" in done.stderr

@@ -199,6 +199,29 @@ def test_a_training_is_finished_when_its_script_is(
     assert json.loads(report.read_text()) == expected
 
 
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        ("progress.report(3, 50, now=True)", "UnfinishedError"),
+        ("progress.report(3, None, now=True)", "UnfinishedError"),
+        ("progress.report(3, 50, now=True); sys.exit(3)", "UnfinishedError"),
+        ("", "UnfinishedError"),
+        ("progress.report(50, 50, now=True)", None),
+        ("progress.report(3, 50, now=True); progress.finished()", None),
+        ("progress.report(3, 50, now=True); progress.failed(ValueError('bad'))", "ValueError"),
+        ("progress.failed(ValueError('bad')); progress.report(50, 50, now=True); progress.finished()", None),
+        ("try: Spot('/proc/none').restore()\nexcept Exception: pass", "SaveError"),
+    ],
+)
+def test_an_end_that_is_not_said_is_a_failure(tmp_path: Path, body: str, kind: str | None) -> None:
+    report = tmp_path / "tell.json"
+    script = f"import sys\nfrom spot_training import Progress, Spot\nprogress = Progress()\n{body}"
+    environment = {**os.environ, "GPU_SPOT_TELL": str(report)}
+    subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, check=False)
+    written = json.loads(report.read_text())
+    assert (written.get("error_type"), written.get("finished", False)) == (kind, kind is None)
+
+
 def test_a_progress_file_that_cannot_be_written_is_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -331,3 +354,31 @@ def test_a_failed_save_is_logged_retried_and_raised_at_a_notice_only(
 def test_the_core_imports_no_framework(name: str) -> None:
     script = f"import sys, spot_training; print({name!r} in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", script], text=True) == "False\n"
+
+
+DRAWS = """
+import os, random, sys
+from spot_training import Interval, Spot
+random.seed(1)
+spot = Spot("c", steps=9, interval=Interval(max_seconds=1e-6))
+saved = spot.restore()
+for step in range(saved.step if saved else 0, 9):
+    print(step, random.random())
+    spot.after(step + 1, lambda folder: None)
+    if str(step) == os.environ["UNTIL"]:
+        sys.exit()
+spot.finish()
+"""
+
+
+def test_a_loop_of_its_own_draws_the_same_random_numbers_after_a_restart(tmp_path: Path) -> None:
+    def play(folder: str, until: int) -> list[str]:
+        (tmp_path / folder).mkdir(exist_ok=True)
+        environment = {**os.environ, "UNTIL": str(until)}
+        command = [sys.executable, "-c", DRAWS]
+        return subprocess.check_output(command, cwd=tmp_path / folder, env=environment, text=True).split(
+            "\n"
+        )[:-1]
+
+    rows = play("whole", 9)
+    assert play("killed", 3) + play("killed", 9) == rows

@@ -28,10 +28,10 @@ from spot_training.identity import (
     DAMAGED,
     START_OVER_VARIABLE,
     TrainingRun,
+    is_taken_over,
     name_of_run,
     or_start_over,
     started_over,
-    taken_over,
 )
 from spot_training.ranks import ALONE, RankCalls, Ranks
 from spot_training.retention.retention import CheckpointRetention
@@ -57,6 +57,8 @@ from spot_training.storage.space import Space
 from spot_training.storage.store import Store
 
 FOLDER_VARIABLE: Final = "GPU_SPOT_CHECKPOINTS"
+_STARTED_IN: Final = os.path.abspath(".")  # noqa: PTH100 # a directory that is gone has a name still
+"""The working directory at the start: a script may go to one that is named by the time."""
 _MAX_LINEAGE: Final = 100
 Write: TypeAlias = Callable[[Path], object]
 T = TypeVar("T")
@@ -92,6 +94,8 @@ class Checkpointer:
     ) -> None:
         """``location``: default ``$GPU_SPOT_CHECKPOINTS``, else ``checkpoints`` in the working directory.
 
+        That is the one in which the process began: a relative ``location`` after a change of it is said.
+
         ``name``: of one of several trainings, a directory in ``location``. ``run``: default: not compared.
         ``keep_every``: the first checkpoint after each so many steps stays, too.
         """
@@ -100,7 +104,16 @@ class Checkpointer:
                 f"keep is {keep}, allowed: 1 or more (2 or more to survive a damaged one)"
             )
         print_errors_in_one_line()
-        location = location or os.environ.get(FOLDER_VARIABLE) or "checkpoints"
+        location = location or os.environ.get(FOLDER_VARIABLE) or f"{_STARTED_IN}/checkpoints"
+        if (
+            "://" not in str(location)
+            and not Path(location).is_absolute()
+            and Path.cwd() != Path(_STARTED_IN)
+        ):
+            say(
+                f"{location} is in {Path.cwd()}, and the process began in {_STARTED_IN}: a start in another"
+                " directory does not find these checkpoints; allowed: an absolute path"
+            )
         if name is not None:
             if not name or name.startswith(".") or "/" in name:
                 raise SpotTrainingError(f"name is {name!r}, allowed: a directory's name without a dot first")
@@ -119,6 +132,8 @@ class Checkpointer:
         self._run = run
         self.last_step: int | None = None
         """The step that this process last saved or restored."""
+        self._before: list[str] = []
+        """Ids of runs that this one was taken over from."""
         self._is_open = False
         self._lineage: Sequence[str] = (uuid.uuid4().hex[:8],)
 
@@ -225,6 +240,9 @@ class Checkpointer:
         """Continue the history of a restored checkpoint."""
         self._retention.resume(manifest.retained)
         self._lineage = (self._lineage[0], *manifest.lineage[: _MAX_LINEAGE - 1])
+        self._before = list(manifest.run.get("before", ()))
+        if self._run is not None and manifest.run and self._run.id != manifest.run["id"]:
+            self._before = [manifest.run["id"], *self._before][:_MAX_LINEAGE]
 
     def close(self) -> None:
         """Release the directory: another training may use it; ``save`` acquires it again."""
@@ -286,7 +304,7 @@ class Checkpointer:
         stage = self._together.on_first(lambda: self._call(self.location, lambda: self._stage(name)))
         try:
             files = self._write(stage, write)
-            run = self._run.document() if self._run else {}
+            run = {**self._run.document(), "before": self._before} if self._run else {}
             manifest = CheckpointManifest(
                 step, self.ranks.size, self._fingerprint, meta, files, run, lineage=self.lineage
             )
@@ -463,7 +481,7 @@ class Checkpointer:
                 f"allowed: {self._fingerprint or 'none'}{or_start_over(manifest.run.get('id', ''))}"
             )
         differences = self._differences(manifest.run, manifest.world_size)
-        if self._run is not None and differences and taken_over() != manifest.run["id"]:
+        if self._run is not None and differences and not is_taken_over(manifest.run):
             raise OtherRunError(f"{self.location}/{name} {self._run.refusal(manifest.run, differences)}")
         if manifest.world_size != self.ranks.size and not self._reshard:
             raise MismatchError(

@@ -39,6 +39,10 @@ class OtherRunError(MismatchError):
     """The checkpoint is valid, but of another run; it is not changed."""
 
 
+class UnfinishedError(SpotTrainingError):
+    """The script ended below the last step without saying that its training has ended."""
+
+
 class InUseError(SpotTrainingError):
     """Another process, or another training of this process, uses this checkpoint directory."""
 

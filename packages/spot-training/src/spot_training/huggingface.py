@@ -6,7 +6,7 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +14,7 @@ from typing import Any, Final
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from spot_training.errors import SaveError, SpotTrainingError
+from spot_training.identity import TrainingRun
 from spot_training.interval import Interval
 from spot_training.spot import Spot
 from spot_training.torch.ranks import TorchRanks
@@ -44,13 +45,16 @@ class SpotCallback(TrainerCallback):
         keep: int = 3,
         keep_every: int | None = None,
         interval: Interval | None = None,
+        settings: Mapping[str, Any] | None = None,
         local: str | os.PathLike[str] | None = None,
     ) -> None:
         """``folder``: ``location`` of ``Checkpointer``; ``name``, ``keep``, ``keep_every``: see there.
 
+        ``settings``: what makes this run another one than the last (JSON); default: the command's arguments.
         ``local``: of ``Spot``; put ``output_dir`` there, too.
         """
         self._options: dict[str, Any] = {"name": name, "keep": keep, "keep_every": keep_every}
+        self._settings = settings
         self._folder, self._options = folder, {**self._options, "interval": interval, "local": local}
         self._spot: Spot | None = None
         self._is_stopping = self._is_training = False
@@ -73,7 +77,9 @@ class SpotCallback(TrainerCallback):
         self._ranks = TorchRanks()
         self._spot = Spot(
             self._folder,
+            run=TrainingRun.of_process(self._settings),
             ranks=self._ranks,
+            has_randomness=False,
             fingerprint=fingerprint({"model": kwargs["model"]}),
             **self._options,
         )

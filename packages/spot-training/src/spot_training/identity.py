@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 JOB_VARIABLE: Final = "GPU_SPOT_JOB"
+COMMAND_VARIABLE: Final = "GPU_SPOT_COMMAND"
+"""A digest of the job's command: where it is known, what a start adds to the arguments is not compared."""
 DONE_VARIABLE: Final = "GPU_SPOT_DONE"
 TAKE_OVER_VARIABLE: Final = "SPOT_TRAINING_TAKE_OVER"
 """The id of another run whose checkpoints this run continues from."""
@@ -22,6 +24,14 @@ DAMAGED: Final = "damaged"
 _DONE_FILE: Final = re.compile(r"\.done-([0-9a-f]{40})(-\d+)?")
 """The agent's file has the revision in its name (docs/contract.md, "The environment")."""
 _LAUNCHERS_ARGUMENT: Final = re.compile(r"--local[-_]rank(=.*)?")
+_OF_ONE_START: Final = re.compile(
+    r"(auto|is|do)?resume.*|continue.*|restart.*|requeue|(load|init)?from(ckpt|checkpoint)?|load(ckpt|checkpoint)?"
+    r"|(ckpt|checkpoint)(path|dir|file)?|(run|exp|experiment|job|trial|project)?(name|id|tag|version)"
+    r"|(wandb|mlflow|neptune|comet|clearml|tracker|tracking).*|(hydra\.)?run\.dir"
+    r"|(output|out|log|logs|logging|save|result|results|run|work)dir|(master|main)?(addr|port|host)|disturl"
+)
+"""Names of options, without dashes, whose values change at each start of one training: whether it resumes,
+its name with a date, the id of a tracker, the directory of its results, the address of its first rank."""
 _MISSING: Final = "nothing"
 
 
@@ -36,6 +46,7 @@ class TrainingRun:
     revision: str | None = None
     script: str | None = None
     arguments: Sequence[str] | None = None
+    command: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Declared by the script (JSON)."""
     values: Mapping[str, Any] = field(default_factory=dict)
@@ -65,6 +76,7 @@ class TrainingRun:
             revision=revision[1] if revision else None,
             script=name or None,
             arguments=_without_launcher(arguments) if settings is None and name else None,
+            command=environment.get(COMMAND_VARIABLE) or None,
             settings=_json({} if settings is None else settings),
             values=_json(values or {}),
         )
@@ -72,7 +84,10 @@ class TrainingRun:
     @property
     def id(self) -> str:
         """Eight hexadecimal digits, the same at each start."""
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:8]
+        values = {key: value for key, value in asdict(self).items() if key != "command" or value is not None}
+        if self.arguments is not None:
+            values["arguments"] = [] if self.command else _of_all_starts(self.arguments)[0]
+        return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:8]
 
     @property
     def name(self) -> str:
@@ -89,9 +104,12 @@ class TrainingRun:
         ``same_ranks``: whether it had as many ranks; otherwise ``values`` are not compared.
         """
         document, result = self.document(), []
-        for key in ("job", "revision", "script", "arguments"):
+        for key in ("job", "revision", "script", "command", "arguments"):
             before, now = stored.get(key), document[key]
-            if before is not None and now is not None and before != now:
+            if before is None or now is None or before == now:
+                continue
+            has_command = self.command is not None and stored.get("command") is not None
+            if key != "arguments" or not (has_command or _are_same(before, now)):
                 result.append(f"{key} {_text(before)} there, {_text(now)} here")
         for key in ("settings",) if self.settings or not same_ranks else ("settings", "values"):
             before, now = stored.get(key) or {}, document[key]
@@ -136,6 +154,11 @@ def taken_over(environment: Mapping[str, str] | None = None) -> str:
     return (os.environ if environment is None else environment).get(TAKE_OVER_VARIABLE, "")
 
 
+def is_taken_over(run: Mapping[str, Any]) -> bool:
+    """Return whether the user lets this run continue from a stored one, or from one that it took over."""
+    return taken_over() in {*run.get("before", ()), run.get("id")} - {None, ""}
+
+
 def started_over(environment: Mapping[str, str] | None = None) -> str:
     """Return the id of the run whose checkpoints the user lets this one set aside; empty: none."""
     return (os.environ if environment is None else environment).get(START_OVER_VARIABLE, "")
@@ -155,6 +178,32 @@ def _without_launcher(arguments: Sequence[str]) -> list[str]:
             result.append(argument)
         skips = bool(match) and not match[1]  # type: ignore[index]
     return result
+
+
+def _of_all_starts(arguments: Sequence[str]) -> list[list[str]]:
+    """Return the arguments without those of one start, in two readings.
+
+    Of ``--resume x`` the second is the option's value, or an argument of its own.
+    """
+    readings: list[list[str]] = [[], []]
+    follows = False
+    for argument in arguments:
+        name, _, value = argument.partition("=")
+        is_option = argument.startswith("-") or bool(value)
+        key = name.lstrip("-+").replace("-", "").replace("_", "").lower()
+        if is_option and _OF_ONE_START.fullmatch(key):
+            follows = not value
+            continue
+        readings[0].append(argument)
+        if is_option or not follows:
+            readings[1].append(argument)
+        follows = False
+    return readings
+
+
+def _are_same(before: Sequence[str], now: Sequence[str]) -> bool:
+    """Return whether two starts' arguments may be of one training."""
+    return any(reading in _of_all_starts(now) for reading in _of_all_starts(before))
 
 
 def _flat(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:

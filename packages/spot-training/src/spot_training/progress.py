@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from spot_training.errors import one_line
+from spot_training.errors import UnfinishedError, one_line, say
 
 PROGRESS_FILE_VARIABLE: Final = "GPU_SPOT_TELL"
 LOCAL_RANK_VARIABLE: Final = "LOCAL_RANK"
@@ -45,6 +45,7 @@ class Progress:
         self._body: dict[str, object] = {}
         self._process = os.getpid()
         self._is_finished = False
+        self._error: BaseException | None = None
         self._is_first = environment.get(LOCAL_RANK_VARIABLE, "0") == "0"
         rank = environment.get(RANK_VARIABLE, "0")
         self._rank = int(rank) if rank.isdecimal() else 0
@@ -69,9 +70,14 @@ class Progress:
     def finished(self) -> None:
         """No step is left: the script's end reports that the job is done, or the exception that ended it.
 
-        The script may still export its model, so only its end is the training's end.
+        The script may still export its model, so only its end is the training's end. Without this call, and
+        below the last step, the script's end is a failure, whatever its exit code.
         """
-        self._is_finished = True
+        self._is_finished, self._error = True, None
+
+    def failed(self, error: BaseException) -> None:
+        """Keep an error of the training: the script's end reports it, also if the script has caught it."""
+        self._error, self._is_finished = error, False
 
     def done(self) -> None:
         """Create ``$GPU_SPOT_DONE``: the job is finished, whatever the exit code."""
@@ -86,14 +92,30 @@ class Progress:
         if os.getpid() != self._process or _newest.get(self._progress_file or "") is not self:
             return  # a fork, or a later training of this script
         self._has_warned = True  # the agent's directory may be gone with the agent
-        error: BaseException | None = getattr(sys, "last_value", None)
+        error: BaseException | None = getattr(sys, "last_value", None) or self._error
+        if error is None and self._is_first and not (self._is_complete or self.is_interrupted()):
+            error = UnfinishedError(
+                f"the script ended at step {self._body.get('step', 0)}{self._of_steps}, not at its end:"
+                " it is started again; allowed before an end on purpose: loop.stop(), Spot.finish() or"
+                " Progress.finished()"
+            )
+            say(str(error))
         if error is not None:
             text = one_line(error)[:_MAX_ERROR_CHARACTERS]
             self._write({**self._body, "error": text, "error_type": type(error).__name__})
-        elif self._is_first and (self._is_finished or (self._body and not self.is_interrupted())):
+        elif self._is_first and self._is_complete:
             # Rank 0 exports the model: a node without it does not end the job.
             rank = {"rank": self._rank} if self._rank else {}
             self._write({**self._body, "finished": True, **rank})
+
+    @property
+    def _is_complete(self) -> bool:
+        step, steps = self._body.get("step"), self._body.get("steps")
+        return self._is_finished or (isinstance(step, int) and isinstance(steps, int) and step >= steps > 0)
+
+    @property
+    def _of_steps(self) -> str:
+        return f" of {steps}" if (steps := self._body.get("steps")) else ""
 
     def _write(self, body: Mapping[str, object]) -> None:
         if not self._progress_file:

@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from spot_training import randomness
 from spot_training.checkpointer import Checkpointer, Write
-from spot_training.errors import InUseError, SaveError
+from spot_training.errors import InUseError, SaveError, SpotTrainingError
 from spot_training.identity import TrainingRun
 from spot_training.interval import Interval
 from spot_training.levels.levels import RETRY_SECONDS, CheckpointLevels
@@ -46,6 +47,7 @@ class Spot:
         progress: Progress | None = None,
         run: TrainingRun | None = None,
         local: str | os.PathLike[str] | None = None,
+        has_randomness: bool = True,
         clock: Callable[[], float] = time.monotonic,
         **options: Any,
     ) -> None:
@@ -54,6 +56,8 @@ class Spot:
         ``steps``: the total number of steps, if known. ``run``: default: of this process's command.
         ``local``: a directory of this machine, such as ``/dev/shm``: saves by the interval go there, and at
         longer intervals and at a notice to ``location``; default ``$GPU_SPOT_LOCAL_CHECKPOINTS``, "": none.
+        ``has_randomness``: a save includes the random number state of Python, NumPy and PyTorch, and
+        ``restore`` sets it.
         """
         self.notice = notice or Notice()
         self.checkpointer = checkpointer or Checkpointer(
@@ -62,6 +66,7 @@ class Spot:
         self.interval = interval or Interval()
         self.progress = progress or Progress()
         self.steps = steps
+        self._has_randomness = has_randomness
         self._clock = clock
         self._levels = CheckpointLevels(
             self.checkpointer,
@@ -89,10 +94,16 @@ class Spot:
                 f"{self.checkpointer.location} has the checkpoints of a training that ended in this process;"
                 " allowed: a name for each training, such as name='fold-1'"
             )
-        saved = self._levels.restore()
+        try:
+            saved = self._levels.restore()
+        except SpotTrainingError as error:
+            self.progress.failed(error)
+            raise
         self._keep = self._best_requested = None
         self.progress.report(saved.step if saved else 0, self.steps, now=True)
         self._next_save_at = self._clock() + self._levels.seconds
+        if saved is not None and self._has_randomness:
+            randomness.restore(saved.part(self.checkpointer.ranks.rank))
         return saved
 
     def should_stop(self) -> bool:
@@ -162,6 +173,7 @@ class Spot:
         keep = keep or self.take_keep()
         last = self.notice.received if last is None else last
         started = self._clock()
+        write = self._with_randomness(write) if self._has_randomness else write
         try:
             is_far = self._levels.save(step, write, meta, replace=replace, keep=keep, is_last=last, size=size)
         except SaveError as error:
@@ -185,6 +197,15 @@ class Spot:
         self._levels.saved(paused, is_far=is_far)
         self._next_save_at = self._clock() + self._levels.seconds
         return True
+
+    def _with_randomness(self, write: Write) -> Write:
+        state = randomness.state()  # of now: `write` is called in another thread, maybe twice
+
+        def write_all(folder: Path) -> None:
+            write(folder)
+            (folder / randomness.FILE).write_text(state)
+
+        return write_all
 
     @contextmanager
     def ending(self) -> Iterator[None]:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
+
+_LOGS: Final = re.compile(r".*\.(log|out|err|ya?ml|csv|tsv)|events\.out\.tfevents\..*|wandb-.*|.*\.wandb")
+"""Files that a run writes whether it trains or not: its output, arguments and events are no checkpoint."""
 
 
 def newest_checkpoint(directory: Path) -> float:
     """Return the modification time of the newest file below ``directory`` (epoch seconds); 0 without files.
 
-    Names that begin with a dot are incomplete and skipped. Links are not followed. Directories do not count:
-    deleting from one is no progress.
+    Names that begin with a dot are incomplete and skipped, as logs are. Links are not followed. Directories
+    do not count: deleting from one is no progress.
     """
     return max((status.st_mtime for _, status in _files(directory)), default=0.0)
 
@@ -46,7 +51,7 @@ def _files(*roots: Path) -> Iterator[tuple[str, os.stat_result]]:
     while directories:
         with contextlib.suppress(OSError), os.scandir(directories.pop()) as entries:
             for entry in entries:
-                if entry.name.startswith("."):
+                if entry.name.startswith(".") or _LOGS.fullmatch(entry.name):
                     continue
                 with contextlib.suppress(OSError):
                     if entry.is_dir(follow_symlinks=False):

@@ -144,6 +144,8 @@ class Trainer:
         )
         self._guard = Guard(clock)
         self._has_reported = False
+        self._reported_step: int | None = None
+        """The highest step that a failed run has reported; None before one has."""
 
     @property
     def checkpoints(self) -> Path:
@@ -211,13 +213,21 @@ class Trainer:
             outcome = self._fault_handler.handle(
                 failure,
                 self._checkpoint_files.newest,
-                has_progressed=self._checkpoint_files.changes > before,
+                has_progressed=self._has_gained_step() and self._checkpoint_files.changes > before,
                 has_started=has_started,
             )
             if isinstance(outcome, str):
                 return outcome
             self._pause(outcome)
         return "stopped"
+
+    def _has_gained_step(self) -> bool:
+        """Return whether the run that failed went further than those before; true if it reports no steps."""
+        report = worker_report_file.read_job(self._paths.directory)
+        if report is None or not report.has_step:
+            return True
+        before, self._reported_step = self._reported_step, max(report.step, self._reported_step or 0)
+        return before is None or report.step > before
 
     def _is_last(self) -> bool:
         """Return whether the end of this command is that of the job.
@@ -383,6 +393,7 @@ class Trainer:
             **process.environment(job.user, JOB_HOME),
             **variables.fixed_variables(
                 job.job,
+                job.command,
                 job.environment,
                 paths.data,
                 paths.directory,

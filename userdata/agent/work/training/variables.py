@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -52,6 +54,7 @@ def done_file(checkpoints: Path, revision: str, retries: int = 0) -> Path:
 
 def fixed_variables(
     job: str,
+    command: Sequence[str],
     environment: Mapping[str, str],
     data: Path,
     directory: Path,
@@ -63,6 +66,7 @@ def fixed_variables(
 
     Args:
         job: name of the job.
+        command: the job's command.
         environment: the job's ``environment`` in the stack file.
         data: parent directory of the datasets.
         directory: the agent's runtime directory.
@@ -76,9 +80,11 @@ def fixed_variables(
         "TMPDIR": str(JOB_TMP),
         "LANG": "C.UTF-8",
         "PYTHONUNBUFFERED": "1",
+        "PYTHONHASHSEED": "0",  # the order of a set is the same at each start
         "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(LAUNCHER_SECONDS),
         **environment,
         "GPU_SPOT_JOB": job,
+        "GPU_SPOT_COMMAND": hashlib.sha256(json.dumps(list(command)).encode()).hexdigest()[:16],
         "GPU_SPOT_DATASETS": str(data / "datasets"),
         "GPU_SPOT_CHECKPOINTS": str(checkpoints),
         "GPU_SPOT_ARTIFACTS": str(artifacts),

@@ -101,6 +101,7 @@ class Supervisor:
             (DONE_FILE_VARIABLE, str(folder / "done")),
             ("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", f"{self._grace_seconds:.0f}"),
             ("PYTHONUNBUFFERED", "1"),
+            ("PYTHONHASHSEED", "0"),  # the order of a set is the same at each start
         ):
             environment.setdefault(name, value)
         return environment
@@ -119,7 +120,8 @@ class Supervisor:
         if report.get("finished"):
             return True, ""
         step, steps = report.get("step", 0), report.get("steps", 0)
-        return (step >= steps and not self._notice.received, f"exit code 0 at step {step} of {steps}")
+        is_complete = 0 < steps <= step and not self._notice.received
+        return is_complete, f"exit code 0 at step {step} of {steps or 'an unknown number'}"
 
     def _checkpoints(self) -> set[str]:
         """Return the checkpoints; in a directory also those of trainings with a name."""

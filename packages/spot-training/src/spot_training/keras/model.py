@@ -85,7 +85,7 @@ class SpotModel:
         if not getattr(model, "optimizer", None):
             raise SpotTrainingError("the model is not compiled; allowed: one with an optimizer")
         self.model = model
-        self.spot = spot or Spot(location, **options)
+        self.spot = spot or Spot(location, has_randomness=False, **options)
         self.stopped = False
         self._exits = exits
         self._log_every = log_every

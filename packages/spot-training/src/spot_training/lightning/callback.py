@@ -73,6 +73,7 @@ class SpotCheckpoint:
             self._folder,
             run=TrainingRun.of_process(self._settings, plain_values(model.hparams)),
             ranks=self._ranks,
+            has_randomness=False,
             fingerprint=state.fingerprint({"model": model}),
             **self._options,
         )

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from spot_training.errors import MismatchError, OtherRunError, SpotTrainingError
-from spot_training.identity import TAKE_OVER_VARIABLE, compare, taken_over
+from spot_training.identity import TAKE_OVER_VARIABLE, compare, is_taken_over
 from spot_training.storage.manifest import Checkpoint
 from spot_training.torch.optimization import hyperparameters
 
@@ -62,7 +62,7 @@ def values(trainer: Any) -> dict[str, Any]:
 def refuse_other_values(saved: Checkpoint, now: Mapping[str, Any]) -> None:
     """Raise ``OtherRunError`` if a checkpoint's run had other values."""
     changes = compare(saved.meta["values"], now)
-    if changes and taken_over() != saved.run.get("id"):
+    if changes and not is_taken_over(saved.run):
         raise OtherRunError(
             f"{saved.path} is of a run with other values: {'; '.join(changes)}. It stays; allowed: those"
             f" values, another directory, or {TAKE_OVER_VARIABLE}={saved.run.get('id')}"

@@ -102,6 +102,7 @@ class Loop:
             ranks=self._ranks,
             fingerprint=self._state.fingerprint,
             reshard=True,
+            has_randomness=False,  # its own, per rank and position
             **options,  # type: ignore[arg-type]
         )
         self._saves = StepSaves(self._spot, self._ranks, asynchronous=asynchronous, replaces=True)

@@ -148,6 +148,11 @@ DrainSeconds: TypeAlias = Annotated[int, Within(0, int(NOTICE_SECONDS) - 10)]
 
 SlotsPerGpu: TypeAlias = Annotated[int, Within(1, 64)]
 
+GpusPerWorker: TypeAlias = Annotated[int, Within(1, 8)]
+
+SharedMemoryGib: TypeAlias = Annotated[int, Within(1, 1024)]
+"""Size of ``/dev/shm``."""
+
 MaxRestarts: TypeAlias = Annotated[int, Within(0, 100)]
 
 StalledAfterMinutes: TypeAlias = Annotated[int, Within(0, 10_080)]
@@ -201,6 +206,14 @@ DatasetId: TypeAlias = Annotated[str, Matches(rf"[a-z]([a-z0-9-]*[a-z0-9])?@{_VE
 """``<name>@<version>``, the value of the snapshots' tag."""
 # Source: Secrets Manager API reference, CreateSecret, "Name".
 SecretName: TypeAlias = Annotated[str, Matches(r"[A-Za-z0-9/_+=.@-]+"), Length(1, 512)]
+
+SecretReference: TypeAlias = Annotated[
+    str, Matches(r"(ssm:)?[A-Za-z0-9/_+=.@-]+(:[A-Za-z0-9_.-]+)?"), Length(1, 512)
+]
+"""A secret's name and a key of its JSON value, see `contracts.agent.secret_sources`."""
+
+Secrets: TypeAlias = dict[EnvironmentName, SecretReference]
+"""Secret environment variables by name."""
 
 QueueName: TypeAlias = Annotated[str, Matches(r"[A-Za-z0-9][A-Za-z0-9._-]*"), Length(1, 100)]
 """Name of a RabbitMQ queue. RabbitMQ allows 255 bytes of UTF-8; related queues append to this name."""

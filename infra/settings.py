@@ -12,6 +12,7 @@ from pulumi.runtime import config as runtime_config
 from pydantic import ValidationError
 
 from infra.schema import Settings
+from infra.schema.access import plain_keys
 from infra.schema.base import WrongKeyError
 from infra.schema.model_tree import CHOICE_KEY, chosen_model, element_type, is_model, key_types
 
@@ -76,6 +77,8 @@ def load_settings(raw: Mapping[str, Any]) -> Settings:
         raise SettingsError(f"{PROJECT}:region: unknown key, the region is {_REGION_KEY}")
     if _REGION_KEY in raw:
         values["region"] = raw[_REGION_KEY]
+    if lines := [f"{prefix}{line}" for line in plain_keys(values)]:
+        raise SettingsError("\n".join(lines))
     try:
         # From JSON, strict mode accepts lists for tuples, but still no "8" for 8.
         return Settings.model_validate_json(

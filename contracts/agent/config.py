@@ -108,6 +108,10 @@ class Training:
     finished_parameter: str
     """Parameter set to the revision once the job is finished; the controller then terminates instances."""
     environment: limits.Environment = field(default_factory=dict)
+    secrets: limits.Secrets = field(default_factory=dict)
+    """Secret variables by name, see `secret_sources`."""
+    uses_aws: bool = False
+    """Whether the command may use the instance's role."""
     max_restarts: limits.MaxRestarts = 5
     """Consecutive failures without a new checkpoint after which the job has failed."""
     stalled_after_minutes: limits.StalledAfterMinutes = 60
@@ -217,12 +221,16 @@ class Service:
     """Workers of a service: ``slots_per_gpu`` processes or containers on each GPU of this instance."""
 
     slots_per_gpu: limits.SlotsPerGpu = 1
+    gpus_per_worker: limits.GpusPerWorker = 1
+    """Number of GPUs of each process or container; above 1 ``slots_per_gpu`` is 1."""
     gpus: Annotated[int, Within(0, 16)] = 0
     """Number of non-NVIDIA accelerators; 0: the GPUs that the NVIDIA driver reports."""
     image: limits.ContainerImage | None = None
     """Container image; omitted: ``command`` runs as a process."""
     command: limits.Arguments = ()
     environment: limits.Environment = field(default_factory=dict)
+    secrets: limits.Secrets = field(default_factory=dict)
+    """Secret variables by name, see `secret_sources`."""
     user: str = ""
     """Unprivileged user that runs ``command`` without an image; empty: the agent's user."""
     reports_readiness: Annotated[bool, Stored("saysReady")] = False
@@ -232,9 +240,11 @@ class Service:
     http: HttpWorkers | None = None
 
     def __post_init__(self) -> None:
-        """Require an image or a command."""
+        """Require an image or a command, and workers that share GPUs or have several."""
         if not self.image and not self.command:
             raise ValueError("image and command are both empty; one of them is needed")
+        if self.slots_per_gpu > 1 and self.gpus_per_worker > 1:
+            raise ValueError("slotsPerGpu and gpusPerWorker are both above 1; one of them is allowed")
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,9 @@ import pulumi
 
 from contracts import names
 from infra.iam.queue_statements import QueueAccess
-from infra.iam.statement import ANY_RESOURCE, Statement, grant_key, use_key
+from infra.iam.statement import ANY_RESOURCE, Statement, grant_key, permitted, use_key
 from infra.schema import ListedHost, OnPremises
+from infra.schema.access import CommandPermission
 from infra.scope import Scope
 from userdata.agent.aws import permissions
 
@@ -26,7 +27,8 @@ class InstanceAccess:
         job: A training job's name; empty without one, as are the following texts.
         dataset: ``s3://bucket/directory/``; ``artifacts`` likewise.
         prepared: ``<name>@<version>`` of a prepared dataset, and ``prepared_by``, the group that prepares it.
-        secrets: Names of secrets.
+        secrets: Names of secrets; ``parameters`` those of parameters, without a leading slash.
+        permissions: Of the entry's command; ``policy_arns`` are its managed policies.
         queue: A service's queue.
         tenants: The object with a shared host's tenants.
         access_points: The only parts of the file system that instances may mount.
@@ -43,6 +45,9 @@ class InstanceAccess:
     prepared: str = ""
     prepared_by: str = ""
     secrets: Sequence[str] = ()
+    parameters: Sequence[str] = ()
+    permissions: Sequence[CommandPermission] = ()
+    policy_arns: Sequence[str] = ()
     artifacts: str = ""
     queue: QueueAccess | None = None
     tenants: pulumi.Input[str] = ""
@@ -71,21 +76,24 @@ def instance(scope: Scope, *, group: str, access: InstanceAccess) -> list[Statem
         ),
         *_agent_statements(scope, group, permissions.INSTANCE_ARN, access),
         *_storage_access(access),
+        *permitted(access.permissions),
         *(access.queue.work if access.queue is not None else ()),
         *_key(scope, access),
     ]
 
 
-ON_PREMISES: Final[frozenset[permissions.Need]] = frozenset({"work", "image", "queue"})
+ON_PREMISES: Final[frozenset[permissions.Need]] = frozenset({"work", "image", "queue", "secret", "parameter"})
 """Needs of the node agent that apply to an on-premises host."""
 
 
 def on_premises(scope: Scope, *, group: str, host: str, access: InstanceAccess) -> list[Statement]:
     """Return the permissions of an on-premises host: the agent's calls, with its own registry partition."""
     allowed = replace(access, needs=access.needs & ON_PREMISES)
-    services = ["dynamodb", *([access.queue.service] if access.queue is not None else [])]
+    services = ["dynamodb", *_secret_services(access)]
+    services += [access.queue.service] if access.queue is not None else []
     return [
         *_agent_statements(scope, names.on_premises_partition(group), host, allowed),
+        *permitted(access.permissions),
         *(access.queue.work if access.queue is not None else ()),
         *use_key(scope, services),
     ]
@@ -138,7 +146,11 @@ def _agent_statements(scope: Scope, group: str, writer: str, access: InstanceAcc
         "tenants": access.tenants,
         "auto_scaling_group": f"{scope.prefix}{group}-*",
     }
-    several = {"repository": access.repositories, "secret": access.secrets}
+    several = {
+        "repository": access.repositories,
+        "secret": access.secrets,
+        "parameter": access.parameters,
+    }
     for statement in permissions.STATEMENTS:
         if access.needs.isdisjoint(statement.needed_by):
             continue
@@ -174,11 +186,16 @@ def _filled_conditions(
 
 
 def _key(scope: Scope, access: InstanceAccess) -> list[Statement]:
-    services = ["dynamodb", "s3", *(["secretsmanager"] if access.secrets else [])]
+    services = ["dynamodb", "s3", *_secret_services(access)]
     services += [access.queue.service] if access.queue is not None else []
     if not access.needs.isdisjoint({"volume", "tenants"}):
         return [*use_key(scope, ["ec2", *services]), *grant_key(scope)]
     return use_key(scope, services)
+
+
+def _secret_services(access: InstanceAccess) -> list[str]:
+    used = {"secretsmanager": access.secrets, "ssm": access.parameters}
+    return [service for service, names_of_service in used.items() if names_of_service]
 
 
 def _storage_access(access: InstanceAccess) -> Iterator[Statement]:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import pulumi
 
 from infra.iam.queue_statements import QueueAccess, secret_arns
-from infra.iam.statement import ANY_RESOURCE, Statement, use_key
+from infra.iam.statement import ANY_RESOURCE, Statement, permitted, use_key
+from infra.schema.work import Work
 from infra.scope import Scope
 
 
@@ -35,10 +36,22 @@ def assumed_by_pods(scope: Scope, cluster: str, namespace: str, account: str) ->
     ]
 
 
-def worker(scope: Scope, queue: QueueAccess) -> list[Statement]:
-    """Return the permissions of a service's pods: those of its queue's workers."""
-    secrets = [] if queue.secret is None else [queue.secret]
-    return [*_read_secrets(scope, secrets), *queue.work, *use_key(scope, [queue.service])]
+def command(scope: Scope, entry: Work, queue: QueueAccess | None) -> list[Statement]:
+    """Return the permissions of an entry's pods: its secrets, its own, and those of its queue's workers."""
+    has_secret = queue is not None and queue.secret is not None
+    secrets = [queue.secret] if queue is not None and queue.secret is not None else []
+    services = [] if queue is None else [queue.service]
+    if entry.secret_names and not has_secret:
+        services.append("secretsmanager")
+    if entry.parameter_names:
+        services.append("ssm")
+    return [
+        *_read_secrets(scope, [*secrets, *entry.secret_names]),
+        *_read_parameters(scope, entry.parameter_names),
+        *permitted(entry.permissions),
+        *(queue.work if queue is not None else ()),
+        *(use_key(scope, services) if services else ()),
+    ]
 
 
 def keda() -> list[Statement]:
@@ -66,3 +79,10 @@ def _read_secrets(scope: Scope, secrets: Sequence[pulumi.Input[str]]) -> list[St
     # The driver needs both (secrets-store-csi-driver-provider-aws, "Usage").
     actions = ["secretsmanager:DescribeSecret", "secretsmanager:GetSecretValue"]
     return [Statement("ReadQueueSecrets", actions, secret_arns(scope, secrets))]
+
+
+def _read_parameters(scope: Scope, parameters: Sequence[str]) -> list[Statement]:
+    if not parameters:
+        return []
+    resources = [scope.arn("ssm", f"parameter/{name}") for name in parameters]
+    return [Statement("ReadParameters", ["ssm:GetParameters"], resources)]

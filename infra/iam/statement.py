@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pulumi
 
 from contracts import names
+from infra.schema.access import CommandPermission
 from infra.scope import Scope
 
 ANY_RESOURCE: Final = ("*",)
@@ -62,6 +63,14 @@ def document(statements: Sequence[Statement]) -> pulumi.Output[str]:
     return pulumi.Output.json_dumps(
         {"Version": "2012-10-17", "Statement": [s.rendered() for s in statements]}
     )
+
+
+def permitted(permissions: Iterable[CommandPermission]) -> list[Statement]:
+    """Return the ``permissions`` of an entry of the stack file."""
+    return [
+        Statement(f"OfCommand{number}", item.actions, item.resources, item.conditions)
+        for number, item in enumerate(permissions, 1)
+    ]
 
 
 def write_log(log_group_arn: pulumi.Input[str]) -> Statement:

@@ -9,7 +9,7 @@ from typing import Final
 
 from contracts.agent import experiments
 from contracts.agent.names import CODE_DIR, DATA_DIR, JOB_HOME, JOB_TMP, RUN_DIR
-from infra.kubernetes import pod_resources, pods
+from infra.kubernetes import pod_resources, pods, secrets
 from infra.kubernetes.context import ClusterContext, Manifest
 from infra.schema import Training
 from userdata.agent.work.training import variables
@@ -48,14 +48,15 @@ def job_manifests(job: Training, context: ClusterContext) -> list[Manifest]:
         "apiVersion": "v1",
         "kind": "ServiceAccount",
         "metadata": context.metadata(job.name, job.name),
-        # No AWS or cluster credentials, as on instances.
+        # No cluster credentials; those of AWS come by Pod Identity, with secrets or permissions.
         "automountServiceAccountToken": False,
     }
+    common = [account, *secrets.secret_manifests(job, context)]
     if job.nodes.needs_all:
-        return [account, _runtime(job, context), _train_job(job, context)]
+        return [*common, _runtime(job, context), _train_job(job, context)]
     if job.matrix is not None:
-        return [account, _experiments(job, context), _job(job, context)]
-    return [account, _job(job, context)]
+        return [*common, _experiments(job, context), _job(job, context)]
+    return [*common, _job(job, context)]
 
 
 def run_name(job: Training) -> str:
@@ -174,6 +175,8 @@ def _pod(job: Training, context: ClusterContext) -> Manifest:
     if job.matrix is not None:
         volumes.append({"name": "experiments", "configMap": {"name": run_name(job)}})
         mounts.append({"name": "experiments", "mountPath": _EXPERIMENTS_DIR, "readOnly": True})
+    secret_variables, secret_volumes, secret_mounts = secrets.secret_variables(job)
+    volumes, mounts = [*volumes, *secret_volumes], [*mounts, *secret_mounts]
     lives = [] if job.matrix is not None or job.nodes.needs_all else _lives(job)
     checkout_environment = {
         "HOME": str(JOB_HOME),
@@ -197,7 +200,7 @@ def _pod(job: Training, context: ClusterContext) -> Manifest:
         "image": job.image,
         "command": pods.arguments(command(job)),
         "workingDir": code,
-        "env": [*pods.environment(environment(job)), *lives],
+        "env": [*pods.environment(environment(job)), *secret_variables, *lives],
         "resources": requests.resources,
         "securityContext": pods.CONTAINER_SECURITY_CONTEXT,
         "volumeMounts": mounts,

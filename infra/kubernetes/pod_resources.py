@@ -58,7 +58,7 @@ def job_requests(types: Iterable[str]) -> Requests:
     )
 
 
-def worker_requests(types: Iterable[str]) -> Requests:
-    """Return the requests of a worker with one GPU: its share of a node."""
+def worker_requests(types: Iterable[str], gpus: int = 1) -> Requests:
+    """Return the requests of a worker with ``gpus`` GPUs: its share of a node."""
     whole = job_requests(types)
-    return Requests(whole.millicpu // whole.gpus, whole.memory_mib // whole.gpus, 1)
+    return Requests(whole.millicpu * gpus // whole.gpus, whole.memory_mib * gpus // whole.gpus, gpus)

@@ -7,7 +7,7 @@ from typing import Final
 from contracts import names
 from contracts.agent import config as agent
 from contracts.agent.names import RUN_DIR
-from infra.kubernetes import deletion_cost, nodes, pod_resources, pods
+from infra.kubernetes import deletion_cost, nodes, pod_resources, pods, secrets
 from infra.kubernetes.context import ClusterContext, Manifest
 from infra.schema import Service
 from infra.schema.services.scaling import DAYS, Scaling, ScalingFloor
@@ -38,6 +38,7 @@ def service_manifests(service: Service, context: ClusterContext) -> list[Manifes
     manifests = [account, _deployment(service, queue, context), _budget(service, context)]
     if queue is not None and queue.secret is not None:
         manifests.append(_secret(service, queue.secret, context))
+    manifests += secrets.secret_manifests(service, context)
     if service.is_scaled:
         manifests += [
             *deletion_cost.permissions(service, context),
@@ -83,7 +84,7 @@ def _rolling_update(service: Service) -> Manifest:
     """
     capacity = service.capacity
     slots = capacity.max_target if service.is_scaled else capacity.target
-    room = nodes.max_gpus(service) - slots * service.workers_per_slot
+    room = nodes.max_gpus(service) - slots * service.workers_per_slot * service.gpus_per_worker
     has_room = room >= pod_resources.job_requests(capacity.types).gpus
     is_sure = has_room and "on-demand" in nodes.capacity_types(service)
     return {"maxSurge": 1, "maxUnavailable": 0 if is_sure else 1}
@@ -105,11 +106,17 @@ def _pod(service: Service, queue: agent.Queue | None, context: ClusterContext) -
         driver = {"driver": "secrets-store.csi.k8s.io", "readOnly": True, "volumeAttributes": reads}
         volumes.append({"name": "queue", "csi": driver})
         mounts.append({"name": "queue", "mountPath": "/run/secrets/gpu-spot", "readOnly": True})
+    secret_variables, secret_volumes, secret_mounts = secrets.secret_variables(service)
+    variables, volumes, mounts = (
+        [*variables, *secret_variables],
+        [*volumes, *secret_volumes],
+        [*mounts, *secret_mounts],
+    )
     container: Manifest = {
         "name": pods.CONTAINER,
         "image": service.image,
         "env": variables,
-        "resources": pod_resources.worker_requests(service.capacity.types).resources,
+        "resources": pod_resources.worker_requests(service.capacity.types, service.gpus_per_worker).resources,
         "securityContext": {**pods.CONTAINER_SECURITY_CONTEXT, "readOnlyRootFilesystem": True},
         "volumeMounts": mounts,
     }

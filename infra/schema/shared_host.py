@@ -18,6 +18,7 @@ from pydantic.json_schema import JsonSchemaValue
 from contracts import limits
 from contracts.limits import Matches
 from infra.catalogue import host_shapes
+from infra.schema.access import ARN_BYTES, MAX_BYTES
 from infra.schema.base import Model, check_private_networks
 from infra.schema.capacity import Capacity
 from infra.schema.work import Dataset, check_names, check_text
@@ -28,10 +29,6 @@ from userdata.agent.tenants.plan import plan
 _MEMORY_PER_DATASET: Final = 10
 _MAX_SOURCES: Final = 3
 """Each is a rule for each tenant's port. Source: VPC user guide, "Quotas": 60 rules in a security group."""
-_MAX_SECRETS_LENGTH: Final = 3000
-"""Of 10,240 characters of a role's inline policies. Source: IAM user guide, "IAM and AWS STS quotas"."""
-_ARN_LENGTH: Final = 80
-"""Of a secret in a policy, at most, without its name."""
 _MIG_PROFILE: Final[Matches] = get_args(agent.MigName)[1]
 
 
@@ -284,11 +281,11 @@ class SharedHost(Model):
     @classmethod
     def _secrets_fit_role(cls, tenants: tuple[Tenant, ...]) -> tuple[Tenant, ...]:
         secrets = {name for tenant in tenants for name in tenant.secrets}
-        size = sum(_ARN_LENGTH + len(name) for name in secrets)
-        if size > _MAX_SECRETS_LENGTH:
+        size = sum(ARN_BYTES + len(name) for name in secrets)
+        if size > MAX_BYTES:
             raise ValueError(
                 f"{len(secrets)} secrets take {size} characters of the role's policies, allowed: "
-                f"{_MAX_SECRETS_LENGTH}; use shorter names or fewer secrets"
+                f"{MAX_BYTES}; use shorter names or fewer secrets"
             )
         return tenants
 

@@ -11,6 +11,8 @@ from pydantic import Field, ValidationInfo, field_validator
 from contracts import limits
 from contracts.agent.config import check_mount_paths
 from contracts.agent.names import DATASET_DEVICES
+from contracts.agent.secret_sources import parameter_names, secret_names
+from infra.schema.access import ARN_BYTES, MAX_BYTES, CommandPermission, PolicyArns
 from infra.schema.base import Model
 from infra.schema.capacity import Capacity
 
@@ -69,7 +71,31 @@ class Work(Model):
     """Snapshots that each instance mounts as read-only volumes."""
     environment: limits.Environment = Field(default_factory=dict)
     """Environment variables of the command. Not for secrets: the values are readable in the instance's user
-    data."""
+    data. A value that looks like a key is rejected."""
+    secrets: Annotated[limits.Secrets, Field(max_length=20)] = Field(default_factory=dict)
+    """Secret environment variables. The value is the name of a secret in Secrets Manager, or ``ssm:`` and the
+    name of a parameter in Parameter Store; ``name:key`` is a key of a JSON value. They are read at each
+    start of the command."""
+    permissions: Annotated[tuple[CommandPermission, ...], Field(max_length=20)] = ()
+    """What the command may do on AWS, with the role of its instance or pod. Without ``permissions`` and
+    ``policyArns``, a job's command has no credentials."""
+    policy_arns: PolicyArns = ()
+    """Managed policies of the same role."""
+
+    @property
+    def secret_names(self) -> tuple[str, ...]:
+        """Names of the secrets in Secrets Manager that its instances or pods read for the command."""
+        return secret_names(self.secrets.values())
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """Names of the parameters that its instances or pods read for the command."""
+        return parameter_names(self.secrets.values())
+
+    @property
+    def uses_aws(self) -> bool:
+        """Whether the command may use the role of its instance or pod."""
+        return bool(self.permissions or self.policy_arns)
 
     @property
     def fallback_capacity(self) -> Capacity:
@@ -87,6 +113,37 @@ class Work(Model):
     def _no_reserved_names(cls, environment: dict[str, str]) -> dict[str, str]:
         check_names(environment)
         return environment
+
+    @field_validator("secrets", mode="before")
+    @classmethod
+    def _by_name(cls, secrets: object) -> object:
+        for source in secrets.values() if isinstance(secrets, dict) else ():
+            if isinstance(source, str) and source.startswith("arn:"):
+                raise ValueError(f"{source!r}, allowed: a name in this account and Region (name or name:key)")
+        return secrets
+
+    @field_validator("secrets")
+    @classmethod
+    def _variables_of_their_own(cls, secrets: dict[str, str], info: ValidationInfo) -> dict[str, str]:
+        check_names(secrets)
+        if both := sorted(secrets.keys() & info.data.get("environment", {}).keys()):
+            raise ValueError(f"{both[0]} is in environment, too, allowed: one of the two")
+        return secrets
+
+    @field_validator("permissions")
+    @classmethod
+    def _fit_a_role(
+        cls, permissions: tuple[CommandPermission, ...], info: ValidationInfo
+    ) -> tuple[CommandPermission, ...]:
+        references = info.data.get("secrets", {}).values()
+        names = (*secret_names(references), *parameter_names(references))
+        size = sum(ARN_BYTES + len(name) for name in names) + sum(item.size for item in permissions)
+        if size > MAX_BYTES:
+            raise ValueError(
+                f"permissions and secrets take {size} characters of the role's policies, allowed: "
+                f"{MAX_BYTES} (use policyArns)"
+            )
+        return permissions
 
     # The subclasses declare the field, each with its own bounds.
     @field_validator("command", check_fields=False)

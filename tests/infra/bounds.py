@@ -45,6 +45,10 @@ LISTS: Final[dict[str, Callable[[int], list[Any]]]] = {
         }
         for k in range(n)
     ],
+    "actions": lambda n: [f"a:{k}" for k in range(n)],
+    "resources": lambda n: ["*"] * n,
+    "permissions": lambda n: [{"actions": ["a:b"], "resources": ["*"]} for _ in range(n)],
+    "policyArns": lambda n: [f"arn:aws:iam::123456789012:policy/{k}" for k in range(n)],
     "policies": lambda n: [f"arn:aws:iam::123456789012:policy/{k}" for k in range(n)],
     "driftPolicies": lambda n: [f"arn:aws:iam::123456789012:policy/{k}" for k in range(n)],
     "datasets": lambda n: [{"snapshot": "snap-00000000", "path": f"/mnt/{k}"} for k in range(n)],
@@ -123,6 +127,11 @@ TEXTS: Final[dict[str, tuple[int, int, Callable[[int], str]]]] = {
     "email": (5, 254, lambda n: "a" * (n - 4) + "@b.c"),
     "deploys.policies[0]": (34, 128, lambda n: "arn:aws:iam::123456789012:policy/" + "p" * (n - 33)),
     "deploys.driftPolicies[0]": (34, 128, lambda n: "arn:aws:iam::123456789012:policy/" + "d" * (n - 33)),
+    "policyArns[0]": (34, 128, lambda n: "arn:aws:iam::123456789012:policy/" + "p" * (n - 33)),
+    "actions[0]": (3, 128, lambda n: "a:" + "b" * (n - 2)),
+    "resources[0]": (1, 400, lambda n: "*" if n < 20 else "arn:aws:s3:::" + "b" * (n - 13)),
+    "secrets.{}": (1, 512, lambda n: "s" * n),
+    "secrets.{key}": (1, 128, lambda n: "S" * n),
     "deploys.environment": (1, 100, lambda n: "e" * n),
     "deploys.branch": (1, 100, lambda n: "b" * n),
     "deploys.driftEnvironment": (1, 100, lambda n: "d" * n),

@@ -84,6 +84,13 @@ ADDRESS = {
 }
 JOB = {"repository": "https://example.com/a", "revision": "0" * 40, "command": ["train"]}
 PYTHON = {"version": "3.12", "requirements": "r.txt"}
+ACCESS = {
+    "secrets": {"S": "s"},
+    "permissions": [
+        {"actions": ["s3:GetObject"], "resources": ["*"], "conditions": {"Bool": {"a:b": "true"}}}
+    ],
+    "policyArns": ["arn:aws:iam::123456789012:policy/p"],
+}
 IMAGE = f"worker@sha256:{'0' * 64}"
 POLICY = "arn:aws:iam::123456789012:policy/p"
 # One of everything that may stand in a stack file.
@@ -102,6 +109,7 @@ BASE: dict[str, Any] = {
             "datasets": [DATASET],
             "image": IMAGE,
             "environment": {"A": "b"},
+            **ACCESS,
         },
         {"name": "asked", "capacity": ASKED},
         {"name": "chosen", "capacity": CHOSEN, "command": ["x"], "queue": OWN},
@@ -120,6 +128,7 @@ BASE: dict[str, Any] = {
     "gpu-spot:training": [
         {
             **{"name": "job", "capacity": MANAGED, **JOB, "datasets": [DATASET], "environment": {"A": "b"}},
+            **ACCESS,
             "prepare": {"version": "1", "command": ["x"], "instanceType": "m7i.large"},
         },
         {"name": "choosy", "capacity": CHOSEN, **JOB, "python": PYTHON, "matrix": {"B": ["c"]}},
@@ -185,6 +194,7 @@ APART: dict[tuple[str, Extreme], str] = {
         ("training[0].budget", extreme): "not every type has a known price; tests/infra/refusals.yaml has it"
         for extreme in ("least", "most")
     },
+    ("services[0].gpusPerWorker", "most"): "workers that share GPUs; tests/infra/test_settings.py has it",
     ("services[0].runsOn", "most"): "no group; tests/kubernetes/test_stack.py has it",
     ("training[0].runsOn", "most"): "no group; tests/kubernetes/test_stack.py has it",
     ("training[0].volumeGiB", "least"): "a job without a volume prepares nothing; research-efs has one",

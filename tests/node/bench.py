@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +109,7 @@ class Bench:
         restarts: int = 2,
         lasts: float | None = None,
         stalled_after_minutes: int = 0,  # simulated hours pass while a busy machine starts a process
+        secrets: Callable[[], Mapping[str, str]] = dict,
     ) -> Trainer:
         stop_requested_at = Training(
             "resnet",
@@ -143,6 +144,7 @@ class Bench:
             results=self.results,
             recorder=self.record,
             variables=self.variables,
+            secrets=secrets,
         )
 
     def stand_still(self) -> None:

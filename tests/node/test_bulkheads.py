@@ -94,7 +94,7 @@ def test_workers_are_reaped_drained_and_killed(world: World, dependency: str, tm
     outside = Outside(world, dependency, tmp_path)
     machine = Machine(world, outside.one("Docker", lambda argv: "", "\xff\xfe", "0123"))
     gpus = BackgroundPoller("GPUs", outside.sample, world.in_background, world, 60)
-    reports = WorkerReports({0: 0, 1: 0}, gpus, world, tmp_path)
+    reports = WorkerReports({0: [0], 1: [0]}, gpus, world, tmp_path)
     service = Service(image="image")
     workers = Workers(
         service,
@@ -262,7 +262,7 @@ def test_an_error_of_a_worker_affects_that_one(error: Exception, step: str, owne
             machine.commands = raising(
                 error, lambda argv: f"name=^/?gpu-spot-{owner}$" in argv, lambda argv: ""
             )
-        reports = WorkerReports(dict.fromkeys(range(3), 0), None, world, tmp)
+        reports = WorkerReports(dict.fromkeys(range(3), (0,)), None, world, tmp)
         if step == "report":
             reports.build = raising(error, lambda slot: slot == owner, reports.build)  # type: ignore[method-assign]
         started: list[str] = []

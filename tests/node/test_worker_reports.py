@@ -43,7 +43,7 @@ class Bench:
 
     def make(self, run_in_background: BackgroundRunner) -> WorkerReports:
         looks = gpu_poller(Gpus(self.nvml, 2).sample, run_in_background, self.clock)
-        return WorkerReports({0: 0, 1: 0, 2: 1}, looks, self.clock, self.tmp)
+        return WorkerReports({0: [0], 1: [0], 2: [1]}, looks, self.clock, self.tmp)
 
     def write_report(self, content: Any, slot: int = 0, at: float | None = None) -> None:
         file = worker_report_file.report_path(self.tmp, slot)
@@ -300,7 +300,7 @@ def test_a_hanging_driver_delays_nothing(bench: Bench) -> None:
         threads.append(threading.Thread(target=work))
         threads[-1].start()
 
-    hung = WorkerReports({0: 0}, gpu_poller(look, run_in_background, bench.clock), bench.clock, bench.tmp)
+    hung = WorkerReports({0: [0]}, gpu_poller(look, run_in_background, bench.clock), bench.clock, bench.tmp)
     for _ in range(100):
         bench.clock.advance(1)
         hung.poll()

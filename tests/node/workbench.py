@@ -57,7 +57,7 @@ class Bench:
             self.tmp,
             spawn=spawn,
             secrets=lambda: self.secrets(),
-            worker_reports=WorkerReports(dict.fromkeys(range(count), 0), None, self.clock, self.tmp),
+            worker_reports=WorkerReports(dict.fromkeys(range(count), (0,)), None, self.clock, self.tmp),
             run_in_background=lambda work: self.run_in_background(work),
             release=self.release,
             http=self.http,

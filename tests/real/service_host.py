@@ -143,7 +143,7 @@ def supervise(config: ServiceHostConfig, lines: TextIO) -> None:
     registry = _FileRegistry(directory)
     heartbeat_sender = HeartbeatSender(registry, _NoPool(), clock, directory, _HEARTBEAT_SECONDS)  # type: ignore[arg-type]
     slots = worker_slots(config.slots, config.first)
-    gpus = {slot.number: slot.gpu for slot in slots}
+    gpus = {slot.number: slot.gpus for slot in slots}
     releases = [service]
     http = None
     if config.http is not None:

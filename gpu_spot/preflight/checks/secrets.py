@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from botocore.exceptions import ClientError
 
+from contracts.agent import secret_sources
 from gpu_spot.preflight.account import Account
 from gpu_spot.preflight.check_result import CheckResult, error_code
 from gpu_spot.preflight.stack import Stack
@@ -21,11 +22,18 @@ _NO_QUEUE: Final = ("AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExis
 
 
 def run(stack: Stack, account: Account) -> Iterator[CheckResult]:
-    """Check the secrets of jobs' repositories and of tenants; a broker's is checked with its queue."""
+    """Check the secrets of commands, repositories and tenants; a broker's is checked with its queue."""
     for job in stack.settings.jobs:
         if job.repository_secret is not None:
             key = stack.key(job.name, "repositorySecret")
             yield _secret(f"repository of {job.name}", job.repository_secret, _TOKEN, account, key)
+    for entry in (*stack.settings.services, *stack.settings.training):
+        for variable, reference in entry.secrets.items():
+            source, key = secret_sources.parse(reference), stack.key(entry.name, f"secrets.{variable}")
+            value = f'{{"{source.key}": "…"}}' if source.key else "a text"
+            subject = f"{variable} of {entry.name}"
+            check = _parameter if source.is_parameter else _secret
+            yield check(subject, source.name, value, account, key)
     for host in stack.settings.shared_hosts:
         for index, tenant in enumerate(host.tenants):
             for name, format_, field in (
@@ -47,6 +55,15 @@ def _secret(subject: str, name: str, value: str, account: Account, key: str) -> 
         finding = f"secret {name} does not exist in this region: its user would wait for it"
         return CheckResult(subject, "failure", finding, f"create it with the value {value}", key)
     return CheckResult(subject, "ok", f"secret {name} exists", key=key)
+
+
+def _parameter(subject: str, name: str, value: str, account: Account, key: str) -> CheckResult:
+    """Check that a parameter exists, without its value."""
+    filters = [{"Key": "Name", "Values": [name]}]
+    if account.clients("ssm").describe_parameters(ParameterFilters=filters)["Parameters"]:
+        return CheckResult(subject, "ok", f"parameter {name} exists", key=key)
+    finding = f"parameter {name} does not exist in this region: its user would wait for it"
+    return CheckResult(subject, "failure", finding, f"create it with the value {value}", key)
 
 
 def queues(stack: Stack, account: Account) -> Iterator[CheckResult]:

@@ -113,8 +113,10 @@ class EksCluster(pulumi.ComponentResource):
 
     @property
     def _has_secrets(self) -> bool:
-        services = self._args.entries.services
-        return any(service.queue is not None and service.queue.has_secret for service in services)
+        entries = self._args.entries
+        return any(entry.secrets for entry in (*entries.services, *entries.training)) or any(
+            service.queue is not None and service.queue.has_secret for service in entries.services
+        )
 
     def _addons(self, short: str, names: Sequence[str], ready: Sequence[pulumi.Resource]) -> Addons:
         args = self._args

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pulumi
@@ -49,9 +50,18 @@ class InstanceIdentity(pulumi.ComponentResource):
             policy=document(instance_statements.instance(args.scope, group=args.group, access=args.access)),
             opts=child,
         )
+        attach(role, role_name, args.access.policy_arns, child)
         self.role_arn = role.arn
         self.profile_arn = aws.iam.InstanceProfile(role_name, role=role.name, tags=tags, opts=child).arn
         self.register_outputs({"profileArn": self.profile_arn, "roleArn": self.role_arn})
+
+
+def attach(role: aws.iam.Role, name: str, policy_arns: Sequence[str], opts: pulumi.ResourceOptions) -> None:
+    """Attach the ``policyArns`` of an entry to its role."""
+    for arn in policy_arns:
+        # The account, too: two accounts may have policies of one name.
+        part = arn.partition(":iam::")[2].replace(":policy/", "-").replace("/", "-")
+        aws.iam.RolePolicyAttachment(f"{name}-{part}", role=role.name, policy_arn=arn, opts=opts)
 
 
 @dataclass(frozen=True)

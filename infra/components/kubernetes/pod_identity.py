@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
+from infra.components.identity.identity import attach
 from infra.iam import cluster_statements, kubernetes_statements
 from infra.iam.statement import Statement, document
 from infra.scope import Scope
@@ -21,6 +22,7 @@ class PodIdentityArgs:
         account: A service account in ``namespace``.
         statements: Permissions of its pods.
         managed_policies: Names of AWS managed policies.
+        policy_arns: Managed policies that the stack file names.
         group: The entry of the pods, for tags.
         created_cluster_name: The cluster's name as an output of its creation by the stack.
     """
@@ -31,6 +33,7 @@ class PodIdentityArgs:
     account: str
     statements: Sequence[Statement]
     managed_policies: Sequence[str] = ()
+    policy_arns: Sequence[str] = ()
     group: str | None = None
     created_cluster_name: pulumi.Input[str] | None = None
 
@@ -62,6 +65,7 @@ class PodIdentity(pulumi.ComponentResource):
                 policy_arn=cluster_statements.managed_policy_arn(scope, policy),
                 opts=child,
             )
+        attach(role, name, args.policy_arns, child)
         aws.eks.PodIdentityAssociation(
             name,
             cluster_name=args.cluster if args.created_cluster_name is None else args.created_cluster_name,

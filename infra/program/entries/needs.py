@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -9,7 +10,8 @@ from typing import Final
 import pulumi
 
 from contracts.partitions import DNS_SUFFIXES
-from infra.schema.work import GroupEntry
+from infra.iam.instance_statements import InstanceAccess
+from infra.schema.work import GroupEntry, Work
 from infra.scope import Scope
 from userdata.agent.aws.permissions import Need
 
@@ -25,6 +27,22 @@ def needs(entry: GroupEntry, images: Iterable[str], kind_needs: Mapping[Need, bo
         "attached": bool(entry.datasets),
     }
     return frozenset(need for need, applies in {**common_needs, **kind_needs}.items() if applies)
+
+
+def work_needs(work: Work) -> dict[Need, bool]:
+    """Return the needs of a command's secrets."""
+    return {"secret": bool(work.secret_names), "parameter": bool(work.parameter_names)}
+
+
+def work_access(work: Work, access: InstanceAccess, more_secrets: Iterable[str] = ()) -> InstanceAccess:
+    """Return ``access`` with a command's secrets and permissions."""
+    return dataclasses.replace(
+        access,
+        secrets=tuple(dict.fromkeys((*more_secrets, *work.secret_names))),
+        parameters=work.parameter_names,
+        permissions=work.permissions,
+        policy_arns=work.policy_arns,
+    )
 
 
 def repositories(images: Iterable[str], scope: Scope) -> tuple[pulumi.Input[str], ...]:

@@ -47,7 +47,7 @@ def check(matrix: Matrix, name: str, environment: Mapping[str, str]) -> None:
         if duplicates := [value for value in values if values.count(value) > 1]:
             raise ValueError(f"{variable} has {duplicates[0]!r} twice, allowed: each value once")
         if variable in environment:
-            raise ValueError(f"{variable} is in environment as well, allowed: in one of them")
+            raise ValueError(f"{variable} is in environment or secrets as well, allowed: in one of them")
     if (experiments := count(matrix)) > MAX_SHARED_EXPERIMENTS:
         raise ValueError(f"{experiments} experiments, allowed: at most {MAX_SHARED_EXPERIMENTS}")
     if len(name) > names.MAX_NAME_LENGTH:

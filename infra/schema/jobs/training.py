@@ -293,7 +293,8 @@ class Training(Work):
         if matrix is None or not {"name", "environment", "capacity_block"} <= info.data.keys():
             return matrix
         check_names(matrix)
-        matrices.check(matrix, info.data["name"], info.data["environment"])
+        variables = {**info.data["environment"], **info.data.get("secrets", {})}
+        matrices.check(matrix, info.data["name"], variables)
         if info.data["capacity_block"] is not None:
             raise ValueError("with capacityBlock, allowed: one of them (a block is for one job)")
         return matrix

@@ -27,6 +27,8 @@ class Service(Work):
 
     slots_per_gpu: limits.SlotsPerGpu = 1
     """Number of workers that share each GPU."""
+    gpus_per_worker: limits.GpusPerWorker = 1
+    """Number of whole, neighbouring GPUs of each worker. Each instance type has a multiple of it."""
     image: limits.ContainerImage | None = None
     """Container image of the worker, with its digest."""
     command: limits.Arguments = ()
@@ -54,13 +56,16 @@ class Service(Work):
     @property
     def slots(self) -> dict[str, int]:
         """Worker slots by instance type."""
-        return {kind: count * self.slots_per_gpu for kind, count in _gpus(self.capacity).items()}
+        return {kind: self._workers_on(count) for kind, count in _gpus(self.capacity).items()}
+
+    def _workers_on(self, gpus: int) -> int:
+        return gpus // self.gpus_per_worker * self.slots_per_gpu
 
     @property
     def on_premises_slots(self) -> dict[str, int]:
         """Worker slots by name of on-premises host."""
         hosts = self.on_premises.hosts if self.on_premises is not None else ()
-        return {host.name: host.gpus * self.slots_per_gpu for host in hosts}
+        return {host.name: self._workers_on(host.gpus) for host in hosts}
 
     @property
     def max_workers(self) -> int:
@@ -92,6 +97,26 @@ class Service(Work):
             return None
         release = WorkerRelease(self.image or "", tuple(self.command), self.environment)
         return releases.DesiredRelease(release, self.workers_per_slot)
+
+    @field_validator("gpus_per_worker")
+    @classmethod
+    def _divides_each_type(cls, count: int, info: ValidationInfo) -> int:
+        capacity: Capacity | None = info.data.get("capacity")
+        if count == 1 or capacity is None:
+            return count
+        if info.data.get("slots_per_gpu", 1) > 1:
+            raise ValueError(
+                f"{count} with slotsPerGpu {info.data['slots_per_gpu']}, allowed: one of the two"
+            )
+        if not capacity.is_nvidia:
+            raise ValueError(f"{count} without NVIDIA GPUs, allowed: 1")
+        if capacity.unit == "gpus":
+            raise ValueError(f"{count} with capacity.unit 'gpus', allowed: capacity.unit 'instances'")
+        for kind, gpus in _gpus(capacity).items():
+            if gpus % count:
+                divisors = [str(n) for n in range(1, 9) if gpus % n == 0]
+                raise ValueError(f"{count}, but {kind} has {gpus} GPUs, allowed: {', '.join(divisors)}")
+        return count
 
     @field_validator("image")
     @classmethod
@@ -129,9 +154,10 @@ class Service(Work):
             return None
         if info.data.get("image") is None and not info.data.get("command"):
             raise ValueError("without an image or a command, allowed: with one of them")
-        for name in info.data.get("environment", {}):
-            if name.startswith("SPOT_WORK_"):
-                raise ValueError(f"with {name} in environment, allowed: one of the two")
+        for key in ("environment", "secrets"):
+            for name in info.data.get(key, {}):
+                if name.startswith("SPOT_WORK_"):
+                    raise ValueError(f"with {name} in {key}, allowed: one of the two")
         return queue
 
     @field_validator("on_premises")
@@ -139,8 +165,16 @@ class Service(Work):
     def _can_run_on_premises(cls, hosts: OnPremises | None, info: ValidationInfo) -> OnPremises | None:
         if hosts is not None and info.data.get("image") is None and not info.data.get("command"):
             raise ValueError("without an image or a command, allowed: with one of them")
+        if hosts is not None and info.data.get("policy_arns"):
+            raise ValueError("with policyArns, allowed: permissions, which the hosts' policies have")
         if hosts is not None and info.data.get("datasets"):
             raise ValueError("with datasets, which are EBS volumes, allowed: one of the two")
+        count = info.data.get("gpus_per_worker", 1)
+        for host in hosts.hosts if hosts is not None else ():
+            if host.gpus % count:
+                raise ValueError(
+                    f"{host.name!r} has {host.gpus} GPUs, allowed: a multiple of gpusPerWorker {count}"
+                )
         in_containers, queue = info.data.get("image") is not None, info.data.get("queue")
         if hosts is not None and in_containers and queue is not None and not queue.has_secret:
             titles = " or ".join(model.title for model in MODELS if model.has_secret)
@@ -184,7 +218,8 @@ class Service(Work):
         if not capacity.is_managed:
             raise ValueError("with fleetType 'request', allowed: 'maintain'")
         if capacity.unit == "instances" and len({*_gpus(capacity).values()}) > 1:
-            raise ValueError("instances with different numbers of GPUs, allowed: capacity.unit 'gpus'")
+            allowed = "capacity.unit 'gpus'" if info.data.get("gpus_per_worker", 1) == 1 else "one number"
+            raise ValueError(f"instances with different numbers of GPUs, allowed: {allowed}")
         if scaling.min < capacity.on_demand_base:
             base = capacity.on_demand_base
             raise ValueError(f"min {scaling.min} is below capacity.onDemandBase, allowed: at least {base}")

@@ -143,3 +143,13 @@ def read_secret(client: Any, name: str) -> str:
     """
     with aws_errors(f"secret {name}"):
         return str(client.get_secret_value(SecretId=name).get("SecretString", ""))
+
+
+def read_parameter(client: Any, name: str) -> str:
+    """Return the decrypted value of the SSM parameter ``name`` in the client's region.
+
+    Raises:
+        AgentError: it does not exist or access is denied.
+    """
+    with aws_errors(f"parameter {name}"):
+        return str(client.get_parameter(Name=name, WithDecryption=True)["Parameter"]["Value"])

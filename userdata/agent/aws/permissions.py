@@ -1,9 +1,9 @@
 """IAM statements of the instance role for every AWS call of the agent; the Pulumi program renders them.
 
 Placeholders: ``{partition} {region} {account} {stack} {group} {writer} {job} {registry_table} {job_table}
-{bucket} {prefix} {secret} {queue} {artifacts} {prepared} {prepared_by} {auto_scaling_group} {tenants}
-{repository}`` (the last two are ARNs; there may be several secrets and repositories). A test records the
-calls on deployed stacks and checks each against the role that the program declares.
+{bucket} {prefix} {secret} {parameter} {queue} {artifacts} {prepared} {prepared_by} {auto_scaling_group}
+{tenants} {repository}`` (the last two are ARNs; there may be several secrets, parameters and repositories).
+A test records the calls on deployed stacks and checks each against the role that the program declares.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ Need = Literal[
     "dataset",
     "attached",
     "secret",
+    "parameter",
     "artifacts",
     "prepare",
     "prepared",
@@ -62,7 +63,8 @@ Need = Literal[
 ]
 """Needs of an instance that require permissions: workers, their release,
 their image in ECR, lifecycle hooks, an image pull during a launch, a job, several experiments of it, its
-volume, a dataset in S3, volumes attached at launch, secrets that the stack file names, artifacts in S3,
+volume, a dataset in S3, volumes attached at launch, secrets and parameters that the stack file names,
+artifacts in S3,
 preparing a dataset, starting from a prepared dataset, the secret of a queue, an SQS queue, the tenants of a
 shared host, each with a volume, a proxy of a service's requests."""
 
@@ -216,6 +218,12 @@ _STATEMENTS: Final[tuple[Permission, ...]] = (
         ("arn:{partition}:s3:::{artifacts}*",),
     ),
     _secret("OpenSecrets", "secret", "{secret}"),
+    Permission(
+        "ReadParameters",
+        ("parameter",),
+        ("ssm:GetParameter",),
+        ("arn:{partition}:ssm:{region}:{account}:parameter/{parameter}",),
+    ),
     _secret("OpenQueue", "queue", "{queue}"),
     # The token is for the registry, not for a repository.
     Permission("LogInToRegistry", ("image",), ("ecr:GetAuthorizationToken",), ("*",)),

@@ -53,4 +53,5 @@ def _container(node: Node, code: Path) -> JobEnvironment:
         partial(ecr_password, node),
         gpu_count if node.config.nvidia else None,
         training.environment,
+        uses_aws=training.uses_aws,
     )

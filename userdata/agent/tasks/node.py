@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
@@ -176,15 +176,32 @@ class Node:
         """EFS mounts below the job's data directory: mounted after its volume, while it has the lease."""
         return tuple(mount for mount in self.config.efs if Path(mount.path).is_relative_to(self.data))
 
-    def make_user(self, user: str) -> None:
+    def make_user(self, user: str, *, uses_aws: bool = False) -> None:
         """Create a job's user and block its access to the instance role, before any process runs as it.
+
+        With ``uses_aws`` it may use the role.
 
         Raises:
             AgentError: neither nftables nor iptables works here.
         """
         from userdata.agent.machine import accounts
 
-        accounts.block_metadata_access(self.host, accounts.create_user(self.host, user))
+        user_id = accounts.create_user(self.host, user)
+        if not uses_aws:
+            accounts.block_metadata_access(self.host, user_id)
+
+    def secret_variables(self, secrets: Mapping[str, str]) -> dict[str, str]:
+        """Return the values of a command's secret variables; see `secret_variables.read`."""
+        from userdata.agent.work import secret_variables
+
+        if not secrets:
+            return {}
+        region = self.config.region
+        return secret_variables.read(
+            secrets,
+            lambda name: clients.read_secret(self.clients.secretsmanager(region), name),
+            lambda name: clients.read_parameter(self.clients.ssm(region), name),
+        )
 
     def is_terminating(self) -> bool:
         """Return whether a termination notice was received; no work is started after it."""

@@ -89,7 +89,7 @@ def work(node: Node) -> int:
     paths = [dataset.path for dataset in node.config.datasets]
     http = _http_checks(node, service, [slot.number for slot in worker_slots])
     worker_reports = WorkerReports(
-        {slot.number: slot.gpu for slot in worker_slots},
+        {slot.number: slot.gpus for slot in worker_slots},
         gpu_poller(node.gpus.sample, node.run_in_background, node.clock) if node.gpus else None,
         node.clock,
         node.directory,
@@ -102,7 +102,7 @@ def work(node: Node) -> int:
         node.clock,
         node.directory,
         paths,
-        secrets=partial(_queue_variables, node, service),
+        secrets=partial(_secret_variables, node, service),
         release=_release_fetcher(node, declared, service),
         worker_reports=worker_reports,
         run_in_background=node.run_in_background,
@@ -224,8 +224,12 @@ def _release_fetcher(node: Node, declared: Service, first: Service) -> Callable[
     return renew
 
 
+def _secret_variables(node: Node, service: Service) -> dict[str, str]:
+    """Return the service's secret variables and those of its queue, with their current values."""
+    return {**_queue_variables(node, service), **node.secret_variables(service.secrets)}
+
+
 def _queue_variables(node: Node, service: Service) -> dict[str, str]:
-    """Return the queue's variables for workers, with its current secret; empty without a queue."""
     if service.queue is None:
         return {}
     from userdata.agent.aws.clients import read_secret

@@ -177,6 +177,7 @@ def _trainer(
             **(guard.run("prices", partial(costs.price_variables, node)) or {}),
             **nodes.variables(node),
         },
+        secrets=partial(node.secret_variables, training.secrets),
         run_in_background=node.run_in_background,
     )
 
@@ -229,7 +230,7 @@ def _prepare(node: Node, paths: TrainingPaths, environment: JobEnvironment) -> N
     from userdata.agent.work.training.checkout import checkout
 
     training = job.training(node)
-    node.make_user(training.user)
+    node.make_user(training.user, uses_aws=training.uses_aws)
     try:
         node.mount()
     except AgentError as error:  # file systems and datasets depend on neither the job nor this host

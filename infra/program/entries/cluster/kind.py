@@ -14,6 +14,7 @@ from infra.components.kubernetes.engines import EnginePolicies, EnginePoliciesAr
 from infra.components.kubernetes.pod_identity import PodIdentity, PodIdentityArgs
 from infra.iam import kubernetes_statements
 from infra.iam.statement import Statement, grant_key, use_key
+from infra.program.entries import needs as entry_needs
 from infra.program.entries.cluster import objects
 from infra.program.entries.workload import Workload
 from infra.program.foundation import Foundation
@@ -23,9 +24,13 @@ from userdata.agent.aws.permissions import Need
 
 
 def needs(settings: Settings) -> frozenset[Need]:
-    """Return the needs of the entries' queues, which pods and the queue watcher call."""
-    queues = [service.queue for service in settings.on_kubernetes.services]
-    return frozenset(queue.need for queue in queues if queue is not None)
+    """Return the needs of the entries' queues and secrets, which pods and the queue watcher read."""
+    entries = settings.on_kubernetes
+    queues = [service.queue for service in entries.services]
+    works = [entry_needs.work_needs(entry) for entry in (*entries.services, *entries.training)]
+    return frozenset(queue.need for queue in queues if queue is not None).union(
+        need for work in works for need, applies in work.items() if applies
+    )
 
 
 def declare(settings: Settings, foundation: Foundation) -> list[Workload]:
@@ -66,18 +71,20 @@ def _pods(
     entries: Settings, kubernetes: Kubernetes, foundation: Foundation, created: EksCluster | None
 ) -> None:
     """Declare the identities of pods that use AWS services."""
-    scope, queues = foundation.scope, foundation.queues
-    for service in entries.services:
-        if (queue := queues.get(service.name)) is not None:
+    scope = foundation.scope
+    for entry in (*entries.services, *entries.training):
+        queue = foundation.queues.get(entry.name)
+        if queue is not None or entry.secrets or entry.uses_aws:
             PodIdentity(
-                scope.name(service.name, "pods"),
+                scope.name(entry.name, "pods"),
                 PodIdentityArgs(
                     scope,
                     kubernetes.cluster,
                     kubernetes.namespace_of(scope.stack),
-                    service.name,
-                    kubernetes_statements.worker(scope, queue.access),
-                    group=service.name,
+                    entry.name,
+                    kubernetes_statements.command(scope, entry, queue.access if queue else None),
+                    policy_arns=entry.policy_arns,
+                    group=entry.name,
                     created_cluster_name=created.created_name if created else None,
                 ),
                 scope.child_options,

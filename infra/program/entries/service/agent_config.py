@@ -21,10 +21,12 @@ def work(service: Service, queue: agent.Queue | None) -> dict[str, Any]:
     is_idle = service.image is None and not service.command
     agent_service = agent.Service(
         slots_per_gpu=service.slots_per_gpu,
+        gpus_per_worker=service.gpus_per_worker,
         gpus=0 if service.capacity.is_nvidia else 1,
         image=service.image,
         command=_IDLE_COMMAND if is_idle else service.command,
         environment=service.environment,
+        secrets=service.secrets,
         user=user,
         reports_readiness=service.reports_readiness,
         queue=queue,

@@ -47,6 +47,7 @@ def needs_of(service: Service) -> frozenset[Need]:
         "work": True,
         "release": True,
         "pull": bool(service.image) and service.capacity.fallback.enabled,
+        **entry_needs.work_needs(service),
     }
     if service.queue is not None:
         kind_needs[service.queue.need] = True
@@ -60,7 +61,7 @@ def _images(service: Service) -> tuple[str, ...]:
 def _access(service: Service, foundation: Foundation) -> InstanceAccess:
     queue = foundation.queues.get(service.name)
     return dataclasses.replace(
-        foundation.access(needs_of(service)),
+        entry_needs.work_access(service, foundation.access(needs_of(service))),
         queue=queue.access if queue else None,
         repositories=entry_needs.repositories(_images(service), foundation.scope),
     )

@@ -51,6 +51,8 @@ def _training(job: Training, stack: str, region: str, outputs: JobOutputs) -> ag
         user=JOB_USER,
         finished_parameter=names.group_parameter(stack, job.name, names.PARAMETER_FINISHED),
         environment=job.environment,
+        secrets=job.secrets,
+        uses_aws=job.uses_aws,
         max_restarts=job.max_restarts,
         stalled_after_minutes=job.stalled_after_minutes,
         repository_secret=job.repository_secret,

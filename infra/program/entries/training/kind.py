@@ -53,8 +53,9 @@ def _needs(job: Training, *, prepares: bool = False) -> frozenset[Need]:
         "prepared": job.prepare is not None,
         "dataset": job.prepare is None and bool(job.dataset),
         "artifacts": bool(job.artifacts),
-        "secret": bool(job.repository_secret),
         "pull": bool(job.image) and job.capacity.fallback.enabled,
+        **entry_needs.work_needs(job),
+        "secret": bool(job.repository_secret or job.secret_names),
     }
     return entry_needs.needs(job, _images(job), kind_needs)
 
@@ -177,13 +178,14 @@ def _placement_group(job: Training, scope: Scope) -> pulumi.Output[str]:
 def _access(job: Training, prepared: agent.Prepared | None, foundation: Foundation) -> InstanceAccess:
     storage = _file_system(job, foundation)
     prepares = prepared is not None and prepared.group == job.name
+    access = foundation.access(_needs(job, prepares=prepares))
+    repository = [job.repository_secret] if job.repository_secret else ()
     return dataclasses.replace(
-        foundation.access(_needs(job, prepares=prepares)),
+        entry_needs.work_access(job, access, repository),
         job=job.name,
         dataset="" if job.prepare else job.dataset or "",
         prepared=prepared.dataset if prepared else "",
         prepared_by=prepared.group if prepared else "",
-        secrets=[job.repository_secret] if job.repository_secret else (),
         artifacts=job.artifacts or "",
         file_system=storage[0].arn if storage else None,
         access_points=(storage[0].access_point_arns[storage[1]],) if storage else (),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -101,11 +101,11 @@ class WorkerReports:
     """Builds the reports of the workers in ``directory``.
 
     Args:
-        gpus: the index of each slot's GPU, in PCI order.
+        gpus: the indexes of each slot's GPUs, in PCI order; a report names the first one.
         gpu_poller: samples the GPUs in the background, as a driver may hang; None without NVML.
     """
 
-    gpus: Mapping[int, int]
+    gpus: Mapping[int, Sequence[int]]
     gpu_poller: BackgroundPoller[GpuSample] | None
     clock: Clock
     directory: Path
@@ -146,7 +146,7 @@ class WorkerReports:
 
     def build(self, slot: int) -> WorkerReport:
         """Return the report of the worker in ``slot``."""
-        uuid = self._uuids.get(self.gpus[slot], "")
+        uuids = [self._uuids.get(index, "") for index in self.gpus[slot]]
         counts = self._read_counts(slot)
         rates = self._rates.setdefault(slot, RequestRate())
         rate, busy = rates.update(counts.done, counts.at, counts.busy) if counts.at else (0.0, None)
@@ -160,14 +160,14 @@ class WorkerReports:
             batches = recent.update(counts.done, counts.at, batches)
         return WorkerReport(
             version=self._versions.get(slot, ""),
-            gpu=uuid,
+            gpu=uuids[0],
             reported_at=counts.at,
             done=counts.done,
             failed=counts.failed,
             rate=round(rate, 3),
             busy=None if busy is None else round(busy, 4),
             gpu_use=self._mean_utilization(self.gpus[slot]),
-            xid=self._xids.get(uuid, 0),
+            xid=next((self._xids[uuid] for uuid in uuids if uuid in self._xids), 0),
             starts=self._starts.get(slot, 0),
             batches=batches,
             batch_size=counts.batch_size,
@@ -189,7 +189,7 @@ class WorkerReports:
             return _NOTHING
         return _NOTHING if counts is None else counts._replace(at=min(counts.at, now))
 
-    def _mean_utilization(self, index: int) -> float | None:
+    def _mean_utilization(self, indexes: Sequence[int]) -> float | None:
         since = self.clock.monotonic() - BUSY_SECONDS
-        recent = [busy for at, busy in self._busy.get(index, ()) if at >= since]
+        recent = [busy for index in indexes for at, busy in self._busy.get(index, ()) if at >= since]
         return round(sum(recent) / len(recent), 1) if recent else None

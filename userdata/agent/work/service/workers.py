@@ -59,14 +59,26 @@ def gpu_count(directory: Path = _GPUS) -> int:
 
 @dataclass(frozen=True)
 class Slot:
-    """One worker's slot: its number and the index of its GPU, in PCI order."""
+    """One worker's slot: its number, the index of its first GPU in PCI order, and the number of its GPUs."""
 
     number: int
     gpu: int
+    gpu_count: int = 1
+
+    @property
+    def gpus(self) -> tuple[int, ...]:
+        """Indexes of its GPUs."""
+        return tuple(range(self.gpu, self.gpu + self.gpu_count))
 
 
 def slots(service: Service, gpus: int) -> tuple[Slot, ...]:
-    """Return the slots: ``slotsPerGpu`` consecutive slots share a GPU."""
+    """Return the slots: ``slotsPerGpu`` consecutive slots share a GPU, or each has ``gpusPerWorker`` of them.
+
+    GPUs that follow each other in PCI order, in sets that begin at a multiple of their size, are under one
+    switch and NUMA node on AWS's types (``nvidia-smi topo -m``), and those of NVSwitch types are all linked.
+    """
+    if (count := service.gpus_per_worker) > 1:
+        return tuple(Slot(n, n * count, count) for n in range(gpus // count))
     return tuple(Slot(n, n // service.slots_per_gpu) for n in range(gpus * service.slots_per_gpu))
 
 
@@ -93,7 +105,7 @@ def container(slot: Slot) -> str:
 def process_command(
     service: Service, slot: Slot, directory: Path, port: Mapping[str, str] | None = None
 ) -> list[str]:
-    """Return the argv of a worker that is a plain process; it sees only its GPU.
+    """Return the argv of a worker that is a plain process; it sees only its GPUs.
 
     ``port`` are the variables with an HTTP worker's port.
     """
@@ -101,7 +113,7 @@ def process_command(
         **environment(slot, directory),
         **(port or {}),
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-        "CUDA_VISIBLE_DEVICES": str(slot.gpu),
+        "CUDA_VISIBLE_DEVICES": ",".join(map(str, slot.gpus)),
     }
     return ["env", *_lines({**pairs, **service.environment}), *service.command]
 
@@ -112,13 +124,13 @@ def container_command(
     """Return the argv of a worker in a container, run in the foreground so that signals reach it.
 
     It uses the host's network: with hop limit 1 the metadata service, and so the worker's credentials, cannot
-    be reached across a bridge. The GPU is the container toolkit's CDI device; ``datasets`` are mounted
+    be reached across a bridge. The GPUs are the container toolkit's CDI devices; ``datasets`` are mounted
     read-only.
     """
     workers_directory, ready = directory / WORKERS_DIR, ready_file(slot, directory).parent
     file = workers_directory / f"{slot.number}.env"
     read = [(path, path) for path in (str(directory), *datasets)]
-    argv = containers.run(container(slot), "host", file, [slot.gpu], [(ready, ready)], read)
+    argv = containers.run(container(slot), "host", file, slot.gpus, [(ready, ready)], read)
     argv += ["--rm", *containers.READ_ONLY, "--cidfile", str(workers_directory / f"{slot.number}.cid")]
     assert service.image is not None
     return [*argv, service.image, *service.command]

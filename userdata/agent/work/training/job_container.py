@@ -52,6 +52,8 @@ class JobContainer:
         environment: the job's ``environment`` in the stack file.
         limits: ``docker run``'s ``--ulimit``.
         memory: of the machine, in bytes; None: read from the kernel.
+        uses_aws: whether it reaches the metadata service, which has the instance's role: on the host's
+            network, because the hop limit is 1.
     """
 
     def __init__(
@@ -67,6 +69,8 @@ class JobContainer:
         environment: Mapping[str, str],
         limits: Sequence[str] = containers.LIMITS,
         memory: int | None = None,
+        *,
+        uses_aws: bool = False,
     ) -> None:
         self._host = host
         self.name = f"gpu-spot-job-{job}"
@@ -79,6 +83,7 @@ class JobContainer:
         self._gpus = gpus
         self._declared_environment = environment
         self._limits = limits
+        self._network = "host" if uses_aws else "bridge"
         self._memory = memory or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
     def clear(self) -> None:
@@ -112,7 +117,7 @@ class JobContainer:
         files.write_atomic(self._file, "".join(f"{key}={value}\n" for key, value in variables.items()), 0o600)
         argv = containers.run(
             self.name,
-            "bridge",
+            self._network,
             self._file,
             ["all"] if self._gpus else [],
             [(path, path) for path in self._mounts.writable],

@@ -43,6 +43,7 @@ _GPU_CHECK_INTERVAL_SECONDS: Final = 10.0
 _ACTIVITY_INTERVAL_SECONDS: Final = 60.0
 _SCAN_SECONDS: Final = 60.0
 """Time limit for reading the checkpoints' directories."""
+_SECRETS_SECONDS: Final = 60.0
 _MAX_MISSING_GPU_CHECKS: Final = 6
 """GPU checks in a row with a missing GPU that end a run: a process that waits for that GPU hangs."""
 _MAX_DELIVERY_SECONDS_DONE: Final = 3600.0
@@ -87,7 +88,8 @@ class Trainer:
         on_poll: called in every loop; it must not block.
         results: uploads artifacts to S3; None: they stay on the volume.
         recorder: records the attempt; None: it is not recorded.
-        variables: further environment variables of the command, read at each start.
+        variables: further environment variables of the command.
+        secrets: returns secret variables of the command; called in the background before each start.
         run_in_background: reads the checkpoints' directories, whose file system may hang.
     """
 
@@ -110,6 +112,7 @@ class Trainer:
         results: Artifacts | None = None,
         recorder: Recorder | None = None,
         variables: Mapping[str, str] | None = None,
+        secrets: Callable[[], Mapping[str, str]] = dict,
         run_in_background: BackgroundRunner = at_once,
     ) -> None:
         self._on_poll = on_poll
@@ -141,6 +144,9 @@ class Trainer:
         self._checkpoint_files = CheckpointFiles(paths.progress, local_checkpoints())
         self._scan = BackgroundPoller(
             "checkpoints", self._checkpoint_files.scan, run_in_background, clock, _SCAN_SECONDS
+        )
+        self._secrets = BackgroundPoller(
+            "secrets", lambda: dict(secrets()), run_in_background, clock, _SECRETS_SECONDS
         )
         self._guard = Guard(clock)
         self._has_reported = False
@@ -272,9 +278,17 @@ class Trainer:
         try:
             worker_report_file.create_worker_directory(self._paths.directory, 0)
             self._progress.restart()
+            try:
+                secrets = self._secrets.wait(self._poll_while_preparing)
+            except (LeaseLostError, WorkCancelledError):
+                raise
+            except AgentError as error:
+                return faults.of_error(error)
             with self._host.polling(self._poll_while_preparing):
                 start = self._job_environment.start(
-                    completion.with_pipefail(command), self._environment(restarts), self._paths.code
+                    completion.with_pipefail(command),
+                    {**self._environment(restarts), **secrets},
+                    self._paths.code,
                 )
             if self._stopping:
                 return None

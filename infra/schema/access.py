@@ -50,6 +50,8 @@ class CommandPermission(Model):
         return len(json.dumps(self.model_dump(mode="json")))
 
 
+CommandPermissions: TypeAlias = Annotated[tuple[CommandPermission, ...], Field(max_length=20)]
+
 # The formats are those of the services: github.com/gitleaks/gitleaks, ``config/gitleaks.toml``.
 _KEYS: Final = re.compile(
     r"hf_[A-Za-z0-9]{20,}|\bsk-[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_\w{30,}"

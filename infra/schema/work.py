@@ -12,7 +12,7 @@ from contracts import limits
 from contracts.agent.config import check_mount_paths
 from contracts.agent.names import DATASET_DEVICES
 from contracts.agent.secret_sources import parameter_names, secret_names
-from infra.schema.access import ARN_BYTES, MAX_BYTES, CommandPermission, PolicyArns
+from infra.schema.access import ARN_BYTES, MAX_BYTES, CommandPermissions, PolicyArns
 from infra.schema.base import Model
 from infra.schema.capacity import Capacity
 
@@ -76,7 +76,7 @@ class Work(Model):
     """Secret environment variables. The value is the name of a secret in Secrets Manager, or ``ssm:`` and the
     name of a parameter in Parameter Store; ``name:key`` is a key of a JSON value. They are read at each
     start of the command."""
-    permissions: Annotated[tuple[CommandPermission, ...], Field(max_length=20)] = ()
+    permissions: CommandPermissions = ()
     """What the command may do on AWS, with the role of its instance or pod. Without ``permissions`` and
     ``policyArns``, a job's command has no credentials."""
     policy_arns: PolicyArns = ()
@@ -132,9 +132,7 @@ class Work(Model):
 
     @field_validator("permissions")
     @classmethod
-    def _fit_a_role(
-        cls, permissions: tuple[CommandPermission, ...], info: ValidationInfo
-    ) -> tuple[CommandPermission, ...]:
+    def _fit_a_role(cls, permissions: CommandPermissions, info: ValidationInfo) -> CommandPermissions:
         references = info.data.get("secrets", {}).values()
         names = (*secret_names(references), *parameter_names(references))
         size = sum(ARN_BYTES + len(name) for name in names) + sum(item.size for item in permissions)

@@ -151,6 +151,13 @@ def test_slots_follow_the_accelerators() -> None:
     assert settings("dev", amd).services[0].slots == {"g4ad.xlarge": 1, "g4ad.16xlarge": 1}
 
 
+def test_workers_of_several_gpus_are_counted_as_workers() -> None:
+    wide = capacity(instanceTypes=["g6.12xlarge", "g6e.48xlarge"]) | {f"{SERVICE}/gpusPerWorker": 4}
+    service = settings("dev", wide).services[0]
+    assert service.slots == {"g6.12xlarge": 1, "g6e.48xlarge": 2}
+    assert (service.workers_per_slot, service.max_slots) == (2, 2)
+
+
 def test_a_single_capacity_pool_is_a_warning() -> None:
     one = settings("dev", network(zones=["us-west-2a"]) | capacity(instanceTypes=["g5.xlarge"]))
     [warning] = one.warnings()

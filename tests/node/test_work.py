@@ -27,7 +27,14 @@ from userdata.agent.work.heartbeat import HeartbeatSender
 from userdata.agent.work.notice import Notice
 from userdata.agent.work.process import STOP_SECONDS
 from userdata.agent.work.service import queue
-from userdata.agent.work.service.workers import Slot, Workers, container_command, gpu_count, slots
+from userdata.agent.work.service.workers import (
+    Slot,
+    Workers,
+    container_command,
+    gpu_count,
+    process_command,
+    slots,
+)
 
 STUBBORN = "trap 'echo drained; exit 0' TERM; echo up; while :; do sleep 0.05; done"
 
@@ -347,6 +354,20 @@ def test_a_container_gets_one_gpu_no_rights_and_the_notice(tmp_path: Path) -> No
     assert "nvidia.com/gpu=1" in argv
     assert f"{tmp_path}:{tmp_path}:ro" in argv
     assert argv[argv.index("--cap-drop") + 1] == "ALL"
+
+
+def test_a_worker_of_two_gpus_sees_two_neighbours(tmp_path: Path) -> None:
+    service = Service(image="w@sha256:" + "0" * 64, gpus_per_worker=2)
+    both = slots(service, 4)
+    assert [slot.gpus for slot in both] == [(0, 1), (2, 3)]
+    argv = container_command(service, both[1], tmp_path)
+    assert [option for option in argv if option.startswith("nvidia.com/gpu")] == [
+        "nvidia.com/gpu=2",
+        "nvidia.com/gpu=3",
+    ]
+    command = process_command(Service(command=("serve",), gpus_per_worker=2), both[1], tmp_path)
+    assert "CUDA_VISIBLE_DEVICES=2,3" in command
+    assert len(slots(service, 3)) == 1  # one of four is lost: its worker does not start
 
 
 class Docker(SystemHost):

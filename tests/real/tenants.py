@@ -31,6 +31,7 @@ from userdata.agent.tenants.images.secret_values import TenantSecrets
 from userdata.agent.tenants.images.store import ImageStore
 from userdata.agent.tenants.model import HostShape, NumaNode, Tenant
 from userdata.agent.tenants.throughput import Bandwidth
+from userdata.agent.work.images import PulledImages
 
 PROGRAMS = ("nft", "mkfs.ext4", "setpriv", "busybox")
 """What a shared host needs beside Docker."""
@@ -171,6 +172,7 @@ class SharedHost:
         self._limiter = CpuLimiter(SystemClock())
         threading.Thread(target=self._limiter.run, daemon=True).start()
         secrets = TenantSecrets(self._secret, lambda: "", self.place.run)
+        images = PulledImages(self.host, SystemClock(), self.place.run / "images.json")
         means = SupervisorDependencies(
             host=self.host,
             clock=SystemClock(),
@@ -183,7 +185,7 @@ class SharedHost:
             fetch_tenants=lambda: self.fetch(),
             cached_tenants=lambda: None,
             read_shape=shape,
-            prepare_image=ImageStore(self.host, secrets, lambda path: self.free_bytes(path)).prepare,
+            prepare_image=ImageStore(self.host, secrets, images, lambda path: self.free_bytes(path)).prepare,
             secret_variables=secrets.variables,
             outdated=lambda: (),  # this machine's programs are older
             gpus=GpuParts(self.host, None),

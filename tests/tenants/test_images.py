@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import json
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any, Final
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from tests.node.configs import FakeClock
 from tests.tenants.hosts import tenant
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import SystemHost
@@ -18,6 +23,7 @@ from userdata.agent.tenants.images import versions
 from userdata.agent.tenants.images.secret_values import TenantSecrets
 from userdata.agent.tenants.images.store import RESERVED_BYTES, ImageStore, checked_volumes
 from userdata.agent.tenants.images.versions import COMPONENTS, parse_version
+from userdata.agent.work.images import GRACE_SECONDS, PulledImages
 
 GIB = 2**30
 IMAGE: Final = f"123456789012.dkr.ecr.us-west-2.amazonaws.com/lab/notebook@sha256:{'0' * 64}"
@@ -77,6 +83,8 @@ class Registry(SystemHost):
         self.run_directory = Path("/nowhere")
         self.stdin: list[str] = []
         self.pulled = False
+        self.clock = FakeClock()
+        self.record = Path(tempfile.mkdtemp()) / "images.json"
         self.ran: list[list[str]] = []
 
     def run(self, argv: Sequence[str], timeout: float = 60, stdin: str = "", environment: Any = None) -> str:
@@ -101,7 +109,9 @@ class Registry(SystemHost):
 
     def store(self) -> ImageStore:
         secrets = TenantSecrets(self.secrets.__getitem__, lambda: "secret", self.run_directory)
-        return ImageStore(self, secrets, lambda directory: int(self.free * GIB))
+        return ImageStore(
+            self, secrets, PulledImages(self, self.clock, self.record), lambda directory: int(self.free * GIB)
+        )
 
 
 def test_an_image_is_pulled_once_and_its_volumes_are_known() -> None:
@@ -314,3 +324,45 @@ def test_the_registry_is_the_one_that_docker_asks(tmp_path: Path, image: str, re
     with secrets.docker(host, replace(ADA, image=image, registry_secret="r")):
         [login] = host.ran
     assert login[login.index("--password-stdin") + 1 :] == registry
+
+
+class Disk(SystemHost):
+    """Images on a disk; Docker keeps those that containers use."""
+
+    def __init__(self, *present: str) -> None:
+        super().__init__()
+        self.present, self.used, self.is_broken = set(present), set[str](), False
+
+    def run(self, argv: Sequence[str], timeout: float = 60, stdin: str = "", environment: Any = None) -> str:
+        match list(argv):
+            case ["docker", "image", "rm", image]:
+                if self.is_broken or image in self.used:
+                    raise AgentError("docker: exit 1: conflict: image is being used by running container")
+                if image not in self.present:
+                    raise AgentError(f"docker: exit 1: Error response from daemon: No such image: {image}")
+                self.present.remove(image)
+        return ""
+
+
+@given(st.randoms(use_true_random=False))
+def test_images_that_no_container_uses_leave_the_disk(random: Random) -> None:
+    disk, clock = Disk("another's"), FakeClock()
+    with tempfile.TemporaryDirectory() as directory:
+        for day in range(90):  # each as an agent that has started anew
+            images = PulledImages(disk, clock, Path(directory) / "images.json")
+            image = f"image-{random.randrange(day // 2 + 1)}"
+            disk.is_broken = random.random() < 0.1
+            if random.random() < 0.1:
+                with pytest.raises(AgentError):
+                    images.pull(image, _unreachable)
+            images.pull(image, lambda image=image: disk.present.add(image))  # type: ignore[misc]
+            disk.used = {image, *random.sample(sorted(disk.present), min(2, len(disk.present)))}
+            clock.advance(random.choice((60.0, GRACE_SECONDS, 86_400.0)))
+        disk.is_broken = False
+        clock.advance(GRACE_SECONDS)
+        PulledImages(disk, clock, Path(directory) / "images.json").pull("last", lambda: None)
+    assert disk.present == disk.used | {"another's"}
+
+
+def _unreachable() -> None:
+    raise AgentError("registry unreachable")

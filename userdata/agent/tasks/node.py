@@ -28,6 +28,7 @@ from userdata.agent.work.heartbeat import HeartbeatSender
 if TYPE_CHECKING:  # imported where it is used: `watch` and `metrics` do without
     from userdata.agent.metrics.gpus import Gpus
     from userdata.agent.tenants.model import HostShape
+    from userdata.agent.work.images import PulledImages
     from userdata.agent.work.process import Spawn
 
 STATE_POLL_SECONDS: Final = 5.0
@@ -109,6 +110,13 @@ class Node:
         from userdata.agent.tenants.host import shape
 
         return shape.read_shape(self.nvml, self.kernel / "sys", self.kernel / "proc/meminfo")
+
+    @cached_property
+    def images(self) -> PulledImages:
+        """The images that this machine has pulled."""
+        from userdata.agent.work.images import PulledImages
+
+        return PulledImages(self.host, self.clock, self.root / "gpu-spot/images.json")
 
     def instance(self) -> str:
         """Return the instance's id, from cloud-init's file if there is one, else from the metadata."""

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 _MAX_TRIES: Final = 5
 """Attempts to read the release at boot; after that the one of the launch template is used."""
-_IMAGES_RETAINED: Final = 2
-"""Number of images retained on disk: the current and the previous one."""
 
 
 def prepare(node: Node) -> int:
@@ -207,18 +205,14 @@ def _read_first_release(node: Node, service: Service) -> Service:
 
 def _release_fetcher(node: Node, declared: Service, first: Service) -> Callable[[], Service]:
     """Return a function that resolves and fetches the current release; it may raise `AgentError`."""
-    images = [first.image]
+    present = first.image
 
     def renew() -> Service:
-        from userdata.agent.work import containers
-
+        nonlocal present
         service = released(node, declared)
-        if service.image and service.image != images[-1]:
+        if service.image and service.image != present:
             _pull(node, service.image)
-            images[:] = [*(image for image in images if image != service.image), service.image]
-            for old in images[:-_IMAGES_RETAINED]:
-                containers.remove_image(node.host, old or "")
-            del images[:-_IMAGES_RETAINED]
+            present = service.image
         return service
 
     return renew
@@ -259,7 +253,7 @@ def _check_gpus(node: Node, image: str, expected: int) -> None:
 def _pull(node: Node, image: str) -> None:
     from userdata.agent.work import containers
 
-    containers.pull(node.host, image, partial(ecr_password, node))
+    node.images.pull(image, partial(containers.pull, node.host, image, partial(ecr_password, node)))
 
 
 def ecr_password(node: Node) -> str:

@@ -68,7 +68,7 @@ def shared_host(node: Node) -> int:
         fetch_tenants=listing.fetch,
         cached_tenants=listing.cached,
         read_shape=node.shape,
-        prepare_image=ImageStore(node.host, tenant_secrets, _free_bytes).prepare,
+        prepare_image=ImageStore(node.host, tenant_secrets, node.images, _free_bytes).prepare,
         secret_variables=tenant_secrets.variables,
         outdated=lambda: versions.outdated(node.host, has_gpus=bool(node.shape().gpus)),
         gpus=GpuParts(node.host, node.nvml),

@@ -93,12 +93,14 @@ def pull(host: Host, image: str, password: Callable[[], str]) -> None:
     host.run(["docker", "pull", "--quiet", image], LOAD)
 
 
-def remove_image(host: Host, image: str) -> None:
-    """Remove an image from the disk; an image that is in use or missing is no error."""
+def remove_image(host: Host, image: str) -> bool:
+    """Remove an image from the disk; return False if it is still there: in use, or Docker failed."""
     try:
         host.run(["docker", "image", "rm", image], SLOW)
     except AgentError as error:
         log.info("image not removed", image=image, error=str(error))
+        return "No such image" in str(error)
+    return True
 
 
 def block_metadata(host: Host) -> None:

@@ -13,6 +13,7 @@ import posixpath
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from contracts.agent.names import RUN_DIR
@@ -22,6 +23,7 @@ from userdata.agent.machine.host import LOAD, QUICK, Host
 from userdata.agent.tenants.images.secret_values import TenantSecrets
 from userdata.agent.tenants.model import Tenant
 from userdata.agent.work import containers
+from userdata.agent.work.images import PulledImages
 
 MOUNTED: Final = ("/data", "/log", "/tmp")  # noqa: S108 - in the container
 """Directories of a container that are on the tenant's volume anyway."""
@@ -78,11 +80,13 @@ class ImageStore:
     Args:
         host: runs Docker.
         secrets: logs in to registries.
+        pulled: the images that are on the disk.
         free_bytes: returns the free space of the disk with a directory.
     """
 
     host: Host
     secrets: TenantSecrets
+    pulled: PulledImages
     free_bytes: Callable[[str], int]
 
     def prepare(self, tenant: Tenant) -> tuple[str, ...]:
@@ -98,7 +102,7 @@ class ImageStore:
             config = self._config(tenant.image)
         except AgentError:
             with self.secrets.docker(self.host, tenant) as docker:
-                self._pull(docker, tenant.image)
+                self.pulled.pull(tenant.image, partial(self._pull, docker, tenant.image))
             config = self._config(tenant.image)
         return checked_volumes(config.get("Volumes") or (), str(config.get("WorkingDir") or ""))
 

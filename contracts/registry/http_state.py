@@ -115,7 +115,7 @@ def dump(group: str, state: HttpState) -> dict[str, Any]:
     return {
         **key(group),
         **codec.dump_item(state),
-        names.REGISTRY_TTL: codec.attribute(int(state.observed_at) + RETENTION_SECONDS),
+        names.TTL: codec.attribute(int(state.observed_at) + RETENTION_SECONDS),
     }
 
 

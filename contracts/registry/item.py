@@ -114,7 +114,7 @@ def dump(worker: Worker) -> dict[str, Any]:
     return {
         **key(worker.partition, worker.instance, worker.slot),
         "instance": codec.attribute(worker.instance),
-        names.REGISTRY_TTL: _expiry(worker.heartbeat),
+        names.TTL: _expiry(worker.heartbeat),
         **codec.dump_item(worker),
     }
 
@@ -184,7 +184,7 @@ def heartbeat(
         update += f" REMOVE {', '.join(missing)}"
     return {
         "UpdateExpression": update,
-        "ExpressionAttributeNames": {"#state": "state", "#expires": names.REGISTRY_TTL},
+        "ExpressionAttributeNames": {"#state": "state", "#expires": names.TTL},
         "ExpressionAttributeValues": values,
     }
 

@@ -111,7 +111,7 @@ def dump(group: str, writer: str, state: ProxyState) -> dict[str, Any]:
     return {
         **key(group, writer),
         **codec.dump_item(state),
-        names.REGISTRY_TTL: codec.attribute(int(state.observed_at) + RETENTION_SECONDS),
+        names.TTL: codec.attribute(int(state.observed_at) + RETENTION_SECONDS),
     }
 
 

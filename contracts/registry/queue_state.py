@@ -56,7 +56,7 @@ def dump(group: str, state: QueueState) -> dict[str, Any]:
     return {
         **key(group),
         **codec.dump_item(state),
-        names.REGISTRY_TTL: codec.attribute(int(state.observed_at) + RETENTION_SECONDS),
+        names.TTL: codec.attribute(int(state.observed_at) + RETENTION_SECONDS),
     }
 
 

@@ -26,7 +26,23 @@ _BATCH: Final = 100
 _MAX_ATTEMPTS: Final = 10
 """Attempts to read a batch; DynamoDB returns the keys that it did not read."""
 
+KEPT_SECONDS: Final = 90 * 86_400.0
+"""Time after which an item expires that no function writes any more: its group has left the stack."""
+
 Item: TypeAlias = Mapping[str, Any]
+
+
+def expiry(item: Item) -> float:
+    """Return when an item expires (epoch seconds); 0.0 if it does not say so."""
+    try:
+        return float(item[names.TTL]["N"])
+    except (ValueError, KeyError, TypeError):
+        return 0.0
+
+
+def is_aging(expires_at: float, now: float) -> bool:
+    """Return whether an item has to be written, changed or not, so that it stays."""
+    return expires_at < now + KEPT_SECONDS * 2 / 3
 
 
 def batch_get(
@@ -78,14 +94,23 @@ class VersionedItems:
         key_items = {names.MEMORY_KEY: {"S": key}}
         return self.dynamodb.get_item(TableName=self.table, Key=key_items, ConsistentRead=True).get("Item")
 
-    def save(self, key: str, attributes: dict[str, Any], version: int) -> int:
-        """Store an item, return its version; raise ``ConflictError`` unless ``version`` is the newest."""
+    def save(self, key: str, attributes: dict[str, Any], version: int, now: float | None = None) -> int:
+        """Store an item, return its version; raise ``ConflictError`` unless ``version`` is the newest.
+
+        With ``now`` it expires `KEPT_SECONDS` later.
+        """
+        expires = {} if now is None else {names.TTL: {"N": str(round(now + KEPT_SECONDS))}}
         newest = "attribute_not_exists(#k) OR #v = :v"
         unusable = "attribute_not_exists(#v) OR NOT attribute_type(#v, :n)"
         try:
             self.dynamodb.put_item(
                 TableName=self.table,
-                Item={names.MEMORY_KEY: {"S": key}, "version": {"N": str(version + 1)}, **attributes},
+                Item={
+                    names.MEMORY_KEY: {"S": key},
+                    "version": {"N": str(version + 1)},
+                    **attributes,
+                    **expires,
+                },
                 ConditionExpression=f"{newest} OR {unusable}",
                 ExpressionAttributeNames={"#k": names.MEMORY_KEY, "#v": "version"},
                 ExpressionAttributeValues={":v": {"N": str(version)}, ":n": {"S": "N"}},

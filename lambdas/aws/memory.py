@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from lambdas.aws.budget import Budget
-from lambdas.aws.items import INVALID_VERSION, ConflictError, Item, VersionedItems
+from lambdas.aws.items import INVALID_VERSION, ConflictError, Item, VersionedItems, expiry
 from lambdas.core.capacity import memory as memory_text
 from lambdas.core.capacity.memory import Memory
 
@@ -28,6 +28,7 @@ class StoredMemory:
     version: int = 0
     wake_at: float | None = None
     parse_error: str | None = None
+    expires_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +52,12 @@ class MemoryStore:
             return StoredMemory(Memory(), version, parse_error="its version is not a number")
         try:
             wake_at = float(item["wakeAt"]["N"]) if "wakeAt" in item else None
-            return StoredMemory(memory_text.parse(item["memory"]["S"]), version, wake_at)
+            memory = memory_text.parse(item["memory"]["S"])
+            return StoredMemory(memory, version, wake_at, expires_at=expiry(item))
         except (ValueError, KeyError, TypeError) as error:
             return StoredMemory(Memory(), version, parse_error=str(error))
 
-    def save(self, group: str, memory: Memory, wake_at: float | None, version: int) -> int:
+    def save(self, group: str, memory: Memory, wake_at: float | None, version: int, now: float) -> int:
         """Store the memory and return its new version; raise ``ConflictError`` unless ``version`` is newest.
 
         ``wake_at``, the time of the next wake-up, is a separate attribute, for operators and tools.
@@ -63,7 +65,7 @@ class MemoryStore:
         attributes: dict[str, Any] = {"memory": {"S": memory_text.dump(memory)}}
         if wake_at is not None:
             attributes["wakeAt"] = {"N": str(wake_at)}
-        return self.items.save(group, attributes, version)
+        return self.items.save(group, attributes, version, now)
 
     @property
     def items(self) -> VersionedItems:

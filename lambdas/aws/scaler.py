@@ -126,7 +126,7 @@ class Scaler:
         decision = decide(observation, scaling.bounds, memory)
         # Save first: of two executions with the same observation only one writes the target.
         attributes = {"memory": {"S": memory_text.dump(decision.memory)}}
-        self.items.save(names.scaling_memory(group), attributes, version)
+        self.items.save(names.scaling_memory(group), attributes, version, now)
         target = scaling.slots(decision.target)
         return ScalerOutcome(
             group,

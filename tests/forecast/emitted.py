@@ -25,6 +25,7 @@ from lambdas.handlers import controller, health, queues, scaler
 from tests.fakes.aws import NOW, REPORT, ROOT, FakeAws, worker
 from tests.lambdas.single_group import CONTROLLER_CONFIG
 from tests.scaling.test_scaler import PLACE, learned
+from userdata.agent.machine.background import at_once
 from userdata.agent.metrics import emf
 from userdata.agent.metrics.collect import Collector
 from userdata.agent.metrics.gpus import Gpus
@@ -144,7 +145,8 @@ def instance(config: Any, clock: Any, directory: Path, gpus: list[Any], nvml: An
 
     sink: Any = Sink()
     sampled, owners = Gpus(nvml, len(gpus)), Owners(directory)
-    collect = Collector(config, INSTANCE, sampled, owners, sink, clock, lambda: None, tuple)
+    figures = (lambda: None, tuple[float, ...], lambda: None)
+    collect = Collector(config, INSTANCE, sampled, owners, sink, clock, *figures, at_once)
     for _ in range(7):
         collect.tick()
         clock.advance(10)

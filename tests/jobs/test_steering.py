@@ -90,7 +90,7 @@ def test_a_retry_that_breaks_off_leaves_a_run_that_can_be_resumed(
 def spent(stack: Stack, dollars: float) -> None:
     stack.group("resnet", budget=10.0, own_prices={"g6.xlarge": 1.0})
     store = MemoryStore(stack("dynamodb"), f"gpu-spot-dev-memory-{SUFFIX}")
-    store.save("resnet", Memory(bill=Bill(RUN, dollars, NOW, {})), None, 0)
+    store.save("resnet", Memory(bill=Bill(RUN, dollars, NOW, {})), None, 0, NOW)
 
 
 def test_a_budget_is_added_to_the_control_parameter(stack: Stack, job_control: JobControl) -> None:

@@ -13,6 +13,7 @@ from lambdas.aws.capacity.auto_scaling import AutoScalingService
 from lambdas.aws.capacity.capacity_service import CapacityChange, NotTerminatedError
 from lambdas.aws.capacity.observe import Observer
 from lambdas.aws.capacity.wake_up_messages import MAX_DELAY_SECONDS, WakeUpScheduler
+from lambdas.aws.items import KEPT_SECONDS
 from lambdas.aws.memory import ConflictError, MemoryStore
 from lambdas.aws.passes import MAX_ATTEMPTS
 from lambdas.aws.settings import parse
@@ -55,6 +56,17 @@ def test_a_full_group_causes_no_action_and_no_write(aws: FakeAws) -> None:
         "describe_spot_instance_requests": 1,
         "put_item": 1,
     }
+
+
+def test_a_groups_memory_stays_while_the_group_does_and_expires_afterwards(aws: FakeAws) -> None:
+    writes = []
+    for day in range(400):
+        now = NOW + 86_400 * day
+        aws.calls.clear()
+        only(controller(aws, now).run())
+        writes.append(aws.calls["put_item"] - 1)  # the order of the groups is written each time
+        assert now + KEPT_SECONDS / 2 < float(aws.memory["inference"]["expires"]["N"]) <= now + KEPT_SECONDS
+    assert sum(writes[30:]) <= 400 / 30 + 1
 
 
 def test_a_notice_starts_on_demand_until_the_spot_successor_is_ready(aws: FakeAws) -> None:
@@ -130,10 +142,10 @@ def test_a_cancelled_launch_without_a_known_reason_blocks_nothing(aws: FakeAws) 
 
 def test_of_two_executions_with_the_same_observation_one_acts(aws: FakeAws) -> None:
     store = MemoryStore(aws.client("dynamodb"), "memory")
-    store.save("inference", Memory(), None, 0)
-    store.save("inference", Memory(), 5.0, 1)
+    store.save("inference", Memory(), None, 0, NOW)
+    store.save("inference", Memory(), 5.0, 1, NOW)
     with pytest.raises(ConflictError, match="memory of group 'inference' is newer than version 1"):
-        store.save("inference", Memory(), None, 1)
+        store.save("inference", Memory(), None, 1, NOW)
     assert store.load("inference").wake_at == 5.0
 
 

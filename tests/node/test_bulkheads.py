@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -14,18 +15,26 @@ from unittest import mock
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies
 
-from contracts.agent.config import Service, Training
+from contracts import names
+from contracts.agent.config import HttpProxy, HttpWorkers, Service, Training
 from contracts.jobs.attempt import JobAttempt
 from contracts.registry import item as registry_item
 from tests.node import configs
 from tests.node.bench import JobList
 from tests.node.outside import BEGIN, CRASH, DEADLINE, FAULTS, STOP, Machine, World, announce, check
+from tests.node.test_proxy import Table, statistics
 from tests.tenants import supervised
 from userdata.agent.aws.registry import WorkerRegistry
 from userdata.agent.lease.renewal import LeaseRenewer
 from userdata.agent.machine.background import BackgroundPoller
 from userdata.agent.machine.errors import AgentError
+from userdata.agent.metrics.collect import Collector
 from userdata.agent.metrics.gpus import GpuSample
+from userdata.agent.metrics.owner import Owners
+from userdata.agent.proxy.discovery import HttpHost
+from userdata.agent.proxy.haproxy_config import Paths, rows
+from userdata.agent.proxy.runtime import ServerState, Statistics, parse_statistics
+from userdata.agent.proxy.supervisor import ProxySupervisor
 from userdata.agent.tenants.host import docker
 from userdata.agent.tenants.host.supervisor import TenantSupervisor
 from userdata.agent.work.failures.inspection import Inspector
@@ -39,12 +48,15 @@ from userdata.agent.work.training.train import Trainer, TrainingPaths
 WORKERS = ("DynamoDB writes", "DynamoDB removals", "metadata", "Docker", "secrets", "release", "GPUs")
 TRAINER = ("DynamoDB writes", "metadata", "lease", "GPUs", "checkpoints", "attempt record", "snapshots")
 TENANTS = ("containers", "tenant list", "leases", "driver", "versions", "metrics")
+METRICS = ("GPUs", "checkpoints", "file system", "worker reports", "CloudWatch agent")
+PROXY = ("discovery", "state")
+PROXY_SETTINGS = HttpProxy(HttpWorkers(8000), max_workers=1)
 SILENCING = ("DynamoDB writes", "DynamoDB removals", "metadata")
 """Those without which no heartbeat is possible."""
 
 
 def test_the_matrix_has_this_many_cells() -> None:
-    assert (len(WORKERS) + len(TRAINER) + len(TENANTS)) * len(FAULTS) == 120
+    assert len((*WORKERS, *TRAINER, *TENANTS, *METRICS, *PROXY)) * len(FAULTS) == 162
 
 
 @pytest.fixture
@@ -216,6 +228,84 @@ def test_tenants_are_drained(
     assert world.seconds <= STOP + DEADLINE
     assert not bench.docker.containers
     outside.check_heartbeats(0)
+
+
+@cells(METRICS)
+def test_other_metrics_go_on(world: World, dependency: str, tmp_path: Path) -> None:
+    outside, lines = Outside(world, dependency, tmp_path), list[tuple[float, dict[str, Any]]]()
+    waiting: list[str] = []
+
+    def flush() -> bool:
+        lines.extend((world.seconds, json.loads(text)) for text in waiting)
+        waiting.clear()
+        return True
+
+    collector = Collector(
+        configs.load(configs.training()),
+        "i-1",
+        SimpleNamespace(sample=outside.sample, expected=1),  # type: ignore[arg-type]
+        Owners(tmp_path),
+        SimpleNamespace(put=waiting.append, flush=outside.one("CloudWatch agent", flush, object(), None)),  # type: ignore[arg-type]
+        world,
+        outside.one("checkpoints", lambda: 1.0, object(), None),
+        outside.one("worker reports", lambda: (2.0,), object(), ()),
+        outside.one("file system", lambda: 3.0, "\xff", None),
+        world.in_background,
+    )
+    collector.run(lambda: world.seconds > 600)
+    assert world.blocking == 0
+    assert world.longest < 1.0
+    if dependency == "CloudWatch agent":
+        assert len(waiting) + len(lines) >= 9  # they wait for it
+        return
+    figures = {
+        "checkpoints": "SecondsSinceCheckpoint",
+        "worker reports": "QueueDepth",
+        "file system": names.METRIC_FREE_SPACE,
+    }
+    for name, metric in figures.items():
+        assert name == dependency or sum(metric in line for _, line in lines) >= 9
+    late = [line for at, line in lines if at > 300]
+    if dependency == "GPUs":
+        assert all(line["GpusLost"] == 1 for line in late) or world.fault == "answers after a minute"
+    elif world.fault != "answers after a minute":
+        assert not any(figures[dependency] in line for line in late)  # absent is no number
+
+
+@cells(PROXY)
+def test_a_proxy_serves_on(world: World, dependency: str, tmp_path: Path) -> None:
+    asked: list[float] = []
+
+    class Haproxy:
+        def process(self) -> str:
+            asked.append(world.seconds)
+            return "7"
+
+        def servers(self) -> list[ServerState]:
+            return list(Table(rows(PROXY_SETTINGS), 1).servers.values())
+
+        def statistics(self) -> Statistics:
+            return parse_statistics(statistics(ok=3, total=3))
+
+        def change(self, command: str) -> None:
+            """HAProxy takes it."""
+
+    outside, written = Outside(world, dependency, tmp_path), list[float]()
+    supervisor = ProxySupervisor(
+        PROXY_SETTINGS,
+        Paths(tmp_path / "socket", tmp_path / "values"),
+        outside.one("discovery", lambda: (HttpHost("i-1", "10.0.0.1"),), KeyError("PrivateIpAddress"), ()),
+        outside.one("state", lambda state, ready: written.append(world.seconds), None, None),
+        world,
+        world.in_background,
+        runtime=Haproxy(),  # type: ignore[arg-type]
+    )
+    world.at = [(STOP, supervisor.stop)]
+    supervisor.run()
+    assert world.blocking == 0
+    assert world.longest < 1.0
+    assert max(later - sooner for sooner, later in pairwise(asked)) < 2
+    assert dependency == "state" or max(later - sooner for sooner, later in pairwise(written)) < 15
 
 
 ERRORS: list[Exception] = [

@@ -17,6 +17,7 @@ from tests.node import configs, gpu_check
 from tests.node.configs import FakeClock
 from tests.node.fake_nvml import FakeGpu, FakeNvml
 from userdata.agent.machine import log
+from userdata.agent.machine.background import at_once
 from userdata.agent.machine.host import SystemHost
 from userdata.agent.metrics import emf
 from userdata.agent.metrics.collect import Collector, free_percent
@@ -182,7 +183,8 @@ def collector(gpus: Gpus, sink: Sink, clock: FakeClock, tmp: Path) -> Collector:
         return WorkerReportReader(tmp).queue_depths(clock.wall())
 
     config = configs.load(configs.training())
-    return Collector(config, "i-1", gpus, Owners(tmp), sink, clock, lambda: 61.23, depths, lambda: 12.34)
+    owners = Owners(tmp)
+    return Collector(config, "i-1", gpus, owners, sink, clock, lambda: 61.23, depths, lambda: 12.34, at_once)
 
 
 def test_a_worker_on_several_gpus_is_as_busy_as_they_are_in_the_mean(
@@ -280,10 +282,12 @@ def write_report(directory: Path, clock: FakeClock, slot: int, text: str, age: f
 
 def test_reported_queue_depths_are_one_metric(listener: Listener, clock: FakeClock, tmp_path: Path) -> None:
     collect = collector(Gpus(FakeNvml([FakeGpu("GPU-1")]), 1), Sink(listener.port), clock, tmp_path)
+    collect.tick()
     collect.send()
     assert "QueueDepth" not in listener.receive()[0]  # no reports
     write_report(tmp_path, clock, 0, '{"queueDepth": 17, "model": "resnet"}')
     write_report(tmp_path, clock, 10, '{"queueDepth": 2.5}')
+    collect.tick()
     collect.send()
     [line] = listener.receive()
     [directive] = line["_aws"]["CloudWatchMetrics"]

@@ -21,10 +21,8 @@ class State(pulumi.ComponentResource):
         """Declare the tables."""
         super().__init__("gpu-spot:infra:State", name, None, opts)
         self._scope = scope
-        self.memory = self._table("memory", [names.MEMORY_KEY])
-        self.registry = self._table(
-            "registry", [names.REGISTRY_KEY, names.REGISTRY_SORT_KEY], ttl=names.REGISTRY_TTL
-        )
+        self.memory = self._table("memory", [names.MEMORY_KEY], ttl=names.TTL)
+        self.registry = self._table("registry", [names.REGISTRY_KEY, names.REGISTRY_SORT_KEY], ttl=names.TTL)
         # Without expiry: a finished job stays finished.
         self.jobs = self._table("jobs", [JOB_KEY])
         self.register_outputs(

@@ -18,6 +18,7 @@ from lambdas.aws.capacity.capacity_updater import CapacityUpdater, FailedCapacit
 from lambdas.aws.capacity.observe import Observer, View
 from lambdas.aws.capacity.spot_prices import SpotPrices
 from lambdas.aws.capacity.wake_up_messages import WakeUpScheduler
+from lambdas.aws.items import is_aging
 from lambdas.aws.memory import ConflictError, MemoryStore, StoredMemory
 from lambdas.aws.passes import MAX_ATTEMPTS, REST_SECONDS, Pass, Reporting, StackResources, Verdict, Visits
 from lambdas.aws.registry import RegistryReader
@@ -178,9 +179,9 @@ class Controller:
         wake_at, errors = self._schedule_wake_up(decision.next_run_at, stored.wake_at, view)
         changed = (decision.memory, wake_at) != (stored.memory, stored.wake_at)
         version = stored.version
-        if acts or changed or stored.parse_error is not None:
+        if acts or changed or stored.parse_error is not None or is_aging(stored.expires_at, now):
             # Save first: of two executions with the same observation only one acts.
-            version = self.memory_store.save(name, decision.memory, wake_at, version)
+            version = self.memory_store.save(name, decision.memory, wake_at, version, now)
         zone_errors: tuple[str, ...] = ()
         if acts:
             results = self.updater.apply_actions(decision.actions, settings, observation, budget)
@@ -190,7 +191,7 @@ class Controller:
             if failures:
                 # The memory must not hold requests that AWS did not accept.
                 stored = StoredMemory(decision.memory, version, wake_at)
-                errors += self._remove_failed_requests(name, failures, stored)
+                errors += self._remove_failed_requests(name, failures, stored, now)
         return GroupOutcome(
             group=name,
             decision=decision,
@@ -204,7 +205,7 @@ class Controller:
         )
 
     def _remove_failed_requests(
-        self, name: str, failures: Sequence[FailedCapacityChange], stored: StoredMemory
+        self, name: str, failures: Sequence[FailedCapacityChange], stored: StoredMemory, now: float
     ) -> list[Exception]:
         """Remove failed requests from the memory; return the errors of that."""
         conflicts: list[Exception] = []
@@ -215,7 +216,7 @@ class Controller:
                 memory = stored.memory
                 for failure in failures:
                     memory = without_failed_request(memory, failure.group_role, failure.not_terminated)
-                self.memory_store.save(name, memory, stored.wake_at, stored.version)
+                self.memory_store.save(name, memory, stored.wake_at, stored.version, now)
             except ConflictError as error:
                 conflicts = [error]
             except Exception as error:  # reported with the other groups

@@ -17,7 +17,7 @@ from lambdas.aws.budget import Budget
 from lambdas.aws.health.memory import HealthMemoryStore
 from lambdas.aws.health.remediation import RemediationExecutor
 from lambdas.aws.hosts import HostReader, RegistrySnapshot, fleet_members, hosts
-from lambdas.aws.items import ConflictError, VersionedItems
+from lambdas.aws.items import ConflictError, VersionedItems, is_aging
 from lambdas.aws.memory import MemoryStore
 from lambdas.aws.passes import Pass, Reporting, StackResources, Verdict, Visits
 from lambdas.aws.registry import RegistryReader
@@ -157,12 +157,12 @@ class HealthChecker:
         stored = self.memory_store.load(inputs.name)
         decision = self._decide(inputs, stored.memory, now, is_registry_stale=is_registry_stale)
         version = stored.version
-        if decision.memory != stored.memory or stored.parse_error:
+        if decision.memory != stored.memory or stored.parse_error or is_aging(stored.expires_at, now):
             # Save first: of two executions with the same observation only one acts.
-            version = self.memory_store.save(inputs.name, decision.memory, version)
+            version = self.memory_store.save(inputs.name, decision.memory, version, now)
         memory, errors = self._apply(inputs, decision, now)
         if memory != decision.memory:
-            version = self.memory_store.save(inputs.name, memory, version)
+            version = self.memory_store.save(inputs.name, memory, version, now)
         read_errors = inputs.registry.errors
         read_errors += [f"memory was reset: {stored.parse_error}"] if stored.parse_error else []
         return HealthOutcome(
@@ -257,7 +257,7 @@ class HealthChecker:
             return outcome
         memory = health_decision.mark_daily_report_sent(decision.memory, now)
         try:
-            version = self.memory_store.save(outcome.group, memory, outcome.version)
+            version = self.memory_store.save(outcome.group, memory, outcome.version, now)
         except Exception as error:  # the report is sent again
             return replace(outcome, errors=(*outcome.errors, error))
         return replace(outcome, decision=replace(decision, memory=memory), version=version)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from contracts import names
 from lambdas.aws.budget import Budget
-from lambdas.aws.items import INVALID_VERSION, VersionedItems
+from lambdas.aws.items import INVALID_VERSION, VersionedItems, expiry
 from lambdas.core.health import memory as memory_text
 from lambdas.core.health.memory import HealthMemory
 
@@ -19,6 +19,7 @@ class StoredHealthMemory:
     memory: HealthMemory
     version: int = 0
     parse_error: str = ""
+    expires_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +40,12 @@ class HealthMemoryStore:
         if version == INVALID_VERSION:
             return StoredHealthMemory(HealthMemory(), version, "its version is not a number")
         try:
-            return StoredHealthMemory(memory_text.parse(item["memory"]["S"]), version)
+            memory = memory_text.parse(item["memory"]["S"])
+            return StoredHealthMemory(memory, version, expires_at=expiry(item))
         except (ValueError, KeyError, TypeError) as error:
             return StoredHealthMemory(HealthMemory(), version, str(error))
 
-    def save(self, group: str, memory: HealthMemory, version: int) -> int:
+    def save(self, group: str, memory: HealthMemory, version: int, now: float) -> int:
         """Store the memory over ``version`` and return its new version."""
         attributes = {"memory": {"S": memory_text.dump(memory)}}
-        return self.items.save(names.health_memory(group), attributes, version)
+        return self.items.save(names.health_memory(group), attributes, version, now)

@@ -147,7 +147,7 @@ class ProxyReader:
         item: dict[str, Any] = {
             **_history_key(group),
             "packed": {"B": packed},
-            names.REGISTRY_TTL: {"N": str(int(self.clock()) + queue_state.RETENTION_SECONDS)},
+            names.TTL: {"N": str(int(self.clock()) + queue_state.RETENTION_SECONDS)},
         }
         self.dynamodb.put_item(TableName=self.table, Item=item)
 

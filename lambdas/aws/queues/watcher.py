@@ -101,7 +101,7 @@ class QueueWatcher:
             **_key(queue.group),
             "of": {"S": _identity(queue)},
             "text": {"S": queue_history.dumps(history)},
-            names.REGISTRY_TTL: {"N": str(int(history.at or self.clock()) + queue_state.RETENTION_SECONDS)},
+            names.TTL: {"N": str(int(history.at or self.clock()) + queue_state.RETENTION_SECONDS)},
         }
         self.dynamodb.put_item(TableName=self.table, Item=item)
 

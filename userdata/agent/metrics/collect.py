@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from contracts import names
 from contracts.agent.config import Config
 from userdata.agent.machine import log
+from userdata.agent.machine.background import BackgroundPoller, BackgroundRunner, Guard, in_thread
 from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.host import Host
 from userdata.agent.metrics import emf
 from userdata.agent.metrics.gpus import Gpus, GpuSample
 from userdata.agent.metrics.owner import UNKNOWN_SLOT, Owners
 
+_T = TypeVar("_T")
+
 # Bounds memory if processes start and end rapidly.
 _MAX_SLOTS: Final = 128
-_GPU_UNITS: Final = {
+_ANSWER_SECONDS: Final = 60.0
+_UNITS: Final = {
+    "SecondsSinceCheckpoint": "Seconds",
+    "QueueDepth": "Count",
+    names.METRIC_FREE_SPACE: "Percent",
     names.METRIC_GPU_UTILIZATION: "Percent",
     names.METRIC_GPU_MEMORY_UTILIZATION: "Percent",
     names.METRIC_GPU_MEMORY_USED: "Megabytes",
@@ -29,6 +36,9 @@ _GPU_UNITS: Final = {
 @dataclass(eq=False)
 class Collector:
     """Collects samples and sends them as EMF lines: one for the instance, one for each of several workers.
+
+    The driver, file systems and the CloudWatch agent are asked in the background; what does not answer has no
+    value, and GPUs of a driver that does not answer count as lost.
 
     Args:
         gpus: None if the accelerators are not NVIDIA GPUs.
@@ -46,8 +56,22 @@ class Collector:
     checkpoint_age: Callable[[], float | None]
     queue_depths: Callable[[], tuple[float, ...]]
     free_space: Callable[[], float | None] = lambda: None
+    run_in_background: BackgroundRunner = in_thread
 
     def __post_init__(self) -> None:
+        queries: dict[str, tuple[str, Callable[[], Iterable[float]]]] = {
+            "checkpoints": ("SecondsSinceCheckpoint", lambda: _optional(self.checkpoint_age())),
+            "file system": (names.METRIC_FREE_SPACE, lambda: _optional(self.free_space())),
+            "worker reports": ("QueueDepth", self.queue_depths),
+        }
+        self._samples = None if self.gpus is None else self._poller("GPUs", self.gpus.sample)
+        self._figures = [
+            (metric, self._poller(name, lambda query=query: tuple(map(float, query()))))  # type: ignore[misc]
+            for name, (metric, query) in queries.items()
+        ]
+        self._values: dict[str, tuple[float, ...]] = {}
+        self._sending = self._poller("CloudWatch agent", self.sink.flush)
+        self._guard = Guard(self.clock)
         self._utilization: dict[str, list[float]] = {}
         self._memory: dict[str, list[float]] = {}
         self._uuids: dict[str, set[str]] = {}
@@ -57,6 +81,9 @@ class Collector:
         self._ecc_new = 0
         self._lost = 0
         self._send_at = self.clock.monotonic() + self.config.metrics.send_every_seconds
+
+    def _poller(self, name: str, query: Callable[[], _T]) -> BackgroundPoller[_T]:
+        return BackgroundPoller(name, query, self.run_in_background, self.clock, _ANSWER_SECONDS)
 
     def run(self, stop: Callable[[], bool] = lambda: False) -> None:
         """Call `tick` periodically until ``stop()`` is true."""
@@ -68,11 +95,23 @@ class Collector:
 
     def tick(self) -> None:
         """Take a sample; send if due."""
-        if self.gpus is not None:
-            self._add(self.gpus.sample())
+        if self.gpus is not None and not self._guard.run("GPUs", self._take_sample, postpones=False):
+            self._lost = max(self._lost, self.gpus.expected, 1)
+        for metric, poller in self._figures:
+            if (values := poller.take()) is not None:
+                self._values[metric] = values
         if self.clock.monotonic() >= self._send_at:
             self._send_at = self.clock.monotonic() + self.config.metrics.send_every_seconds
             self.send()
+        if self._sending.is_running:
+            self._sending.take()
+
+    def _take_sample(self) -> bool:
+        """Add the newest sample; return whether the driver answers."""
+        assert self._samples is not None
+        if (sample := self._samples.take()) is not None:
+            self._add(sample)
+        return not self._samples.failures
 
     def _add(self, sample: GpuSample) -> None:
         utilization: dict[str, dict[str, float]] = {}
@@ -111,15 +150,10 @@ class Collector:
             ]
             for metric, by_gpu in self._readings.items():
                 means = tuple(round(sum(values) / len(values), 1) for values in by_gpu.values())
-                metrics.append(emf.Metric(metric, _GPU_UNITS.get(metric, "None"), means))
-        age = self.checkpoint_age()
-        if age is not None:
-            metrics.append(emf.Metric("SecondsSinceCheckpoint", "Seconds", (round(age, 1),)))
-        free = self.free_space()
-        if free is not None:
-            metrics.append(emf.Metric(names.METRIC_FREE_SPACE, "Percent", (round(free, 1),)))
-        if depths := self.queue_depths():
-            metrics.append(emf.Metric("QueueDepth", "Count", depths))
+                metrics.append(emf.Metric(metric, _UNITS.get(metric, "None"), means))
+        for metric, values in self._values.items():
+            if values:
+                metrics.append(emf.Metric(metric, _UNITS[metric], tuple(round(value, 1) for value in values)))
         # With one GPU they are the GPU's own; of other processes than workers' there is no series.
         fields = {s for s in self._utilization if len(self._ecc) <= 1 or s == UNKNOWN_SLOT}
         workers = {
@@ -136,8 +170,8 @@ class Collector:
             ]
             self._put({"slot": slot}, metrics, {"uuids": sorted(self._uuids[slot])})
         self._utilization, self._memory, self._uuids, self._readings = {}, {}, {}, {}
-        self._xids, self._ecc_new, self._lost = [], 0, 0
-        self.sink.flush()
+        self._xids, self._ecc_new, self._lost, self._values = [], 0, 0, {}
+        self._sending.take()
 
     def _put(self, more: dict[str, str], metrics: list[emf.Metric], properties: dict[str, object]) -> None:
         self.sink.put(
@@ -150,6 +184,10 @@ class Collector:
                 {"instance": self.instance, **properties},
             )
         )
+
+
+def _optional(value: float | None) -> tuple[float, ...]:
+    return () if value is None else (value,)
 
 
 def free_percent(host: Host, mount_point: Path) -> float | None:

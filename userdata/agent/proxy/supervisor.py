@@ -10,9 +10,8 @@ from typing import Final
 from contracts.agent.config import HttpProxy
 from contracts.registry.proxy_state import WRITE_SECONDS, ProxyState
 from userdata.agent.machine import log
-from userdata.agent.machine.background import BackgroundPoller, BackgroundRunner
+from userdata.agent.machine.background import BackgroundPoller, BackgroundRunner, Guard
 from userdata.agent.machine.clock import Clock
-from userdata.agent.machine.errors import AgentError
 from userdata.agent.proxy import haproxy_config, servers
 from userdata.agent.proxy.counts import Counts, WorkerKey
 from userdata.agent.proxy.discovery import Discovery, HttpHost
@@ -71,8 +70,9 @@ class ProxySupervisor:
         self._boots: deque[float] = deque(maxlen=_BOOTS)
         self._booting: set[str] = set()
         self._retry_after = proxy.retry_after_seconds
-        self._logged: set[str] = set()
+        self._lacks_rows = False
         self._is_stopping = False
+        self._guard = Guard(clock)
 
     @property
     def state(self) -> ProxyState | None:
@@ -92,12 +92,7 @@ class ProxySupervisor:
     def tick(self) -> None:
         """Run one pass; failures of HAProxy and AWS are logged, and the next pass tries again."""
         self._poll_discovery()
-        try:
-            self._observe()
-        except AgentError as error:
-            self._log_once("haproxy", error)
-        else:
-            self._log_recovered("haproxy")
+        self._guard.run("haproxy", self._observe, postpones=False)
         self._poll_write()
 
     def _poll_discovery(self) -> None:
@@ -131,10 +126,9 @@ class ProxySupervisor:
         planned = servers.plan(table, in_flight, addresses, rows, slots)
         for command in planned.commands:
             self._socket.change(command)
-        if planned.without_row:
-            self._log_once("rows", AgentError(f"no room for {', '.join(planned.without_row)} in {rows} rows"))
-        else:
-            self._log_recovered("rows")
+        if planned.without_row and not self._lacks_rows:
+            log.error("hosts without a row get no requests", hosts=planned.without_row, rows=rows)
+        self._lacks_rows = bool(planned.without_row)
         if not self._is_filled:
             self._set_value(FILLED_KEY, 1)
             self._is_filled = True
@@ -198,13 +192,3 @@ class ProxySupervisor:
         if state is not None:
             write(*state)
         return True
-
-    def _log_once(self, topic: str, error: AgentError) -> None:
-        if topic not in self._logged:
-            self._logged.add(topic)
-            log.error(f"{topic} fails", error=str(error))
-
-    def _log_recovered(self, topic: str) -> None:
-        if topic in self._logged:
-            self._logged.discard(topic)
-            log.info(f"{topic} recovered")

@@ -75,7 +75,8 @@ def metrics(node: Node) -> int:
     def free() -> float | None:
         return free_percent(node.host, node.data) if node.config.volume else None
 
-    Collector(node.config, node.instance(), node.gpus, owners, sink, node.clock, age, depths, free).run()
+    sources = (age, depths, free, node.run_in_background)
+    Collector(node.config, node.instance(), node.gpus, owners, sink, node.clock, *sources).run()
     return 0
 
 

@@ -256,7 +256,8 @@ def test_the_first_requests_of_a_service_start_one_worker() -> None:
 
 def test_floors_hold_at_their_times_in_utc() -> None:
     bounds = replace(BOUNDS, floors=(Floor(30, 8 * 60, 18 * 60, frozenset(range(5))),))
-    at_nine, _ = decide_for(30, bounds, start=MONDAY + 9 * 3600, rate=0.1)
+    served = {"g6.xlarge": WorkDone(6, 24.0)}
+    at_nine, _ = decide_for(30, bounds, start=MONDAY + 9 * 3600, rate=0.1, work_done=served)
     assert at_nine.target == 30
     assert Reason.FLOOR in at_nine.reasons
     assert bounds.floor(MONDAY + 7 * 3600) == 1

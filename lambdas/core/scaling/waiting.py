@@ -46,7 +46,7 @@ class WaitingEstimate:
             max_requests: requests that arrived in the last minutes; older ones no longer wait.
         """
         if load.waiting is not None:
-            return WaitingEstimate(load.waiting + load.in_flight, load.ended_at)
+            return WaitingEstimate(float(load.waiting + load.in_flight), load.ended_at)
         if load.ended_at <= self.ended_at:
             return self
         seconds = min(load.ended_at - self.ended_at, _MAX_GAP_SECONDS) if self.ended_at else POLL_SECONDS

@@ -193,7 +193,7 @@ SCALING_MEMORY_TEXT = (
     '"staffed":[0.5,1.5],"dispersion":[1.5,2.5],"arrivals":[[1800000000.0,1.5],[1800000060.0,2.5]],'
     '"wanted":[[1800000060.0,3]],"waitingEstimate":[7.5,1800000000.0],'
     '"batchTimes":[{"g5.xlarge":{"maxSize":16,"rows":{"4":[2.5,9.0,20.5]}}}],'
-    '"raisedAt":1800000060.0}'
+    '"raisedAt":1800000060.0,"completed":[]}'
 )
 
 QUEUE_HISTORY = QueueHistory(1800000000.0, 70, 60, 12.5, ((1799999940.0, 60), (1800000000.0, 70)))

@@ -71,7 +71,9 @@ class Stage:
         return instance
 
     def launch_missing(self) -> None:
-        for _ in range(self.cloud.desired(self.group)[0] - self.cloud.counted(self.group, GroupRole.PRIMARY)):
+        for _ in range(
+            self.cloud.desired(self.group)[0] - len(self.cloud.alive(self.group, GroupRole.PRIMARY))
+        ):
             self.launch()
 
     def write_queue(self, state: QueueState) -> None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from contracts.group.scaling_settings import Bounds
-from contracts.registry.batches import WINDOW_SECONDS
 from lambdas.core.scaling.batches import WorkerSpeed
 from lambdas.core.scaling.forecast import forecast
 from lambdas.core.scaling.memory import ARRIVAL_MINUTES, COOLDOWN_SECONDS, ScalingMemory
@@ -34,10 +33,6 @@ MIN_RELEASE_SECONDS: Final = THROUGHPUT_STALE_SECONDS + POLL_SECONDS
 """A worker is not released sooner than that: stale throughput is noticed before."""
 CONTRADICTED_SHARE: Final = 0.5
 """Share of the arrivals that workers' reports prove below which the measured ones are wrong."""
-_CONTRADICTED_SECONDS: Final = WINDOW_SECONDS
-"""Reports are means of this time: after a drop of the load they exceed the arrivals so long."""
-_FADED_SHARE: Final = 0.1
-"""Share of the recent arrivals below which reports are the end of such a mean."""
 _MIN_DECISIONS: Final = 0.9 * COOLDOWN_SECONDS / POLL_SECONDS
 """Decisions within the cooldown that scale-in requires; after an outage of the scaler there are fewer."""
 
@@ -76,9 +71,8 @@ def decide(observation: LoadObservation, bounds: Bounds, memory: ScalingMemory) 
     """
     now = observation.now
     load = observation.load
-    proven_rate = _proven_rate(observation, memory)
     memory = memory.update(observation, bounds.wait_seconds)
-    missing_inputs = _missing_inputs(observation, memory, proven_rate)
+    missing_inputs = _missing_inputs(observation, memory)
     if load is None:
         return _within_bounds(observation, bounds, memory, None, missing_inputs)
     if _is_idle(memory, load, now):
@@ -89,14 +83,12 @@ def decide(observation: LoadObservation, bounds: Bounds, memory: ScalingMemory) 
         return _within_bounds(observation, bounds, memory, desired, missing_inputs)
     lead_seconds = observation.boot_seconds + POLL_SECONDS
     expected_rate = forecast(memory.arrivals, memory.profile, memory.dispersion, now, now + 2 * lead_seconds)
+    if load.is_estimate or _is_disproved(memory):
+        expected_rate = max(expected_rate, memory.proven_rate)
     size, _ = permitted_batch(speed, observation.workers, bounds.wait_seconds * memory.staffed_wait.factor)
     worker_rate = speed.rate(size)
     desired = _workers_for_load(observation, bounds, memory, load, speed, worker_rate, expected_rate)
     desired = max(desired, _workers_beyond(observation, load))
-    if _is_contradicted(load.arrival_rate, proven_rate):
-        expected_rate = max(expected_rate, proven_rate)
-        proven = _workers_for_load(observation, bounds, memory, load, speed, worker_rate, expected_rate)
-        desired = max(desired, proven if missing_inputs else min(proven, observation.target))
     return _within_bounds(observation, bounds, memory, desired, missing_inputs, expected_rate, worker_rate)
 
 
@@ -183,11 +175,9 @@ def _min_target(observation: LoadObservation, memory: ScalingMemory) -> int:
     return memory.max_desired(now - max(MIN_RELEASE_SECONDS, observation.boot_seconds + POLL_SECONDS))
 
 
-def _missing_inputs(
-    observation: LoadObservation, memory: ScalingMemory, proven_rate: float
-) -> tuple[Reason, ...]:
+def _missing_inputs(observation: LoadObservation, memory: ScalingMemory) -> tuple[Reason, ...]:
     load = observation.load
-    if load is None or load.is_estimate or _is_disproved(observation.now, memory, proven_rate):
+    if load is None or load.is_estimate or _is_disproved(memory):
         return (observation.unknown,)
     working = observation.workers
     if load.arrival_rate and working and not memory.throughput.by_type:
@@ -197,32 +187,9 @@ def _missing_inputs(
     return ()
 
 
-def _proven_rate(observation: LoadObservation, memory: ScalingMemory) -> float:
-    """Return the arrivals a second that reports prove: what workers completed beyond what waited before.
-
-    ``memory`` is that before the observation. 0 if the source does not see what waits.
-    """
-    load, before = observation.load, memory.waiting_estimate
-    if load is None or load.waiting is None:
-        return 0.0
-    completed = sum(work.requests for work in observation.work_done.values()) / POLL_SECONDS
-    seconds = max(load.ended_at - before.ended_at, POLL_SECONDS)
-    drained = max(0.0, before.requests - load.waiting - load.in_flight) / seconds
-    return max(0.0, completed - drained)
-
-
-def _is_contradicted(arrival_rate: float | None, proven_rate: float) -> bool:
-    return (arrival_rate or 0.0) < CONTRADICTED_SHARE * proven_rate
-
-
-def _is_disproved(now: float, memory: ScalingMemory, proven_rate: float) -> bool:
-    """Return whether reports have contradicted the measured arrivals for longer than their mean lags."""
-    recent = [rate for at, rate in memory.arrivals if now - at < _CONTRADICTED_SECONDS]
-    return (
-        len(recent) * POLL_SECONDS >= _CONTRADICTED_SECONDS
-        and all(_is_contradicted(rate, proven_rate) for rate in recent)
-        and proven_rate >= _FADED_SHARE * max(rate for _, rate in memory.arrivals)
-    )
+def _is_disproved(memory: ScalingMemory) -> bool:
+    """Return whether the workers' reports contradict the measured arrivals."""
+    return memory.arrival_rate < CONTRADICTED_SHARE * memory.proven_rate
 
 
 def _is_stale(memory: ScalingMemory, now: float) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Final
 
 from contracts import codec
+from contracts.registry.batches import WINDOW_SECONDS
 from contracts.stored import ContractError, Stored, stored
 from lambdas.core.scaling.batches import BatchTimes
 from lambdas.core.scaling.dispersion import Dispersion
@@ -31,6 +32,8 @@ class ScalingMemory:
         arrivals: (time, rate) of the last minutes, oldest first.
         desired: (time, workers) of the last decisions, oldest first.
         raised_at: time of the last scale-out, or of the last decision that lacked an input.
+        completed: (time, completed requests a second, requests that wait or are in work) of the last minutes,
+            oldest first.
     """
 
     profile: Profile = field(default_factory=Profile)
@@ -42,6 +45,7 @@ class ScalingMemory:
     waiting_estimate: WaitingEstimate = field(default_factory=WaitingEstimate)
     batch_times: BatchTimes = field(default_factory=BatchTimes)
     raised_at: float = 0.0
+    completed: tuple[tuple[float, float, float], ...] = ()
 
     def update(self, observation: LoadObservation, wait: float) -> ScalingMemory:
         """Return the state after one minute.
@@ -67,6 +71,7 @@ class ScalingMemory:
             batch_times=batch_times,
             arrivals=arrivals,
             waiting_estimate=waiting_estimate,
+            completed=self._completed(now, load, observation),
         )
         if load.is_estimate or load.arrival_rate is None:
             return memory  # nothing is learned from what is assumed
@@ -76,6 +81,35 @@ class ScalingMemory:
             staffed_wait=self._staffed_wait(load, waiting_estimate, wait - observation.waiting_seconds),
             dispersion=self._dispersion(now, load.arrival_rate),
         )
+
+    def _completed(
+        self, now: float, load: Load, observation: LoadObservation
+    ) -> tuple[tuple[float, float, float], ...]:
+        if load.waiting is None:
+            return ()
+        rate = sum(work.requests for work in observation.work_done.values()) / POLL_SECONDS
+        recent = (row for row in self.completed if POLL_SECONDS / 2 < now - row[0] <= WINDOW_SECONDS)
+        return (*recent, (now, rate, float(load.waiting + load.in_flight)))
+
+    @property
+    def arrival_rate(self) -> float:
+        """Mean of the measured arrivals of the last five minutes; 0 if unknown."""
+        now = max((at for at, *_ in (*self.arrivals[-1:], *self.completed[-1:])), default=0.0)
+        recent = [rate for at, rate in self.arrivals if now - at < WINDOW_SECONDS]
+        return sum(recent) / len(recent) if recent else 0.0
+
+    @property
+    def proven_rate(self) -> float:
+        """The least arrivals a second of the last five minutes that their reports prove, in the mean.
+
+        Workers completed them beyond those that had waited. 0 in the first minutes, and if the source sees no
+        waiting requests. A report is a mean of that time, or not: the smaller sum counts.
+        """
+        if not self.completed or self.completed[-1][0] - self.completed[0][0] < WINDOW_SECONDS - POLL_SECONDS:
+            return 0.0
+        (began, _, before), *_, (now, rate, after) = self.completed
+        mean = sum(row[1] for row in self.completed) / len(self.completed)
+        return max(0.0, min(rate, mean) - max(0.0, before - after) / (now - began))
 
     def _staffed_wait(self, load: Load, waiting_estimate: WaitingEstimate, wait: float) -> StaffedWait:
         """Return the staffed wait after a minute, unchanged if the source does not see what waits."""
@@ -123,6 +157,7 @@ class _Stored:
     waiting_estimate: WaitingEstimate = field(default_factory=WaitingEstimate)
     batch_times: BatchTimes = field(default_factory=BatchTimes)
     raised_at: float = 0.0
+    completed: tuple[tuple[float, float, float], ...] = ()
 
 
 def dump(memory: ScalingMemory) -> str:
@@ -139,6 +174,7 @@ def dump(memory: ScalingMemory) -> str:
         waiting_estimate=memory.waiting_estimate,
         batch_times=memory.batch_times,
         raised_at=memory.raised_at,
+        completed=memory.completed,
     )
     return json.dumps(codec.dump(stored), separators=(",", ":"))
 
@@ -162,4 +198,5 @@ def parse(text: str) -> ScalingMemory:
         stored.waiting_estimate,
         stored.batch_times,
         stored.raised_at,
+        stored.completed[-ARRIVAL_MINUTES:],
     )

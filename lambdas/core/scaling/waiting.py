@@ -1,4 +1,4 @@
-"""The waiting requests of a service; if its load source does not see them, as a balance."""
+"""The waiting requests of a service whose load source does not see them, as a balance."""
 
 from __future__ import annotations
 
@@ -18,10 +18,7 @@ _MAX_GAP_SECONDS: Final = 300.0
 @stored(is_list=True)
 @dataclass(frozen=True, slots=True)
 class WaitingEstimate:
-    """Requests that wait or are in work at ``ended_at`` (epoch seconds).
-
-    If the load source does not see them, those that arrived less those that workers could do.
-    """
+    """Requests that wait at ``ended_at`` (epoch seconds): those that arrived less those workers could do."""
 
     requests: float = 0.0
     ended_at: float = 0.0
@@ -40,13 +37,13 @@ class WaitingEstimate:
         source does not see what ends, all workers count as busy.
 
         Args:
-            load: the last interval.
+            load: the last interval; without a balance if its source sees the waiting requests.
             capacity: requests a second that all ready workers complete; 0 if unknown.
             busy_share: share of the last minute in which the ready workers were busy.
             max_requests: requests that arrived in the last minutes; older ones no longer wait.
         """
         if load.waiting is not None:
-            return WaitingEstimate(float(load.waiting + load.in_flight), load.ended_at)
+            return WaitingEstimate()
         if load.ended_at <= self.ended_at:
             return self
         seconds = min(load.ended_at - self.ended_at, _MAX_GAP_SECONDS) if self.ended_at else POLL_SECONDS

@@ -29,12 +29,8 @@ TARGET: Final = ROOT / "docs/img/dashboard.svg"
 HOURS: Final = 24
 _UNIT: Final = (50, 36)
 """Pixels of a dashboard column and row."""
-_STATISTICS: Final[Mapping[str, Callable[[list[float]], float]]] = {
-    "Average": fmean,
-    "Maximum": max,
-    "Minimum": min,
-    "Sum": sum,
-}
+Statistic: TypeAlias = Callable[[list[float]], float]
+_STATISTICS: Final[Mapping[str, Statistic]] = {"Average": fmean, "Maximum": max, "Minimum": min, "Sum": sum}
 _STYLE: Final = """<style>
 svg { --card: #fff; --edge: #d5dbe1; --ink: #17202b; --muted: #5b6776;
   --a: #3a7fc4; --b: #b57a00; --c: #0b7a66; --d: #a0164f;
@@ -108,6 +104,8 @@ def _widget(widget: Mapping[str, Any], cloud: RecordingCloud) -> Iterator[str]:
         yield from _decisions(cloud, wide)
     else:
         lines = list(_series(properties["metrics"], cloud.metrics))
+        units = escape("; right: ".join(axis["label"] for axis in properties["yAxis"].values()))
+        yield f'<text x="10" y="34">{units}</text>'
         if any(points for _, points, _ in lines):
             yield from _plot(lines, wide, high, is_stacked=properties["stacked"])
         else:
@@ -125,16 +123,19 @@ def _series(metrics: list[Any], recorded: Mapping[Metric, Any]) -> Iterator[tupl
             points_by_time = recorded.get((words[0], words[1], of), {})
             points = {at: _STATISTICS[options["stat"]](values) for at, values in points_by_time.items()}
         else:
-            share = re.fullmatch(r"100 \* (\w+) / (\w+)", options["expression"])
-            assert share is not None, options
-            part, whole = by_id[share[1]], by_id[share[2]]
-            points = {at: 100 * part[at] / whole[at] for at in part if whole.get(at)}
+            parsed = re.fullmatch(r"(?:100 \* )?(\w+) ([/-]) (\w+)", options["expression"])
+            assert parsed is not None, options
+            second = by_id[parsed[3]]
+            both = {at: (a, second[at]) for at, a in by_id[parsed[1]].items() if at in second}
+            is_share = parsed[2] == "/"
+            points = {at: 100 * a / (b or 1) if is_share else a - b for at, (a, b) in both.items()}
         by_id[options.get("id", "")] = points
-        yield options.get("label") or words[1], points, options.get("yAxis") == "right"
+        if options.get("visible", True):
+            yield options.get("label") or words[1], points, options.get("yAxis") == "right"
 
 
 def _plot(lines: list[tuple[str, Points, bool]], wide: int, high: int, *, is_stacked: bool) -> Iterator[str]:
-    x_min, right, top, bottom = 34, wide - 34, 34, high - 52
+    x_min, right, top, bottom = 34, wide - 34, 42, high - 52
     if is_stacked:
         lines = _stacked(lines)
     maxima = [
@@ -163,8 +164,7 @@ def _plot(lines: list[tuple[str, Points, bool]], wide: int, high: int, *, is_sta
 
 
 def _stacked(lines: list[tuple[str, Points, bool]]) -> list[tuple[str, Points, bool]]:
-    base: Points = {}
-    layers = []
+    layers, base = [], dict[float, float]()
     for label, points, on_right in lines:
         base = {at: base.get(at, 0.0) + value for at, value in points.items()}
         layers.append((label, base, on_right))

@@ -137,7 +137,6 @@ def _template(fis: Any, tags: dict[str, str]) -> str:
 
 def _refusals(snapshot: StackSnapshot) -> Iterator[str]:
     """Yield why the group is not ready for a drill."""
-    from gpu_spot.status.snapshot import phase_of
     from lambdas.core.model import PurchaseOption
 
     [group] = snapshot.groups
@@ -148,8 +147,8 @@ def _refusals(snapshot: StackSnapshot) -> Iterator[str]:
         yield f"active alarms: {', '.join(alarm.name for alarm in snapshot.alarms)}"
     if group.missing_slots:
         yield f"misses {group.missing_slots} of {group.target} slots; a drill requires a complete group"
-    if any(phase_of(instance) == "draining" for instance in group.instances):
-        yield "has draining instances"
+    if any(instance.deadline is not None for instance in group.instances):
+        yield "has interrupted instances"
     if snapshot.jobs and not any(job.status.phase == "running" for job in snapshot.jobs):
         states = (
             f"{job.snapshot.name} is {job.status.phase}{job.status.reason and ': '}{job.status.reason}"
@@ -161,7 +160,7 @@ def _refusals(snapshot: StackSnapshot) -> Iterator[str]:
 
 
 def _lost(before: GroupSnapshot, group: GroupSnapshot) -> set[str]:
-    """Return the instances of the start that are draining or gone; EC2 does not show why."""
+    """Return the instances of the start that are interrupted or gone; EC2 does not show why."""
     remaining = {instance.id for instance in group.instances if instance.deadline is None}
     return {instance.id for instance in before.instances} - remaining
 

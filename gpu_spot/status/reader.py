@@ -34,6 +34,8 @@ from lambdas.aws.capacity.spot_prices import SpotPrices
 from lambdas.aws.memory import MemoryStore
 from lambdas.aws.registry import RegisteredWorkers, RegistryReader
 from lambdas.aws.settings import GroupSettings
+from lambdas.core.capacity.group_state import GroupState
+from lambdas.core.capacity.policies import by_deadline
 from lambdas.core.money import costs
 
 DECISION_WINDOW_SECONDS: Final = 3 * 3600.0
@@ -170,6 +172,9 @@ class StackReader:
             group_settings.group.target,
             group_settings.group.control.mode.value,
             group_settings.group.config.run,
+            now=now,
+            drain_seconds=group_settings.group.config.drain_seconds,
+            moves=group_settings.group.config.break_before_make,
         )
         try:
             observation = Observer(self._stack, capacity, ec2, registry).observe(
@@ -179,13 +184,20 @@ class StackReader:
             return replace(snapshot, error=str(error))
         remembered, unpriced = SpotPrices(ec2).refresh(group_settings, memory.load(name).memory, now)
         observation = replace(observation, spot_prices=remembered.spot_prices)
+        state = GroupState.from_observation(observation, remembered, now)
+        deadlines = remembered.termination_deadlines
         return replace(
             snapshot,
-            instances=observation.instances,
+            instances=tuple(
+                replace(i, deadline=deadlines.get(i.id, i.deadline)) for i in observation.instances
+            ),
+            is_waiting=by_deadline.is_waiting(state, (), remembered.active_alarms),
             on_premises_slots=observation.on_premises_slots or 0,
             workers=tuple(_workers(registry.registered(name), {i.id for i in observation.instances}, now)),
             tenant_waits=_tenant_waits(registry.registered(name), now),
-            cost=costs.hourly_cost(observation, group_settings.group.config.on_demand_prices),
+            cost=costs.hourly_cost(
+                observation, group_settings.group.config.on_demand_prices, group_settings.group.target
+            ),
             warnings=(*observation.read_errors, *([unpriced] if unpriced else [])),
         )
 

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from gpu_spot.jobs import report
-from gpu_spot.status.snapshot import PHASES, GroupSnapshot, StackSnapshot, phase_of
+from gpu_spot.status.snapshot import PHASES, GroupSnapshot, StackSnapshot
 from gpu_spot.status.spot_requests import SpotRequestCount
 from lambdas.core.money.costs import HourlyCost
 
@@ -38,8 +38,10 @@ def to_json(snapshot: StackSnapshot) -> dict[str, Any]:
 def _group_json(group: GroupSnapshot) -> dict[str, Any]:
     return {
         "group": group.name,
+        "condition": group.condition,
         "target": group.target,
         **{phase: group.slots(phase) for phase in PHASES},
+        "interrupted": group.interrupted_slots,
         "missing": group.missing_slots,
         "on_premises": group.on_premises_slots,
         "mode": group.mode,
@@ -52,7 +54,7 @@ def _group_json(group: GroupSnapshot) -> dict[str, Any]:
                 "zone": instance.pool.zone,
                 "market": instance.purchase_option.value,
                 "side": instance.group_role.value,
-                "state": phase_of(instance),
+                "state": group.phase_of(instance),
                 "launched": instance.launched_at,
                 "deadline": instance.deadline,
             }

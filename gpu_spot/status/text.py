@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gpu_spot.jobs.text import jobs_table
-from gpu_spot.status.snapshot import PHASES, GroupSnapshot, InstancePhase, StackSnapshot, phase_of
+from gpu_spot.status.snapshot import HEALTHY, PHASES, GroupSnapshot, InstancePhase, StackSnapshot
 from gpu_spot.text import clock, counted, span
 from lambdas.core.model import PurchaseOption
 from lambdas.core.money.costs import HourlyCost
@@ -42,7 +42,7 @@ def view(snapshot: StackSnapshot) -> RenderableType:
 
 
 def money(cost: HourlyCost | None) -> str:
-    """Return an hourly cost and its share of the On-Demand cost."""
+    """Return an hourly cost and its share of what the fallback's On-Demand would cost."""
     if cost is None:
         return "unknown"
     share = f" ({100 * cost.paid / cost.on_demand:.0f} % of On-Demand)" if cost.on_demand else ""
@@ -51,11 +51,14 @@ def money(cost: HourlyCost | None) -> str:
 
 def _headline(snapshot: StackSnapshot) -> Text:
     state = ("is healthy", "green") if snapshot.is_healthy else ("needs attention", "bold red")
+    causes = ", ".join(
+        f"{group.name} {group.condition}" for group in snapshot.groups if group.condition not in HEALTHY
+    )
     return Text.assemble(
         (snapshot.stack, "bold"),
         f" in {snapshot.region} ",
         state,
-        f", {clock(snapshot.now)} UTC, {money(snapshot.cost)}",
+        f"{causes and f' ({causes})'}, {clock(snapshot.now)} UTC, {money(snapshot.cost)}",
     )
 
 
@@ -71,16 +74,21 @@ def _alarms(snapshot: StackSnapshot) -> Iterator[RenderableType]:
 
 
 def _groups(snapshot: StackSnapshot) -> Table:
-    table = _table("groups", "group", "target", *PHASES, "missing", "mode", "cost")
+    table = _table("groups, in slots", "group", "state", "target", *PHASES, "missing", "mode", "cost")
+    table.caption = "cost: instances only, with the On-Demand prices of the last update"
+    table.caption_justify = "left"
     for group in snapshot.groups:
+        state = Text(group.condition, style="green" if group.condition in HEALTHY else "bold red")
         if group.error:
-            table.add_row(group.name, *[""] * (len(PHASES) + 2), "", Text(group.error, style="bold red"))
+            table.add_row(group.name, state, *[""] * (len(PHASES) + 3), Text(group.error, style="bold red"))
             continue
+        is_due = group.missing_slots and group.condition not in HEALTHY
         table.add_row(
             group.name,
+            state,
             str(group.target),
             *(_slots_in_phase(group, phase) for phase in PHASES),
-            Text(str(group.missing_slots), style="bold red" if group.missing_slots else "dim"),
+            Text(str(group.missing_slots), style="bold red" if is_due else "dim"),
             group.mode,
             money(group.cost),
         )
@@ -88,15 +96,17 @@ def _groups(snapshot: StackSnapshot) -> Table:
 
 
 def _slots_in_phase(group: GroupSnapshot, phase: InstancePhase) -> Text:
-    """Return the slots in a phase, and how many of them are On-Demand or on premises."""
+    """Return the slots in a phase, and how many of them are On-Demand, interrupted or on premises."""
     slots = group.slots(phase)
-    instances = [instance for instance in group.instances if phase_of(instance) == phase]
+    instances = [instance for instance in group.instances if group.phase_of(instance) == phase]
     on_demand = sum(
         instance.slots for instance in instances if instance.purchase_option is PurchaseOption.ON_DEMAND
     )
     parts = [f"{on_demand} On-Demand"] if on_demand else []
+    if phase == "ready" and group.interrupted_slots:
+        parts.append(f"{group.interrupted_slots} interrupted")
     if phase == "ready" and group.on_premises_slots:
-        parts.append(f"{group.on_premises_slots} on premises")
+        parts.append(f"and {group.on_premises_slots} on premises")
     text = f"{slots} ({', '.join(parts)})" if parts else str(slots)
     return Text(text, style=_STYLES[phase] if slots else "dim")
 
@@ -110,7 +120,7 @@ def _pools(snapshot: StackSnapshot) -> Table:
         )
         for pool in pools:
             phases = [
-                phase_of(i)
+                group.phase_of(i)
                 for i in group.instances
                 if (i.pool.instance_type, i.pool.zone, i.purchase_option.value) == pool
             ]

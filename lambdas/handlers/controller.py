@@ -18,7 +18,7 @@ from lambdas.aws.capacity.wake_up_messages import RETRY_SECONDS
 from lambdas.core.capacity.alarms import ON_DEMAND_ONLY
 from lambdas.core.capacity.policies import by_deadline
 from lambdas.core.events import Event, WakeUp, parse
-from lambdas.core.model import Alarm, GroupRole, PurchaseOption, SetDesired, describe
+from lambdas.core.model import Alarm, PurchaseOption, describe
 from lambdas.core.money import bill
 from lambdas.handlers.metrics import emit, reporting
 from lambdas.handlers.runtime import LambdaContext, client, stack_resources
@@ -149,7 +149,11 @@ def _report(outcome: GroupOutcome) -> None:
 def gauges(outcome: GroupOutcome, facts: Mapping[str, int]) -> dict[str, float]:
     """Return a group's metrics: counts, and hourly cost if it is known."""
     causes = frozenset() if outcome.decision is None else outcome.decision.memory.active_alarms
-    shortage = 0 if _is_waiting_for_spot(outcome) else max(0, facts["target"] - facts["ready"])
+    decision = outcome.decision
+    is_waiting = decision is not None and by_deadline.is_waiting(
+        decision.state, decision.actions, decision.memory.active_alarms
+    )
+    shortage = 0 if is_waiting else max(0, facts["target"] - facts["ready"])
     counts: dict[str, float] = {
         **{metric: facts[field] for field, metric in _FACT_METRICS.items()},
         names.METRIC_SHORTAGE: shortage,
@@ -163,17 +167,3 @@ def gauges(outcome: GroupOutcome, facts: Mapping[str, int]) -> dict[str, float]:
         return counts
     hourly = {names.METRIC_HOURLY_COST: outcome.cost.paid}
     return {**counts, **hourly, names.METRIC_HOURLY_COST_ON_DEMAND: outcome.cost.on_demand}
-
-
-def _is_waiting_for_spot(outcome: GroupOutcome) -> bool:
-    """Return whether a job with time until its deadline waits for Spot, without requesting On-Demand."""
-    decision = outcome.decision
-    if decision is None or not decision.state.group.config.deadline:
-        return False
-    state = decision.state
-    has_fallback_change = any(
-        isinstance(action, SetDesired) and action.group_role is GroupRole.FALLBACK
-        for action in decision.actions
-    )
-    has_time = decision.memory.active_alarms.isdisjoint(by_deadline.ALARMS)
-    return has_time and not (has_fallback_change or state.primary or state.committed_fallback)

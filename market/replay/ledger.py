@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from market.rules import TICK_SECONDS
+
 
 @dataclass(frozen=True, slots=True)
 class Span:
@@ -53,6 +55,7 @@ class Ledger:
     _target_slots: int = 0
     _served: int = 0
     _full: int = 0
+    _none_ready: int = 0
     _paid: float = 0.0
     _standby: float = 0.0
     _paid_ticks: int = 0
@@ -70,6 +73,7 @@ class Ledger:
         self._target_slots += span.target * counted
         self._served += served * counted
         self._full += counted if served == span.target else 0
+        self._none_ready += counted if span.target and not served else 0
         self._paid += span.cost * counted
         self._standby += span.standby * counted
         self._paid_ticks += (span.spot + span.on_demand) * counted
@@ -91,6 +95,11 @@ class Ledger:
     def full_fraction(self) -> float:
         """The share of counted ticks with the whole target ready."""
         return self._full / self.counted if self.counted else 0.0
+
+    @property
+    def minutes_none_ready(self) -> float:
+        """Minutes in which a target was set and no slot was ready: the mean over slots hides them."""
+        return self._none_ready * TICK_SECONDS / 60
 
     @property
     def cost(self) -> float:

@@ -36,6 +36,7 @@ def summarise(run: Run) -> dict[str, Any]:
         "resource_types": dict(sorted(Counter(kind for kind, _ in run.resources).items())),
         "availability": ledger.availability,
         "full_fraction": ledger.full_fraction,
+        "minutes_none_ready": ledger.minutes_none_ready,
         "cost_vs_on_demand": ledger.cost,
         "warm_pool_cost": ledger.standby_cost,
         "spot_share": spot / paid if paid else 0.0,

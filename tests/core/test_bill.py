@@ -178,12 +178,12 @@ def priced(*instances: tuple[Pool, PurchaseOption], **spot_prices: float) -> Obs
     )
 
 
-def test_spot_is_paid_at_its_price_and_on_demand_in_full() -> None:
+def test_spot_is_paid_at_its_price_and_all_is_compared_with_the_cheapest_slot() -> None:
     found = hourly_cost(
         priced((HERE, PurchaseOption.SPOT), (LARGE, PurchaseOption.SPOT), (HERE, PurchaseOption.ON_DEMAND)),
         PRICES,
     )
-    assert found == HourlyCost(paid=pytest.approx(0.25 + 0.6 + 1.0), on_demand=pytest.approx(3.5))
+    assert found == HourlyCost(paid=pytest.approx(0.25 + 0.6 + 1.0), on_demand=pytest.approx(3.0))
 
 
 def test_nothing_costs_nothing() -> None:

@@ -129,7 +129,7 @@ def test_a_drill_without_interruption_or_recovery_fails(
             "active alarms: inference-shortage",
         ),
         (stack(replace(WHOLE, instances=WHOLE.instances[:1])), "misses 1 of 2"),
-        (stack(group(*WHOLE.instances, instance("c", deadline=9.0))), "has draining instances"),
+        (stack(group(*WHOLE.instances, instance("c", deadline=9.0))), "has interrupted instances"),
         (
             stack(
                 group(*(replace(one, purchase_option=PurchaseOption.ON_DEMAND) for one in WHOLE.instances))

@@ -111,7 +111,7 @@ def test_the_dashboard_plots_metrics_that_the_agent_emits() -> None:
     ]
     assert {line[1] for line in drawn} == {
         names.METRIC_GPU_UTILIZATION,
-        names.METRIC_GPU_MEMORY_UTILIZATION,
+        names.METRIC_GPU_MEMORY_USED,
         names.METRIC_GPU_TEMPERATURE,
     }
     for _, _, *dimensions, _options in drawn:
@@ -168,6 +168,14 @@ def test_the_dashboard_is_valid_for_cloudwatch(stack: str, tmp_path: Path) -> No
         for *metric, options in lines:
             assert metric or {"expression", "label"} <= options.keys()
             assert not metric or (len(metric) >= 4 and len(metric) % 2 == 0)  # pairs of dimensions
+
+
+@pytest.mark.parametrize("stack", ["dev", "ocr"])
+def test_every_axis_of_the_dashboard_has_its_unit(stack: str) -> None:
+    widgets = json.loads(shipped(stack).the("Dashboard", "board")["dashboardBody"])["widgets"]
+    for plot in (widget["properties"] for widget in widgets if widget["type"] == "metric"):
+        used = {line[-1].get("yAxis", "left") for line in plot["metrics"]}
+        assert {side for side, axis in plot["yAxis"].items() if axis["label"]} == used, plot["title"]
 
 
 def test_a_queues_plots_use_metrics_that_the_watcher_emits(tmp_path: Path) -> None:

@@ -47,24 +47,32 @@ def group_row(scope: Scope, group: str, *, is_nvidia: bool) -> DashboardRow:
     def line(metric: str, statistic: str = "Average", **options: Any) -> list[Any]:
         return [names.METRIC_NAMESPACE, metric, *pairs, {"stat": statistic, **options}]
 
-    def gpu_line(metric: str, statistic: str, label: str) -> list[Any]:
-        return [names.INSTANCE_NAMESPACE, metric, *gpu, {"stat": statistic, "label": label}]
+    def gpu_line(metric: str, statistic: str, label: str, **options: Any) -> list[Any]:
+        return [names.INSTANCE_NAMESPACE, metric, *gpu, {"stat": statistic, "label": label, **options}]
 
+    target = line("Target", "Maximum", id="target", label="target")
+    ready = line("Ready", "Minimum", id="ready", label="ready")
+    missing = [
+        [*target[:-1], {**target[-1], "visible": False}],
+        [*ready[:-1], {**ready[-1], "visible": False}],
+        [{"expression": "target - ready", "label": "missing", "id": "missing"}],
+        line("Shortage", "Maximum", label="shortage, as in the alarm"),
+        line(names.METRIC_INTERRUPTED_INSTANCES, "Maximum", label="interrupted instances", yAxis="right"),
+    ]
+    bought = [line("Spot", label="Spot"), line("OnDemand", label="On-Demand")]
     row = [
-        _plot(scope, f"{group}: ready and target", [line("Target", "Maximum"), line("Ready", "Minimum")]),
-        _plot(scope, f"{group}: Spot and On-Demand", [line("Spot"), line("OnDemand")], stacked=True),
-        _plot(
-            scope,
-            f"{group}: interrupted and missing",
-            [line(names.METRIC_INTERRUPTED_INSTANCES, "Maximum"), line("Shortage", "Maximum")],
-        ),
+        _plot(scope, f"{group}: ready and target", [target, ready], "slots"),
+        _plot(scope, f"{group}: Spot and On-Demand", bought, "slots", stacked=True),
+        _plot(scope, f"{group}: interrupted and missing", missing, "slots", "instances"),
     ]
     gpus = [
-        gpu_line(names.METRIC_GPU_UTILIZATION, "Average", "utilization, %"),
-        gpu_line(names.METRIC_GPU_MEMORY_UTILIZATION, "Average", "memory utilization, %"),
-        gpu_line(names.METRIC_GPU_TEMPERATURE, "Maximum", "maximum temperature, °C"),
+        gpu_line(names.METRIC_GPU_UTILIZATION, "Average", "utilization, mean, %"),
+        gpu_line(names.METRIC_GPU_UTILIZATION, "Minimum", "utilization, least busy GPU, %"),
+        gpu_line(names.METRIC_GPU_TEMPERATURE, "Maximum", "temperature, hottest GPU, °C"),
+        gpu_line(names.METRIC_GPU_MEMORY_USED, "Average", "memory used, mean, MiB", yAxis="right"),
+        gpu_line(names.METRIC_GPU_MEMORY_USED, "Maximum", "memory used, fullest GPU, MiB", yAxis="right"),
     ]
-    return [*row, _plot(scope, f"{group}: GPUs", gpus)] if is_nvidia else row
+    return [*row, _plot(scope, f"{group}: GPUs", gpus, "% or °C", "MiB")] if is_nvidia else row
 
 
 def service_row(scope: Scope, group: str, *, has_queue: bool, scales: bool) -> DashboardRow:
@@ -102,6 +110,7 @@ def service_row(scope: Scope, group: str, *, has_queue: bool, scales: bool) -> D
                     for origin in origins
                 ),
             ],
+            "requests per second",
         ),
         _plot(
             scope,
@@ -116,6 +125,8 @@ def service_row(scope: Scope, group: str, *, has_queue: bool, scales: bool) -> D
                     yAxis="right",
                 ),
             ],
+            "requests",
+            "seconds",
         ),
     ]
     workers = [
@@ -144,14 +155,14 @@ def service_row(scope: Scope, group: str, *, has_queue: bool, scales: bool) -> D
     ]
     cost = [
         line(controller, names.METRIC_HOURLY_COST, "paid", id="paid"),
-        line(controller, names.METRIC_HOURLY_COST_ON_DEMAND, "all On-Demand", id="whole"),
+        line(controller, names.METRIC_HOURLY_COST_ON_DEMAND, "as On-Demand of the fallback", id="whole"),
         [{"expression": "100 * paid / whole", "label": "share, %", "id": "share", "yAxis": "right"}],
     ]
     return [
         *(requests if has_queue else ()),
-        *([_plot(scope, f"{group}: scaling", scaling)] if scales else []),
-        _plot(scope, f"{group}: workers", [*workers, *(stopped if has_queue else ())]),
-        _plot(scope, f"{group}: US dollars per hour", cost),
+        *([_plot(scope, f"{group}: scaling", scaling, "slots")] if scales else []),
+        _plot(scope, f"{group}: workers", [*workers, *(stopped if has_queue else ())], "workers"),
+        _plot(scope, f"{group}: US dollars per hour", cost, "US dollars per hour", "%"),
     ]
 
 
@@ -161,21 +172,26 @@ def http_row(scope: Scope, service: str, load_balancer: pulumi.Input[str]) -> Da
     ``load_balancer`` is the dimension of AWS's metrics.
     """
 
-    def line(metric: str, label: str, statistic: str = "Sum") -> list[Any]:
+    def line(metric: str, label: str, statistic: str, **options: Any) -> list[Any]:
         dimensions = ["group", service, "stack", scope.stack]
-        return [names.INSTANCE_NAMESPACE, metric, *dimensions, {"stat": statistic, "label": label}]
+        return [names.INSTANCE_NAMESPACE, metric, *dimensions, {"stat": statistic, "label": label, **options}]
 
     def latency(statistic: str) -> list[Any]:
         options = {"stat": statistic, "label": statistic}
         return ["AWS/ApplicationELB", "TargetResponseTime", "LoadBalancer", load_balancer, options]
 
-    requests = [
-        line(names.METRIC_HTTP_REQUESTS, "received"),
-        line(names.METRIC_HTTP_REFUSED, "refused"),
-        line(names.METRIC_HTTP_WORKER_ERRORS, "errors of workers"),
-        line(names.METRIC_HTTP_REPEATED, "repeated"),
-        line(names.METRIC_HTTP_CUT, "cut"),
-    ]
+    counted = {
+        "received": names.METRIC_HTTP_REQUESTS,
+        "refused": names.METRIC_HTTP_REFUSED,
+        "errors of workers": names.METRIC_HTTP_WORKER_ERRORS,
+        "repeated": names.METRIC_HTTP_REPEATED,
+        "cut": names.METRIC_HTTP_CUT,
+    }
+    requests = []  # a rate, because CloudWatch widens the period of a longer view
+    for number, (label, metric) in enumerate(counted.items()):
+        requests.append(line(metric, label, "Sum", id=f"m{number}", visible=False))
+        rate = {"expression": f"60 * m{number} / PERIOD(m{number})", "label": label, "id": f"e{number}"}
+        requests.append([rate])
     queues = [
         line(names.METRIC_HTTP_WAITING, "waiting at one proxy", "Maximum"),
         line(names.METRIC_HTTP_IN_FLIGHT, "at workers, from one proxy", "Maximum"),
@@ -185,10 +201,10 @@ def http_row(scope: Scope, service: str, load_balancer: pulumi.Input[str]) -> Da
         line(names.METRIC_HTTP_WORKERS_READY, "fewest", "Minimum"),
     ]
     return [
-        _plot(scope, f"{service}: requests per minute", requests),
-        _plot(scope, f"{service}: requests at proxies", queues),
-        _plot(scope, f"{service}: workers that proxies see ready", ready),
-        _plot(scope, f"{service}: seconds to the answer", [latency("p50"), latency("p99")]),
+        _plot(scope, f"{service}: requests per minute", requests, "requests per minute"),
+        _plot(scope, f"{service}: requests at proxies", queues, "requests"),
+        _plot(scope, f"{service}: workers that proxies see ready", ready, "workers"),
+        _plot(scope, f"{service}: seconds to the answer", [latency("p50"), latency("p99")], "seconds"),
     ]
 
 
@@ -219,8 +235,13 @@ def _controller_row(scope: Scope, function: pulumi.Input[str], log_group: pulumi
         "and ispresent(action) | sort @timestamp desc | limit 50",
     )
     return [
-        _plot(scope, "Controller", [line(name, "Sum") for name in ("Invocations", "Errors", "Throttles")]),
-        _plot(scope, "Controller: duration, ms", [line("Duration", "Maximum")]),
+        _plot(
+            scope,
+            "Controller",
+            [line(name, "Sum") for name in ("Invocations", "Errors", "Throttles")],
+            "calls",
+        ),
+        _plot(scope, "Controller: duration, ms", [line("Duration", "Maximum")], "ms"),
         _table(scope, "Decisions", query),
     ]
 
@@ -232,7 +253,15 @@ def _table(scope: Scope, title: str, query: pulumi.Input[str]) -> dict[str, Any]
     }
 
 
-def _plot(scope: Scope, title: str, lines: list[list[Any]], *, stacked: bool = False) -> dict[str, Any]:
+def _plot(
+    scope: Scope, title: str, lines: list[list[Any]], left: str, right: str = "", *, stacked: bool = False
+) -> dict[str, Any]:
+    """Return a plot; ``left`` and ``right`` are the units of its axes."""
+    axes = {
+        side: {"min": 0, "label": unit, "showUnits": False}
+        for side, unit in (("left", left), ("right", right))
+        if unit
+    }
     return {
         "type": "metric",
         "properties": {
@@ -241,7 +270,7 @@ def _plot(scope: Scope, title: str, lines: list[list[Any]], *, stacked: bool = F
             "view": "timeSeries",
             "stacked": stacked,
             "period": 60,
-            "yAxis": {"left": {"min": 0}, "right": {"min": 0}},
+            "yAxis": axes,
             "metrics": lines,
         },
     }

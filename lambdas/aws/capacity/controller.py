@@ -200,7 +200,9 @@ class Controller:
             read_errors=(*observation.read_errors, *zone_errors),
             is_partial=observation.is_partial,
             errors=tuple(errors),
-            cost=costs.hourly_cost(observation, settings.group.config.on_demand_prices),
+            cost=costs.hourly_cost(
+                observation, settings.group.config.on_demand_prices, settings.group.target
+            ),
             rests_until=now + REST_SECONDS if _rests(settings, observation, decision) else 0.0,
         )
 

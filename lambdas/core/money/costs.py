@@ -1,16 +1,17 @@
-"""The hourly cost of a group's instances, as paid and at On-Demand prices."""
+"""The hourly cost of a group's instances, as paid and as On-Demand of the fallback's kind."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lambdas.core.model import Instance, Observation, PurchaseOption
+from lambdas.core.model import Instance, Observation, PurchaseOption, slots
 
 
 @dataclass(frozen=True, slots=True)
 class HourlyCost:
-    """US dollars an hour of the live instances: as paid, and at On-Demand prices.
+    """US dollars an hour of the live instances: as paid, and of the same slots if the fallback bought them.
 
     Without volumes, addresses, data transfer and prepaid reservations.
     """
@@ -19,17 +20,23 @@ class HourlyCost:
     on_demand: float
 
 
-def hourly_cost(observation: Observation, on_demand_prices: Mapping[str, float]) -> HourlyCost | None:
-    """Return the hourly cost of a group; None if the price of an instance is unknown."""
-    paid = on_demand = 0.0
+def hourly_cost(
+    observation: Observation, on_demand_prices: Mapping[str, float], target: float = math.inf
+) -> HourlyCost | None:
+    """Return the hourly cost of a group; None if the price of an instance is unknown.
+
+    At most ``target`` slots count at On-Demand prices: a hand-over's successor is no saving.
+    """
+    weights = {i.pool.instance_type: i.slots for i in observation.instances}
+    slot_prices = [price / weights.get(kind, 1) for kind, price in on_demand_prices.items()]
+    paid = 0.0
     for instance in observation.instances:
-        price = on_demand_prices.get(instance.pool.instance_type)
         hourly_price = hourly_price_of(instance, on_demand_prices, on_demand_prices, observation.spot_prices)
-        if price is None or hourly_price is None:
+        if hourly_price is None:
             return None
         paid += hourly_price
-        on_demand += price
-    return HourlyCost(paid, on_demand)
+    replaced = min(slots(observation.instances), target)
+    return HourlyCost(paid, replaced * min(slot_prices) if replaced else 0.0)
 
 
 def hourly_price_of(

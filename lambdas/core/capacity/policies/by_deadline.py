@@ -8,6 +8,7 @@ On-Demand, Spot is requested only if the job would soon move to it.
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final
 
@@ -19,7 +20,7 @@ from lambdas.core.deadline.expected_cost import ExpectedJobCost
 from lambdas.core.deadline.model import Choice, DeadlinePolicy, DeadlineState, Job, JobMode
 from lambdas.core.deadline.record import MAX_LOST_WORK_SECONDS, PROMPT_LAUNCH_SECONDS
 from lambdas.core.deadline.safety import POLL_SECONDS, DeadlineConstraints, decide
-from lambdas.core.model import Alarm, Instance
+from lambdas.core.model import Action, Alarm, GroupRole, Instance, SetDesired
 
 DEADLINE_LOST: Final = "deadline-lost"
 PROGRESS_UNKNOWN: Final = "deadline-unknown"
@@ -195,6 +196,16 @@ def _pool_age(state: GroupState, spot: list[Instance]) -> float:
         since = history.record(history.pool_by_instance.get(oldest.id, oldest.pool)).since
         return max(0.0, now - min(oldest.launched_at, oldest.launched_at if since is None else since))
     return 0.0 if history.waiting_since is None else max(0.0, now - history.waiting_since)
+
+
+def is_waiting(state: GroupState, actions: Iterable[Action], active_alarms: Collection[str]) -> bool:
+    """Return whether a job with time until its deadline waits for Spot, without requesting On-Demand."""
+    has_fallback_change = any(
+        isinstance(action, SetDesired) and action.group_role is GroupRole.FALLBACK for action in actions
+    )
+    is_late = any(alarm in active_alarms for alarm in ALARMS)
+    is_empty = not (has_fallback_change or state.primary or state.committed_fallback)
+    return bool(state.group.config.deadline) and is_empty and not is_late
 
 
 def _describe_progress(state: GroupState, job_state: DeadlineState) -> str:

@@ -1,0 +1,160 @@
+"""What ``status`` says of a group: one word and its numbers, which are the controller's."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, Final
+
+import pytest
+from rich.console import Console
+
+from gpu_spot.status import report
+from gpu_spot.status.snapshot import DeclaredEntries, GroupCondition, GroupSnapshot, StackSnapshot
+from gpu_spot.status.text import money, view
+from lambdas.core.capacity.memory import MAX_BOOT_SECONDS
+from lambdas.core.capacity.policies import by_deadline
+from lambdas.core.model import GroupRole, Instance, Pool, PurchaseOption, SetDesired
+from lambdas.core.money.costs import HourlyCost, hourly_cost
+
+NOW: Final = 1_000_000.0
+DRAIN: Final = 20.0
+SPOT, ON_DEMAND = PurchaseOption.SPOT, PurchaseOption.ON_DEMAND
+
+
+def instances(count: int, **changes: Any) -> tuple[Instance, ...]:
+    whole = Instance("i", Pool("g6.xlarge", "us-west-2a"), SPOT, GroupRole.PRIMARY, NOW - 9999, NOW - 9000)
+    return tuple(replace(whole, id=f"i-{n}-{changes}", **changes) for n in range(count))
+
+
+def booting(count: int, seconds: float = 60) -> tuple[Instance, ...]:
+    return instances(count, ready_since=None, launched_at=NOW - seconds)
+
+
+def group(target: int = 8, *parts: tuple[Instance, ...], **fields: Any) -> GroupSnapshot:
+    live = tuple(instance for part in parts for instance in part)
+    return GroupSnapshot("inference", target, instances=live, now=NOW, drain_seconds=DRAIN, **fields)
+
+
+NOTICED, DRAINING = NOW + 110, NOW + 10
+# condition, healthy, (ready, interrupted, booting, draining, missing)
+STATES: Final[list[tuple[GroupSnapshot, GroupCondition, bool, tuple[int, int, int, int, int]]]] = [
+    (group(8, instances(8)), "ready", True, (8, 0, 0, 0, 0)),
+    (group(8), "short", False, (0, 0, 0, 0, 8)),
+    (group(8, instances(8, deadline=NOTICED)), "hand-over", True, (8, 8, 0, 0, 0)),
+    (group(8, instances(8, deadline=DRAINING)), "short", False, (0, 0, 0, 8, 8)),
+    (group(8, instances(6), instances(2, deadline=DRAINING), booting(2)), "hand-over", True, (6, 0, 2, 2, 2)),
+    (group(8, instances(6), booting(1)), "short", False, (6, 0, 1, 0, 2)),
+    (group(8, instances(6), booting(2, MAX_BOOT_SECONDS + 1)), "short", False, (6, 0, 2, 0, 2)),
+    (
+        group(8, instances(6), instances(2, ready_since=None, deadline=NOTICED)),
+        "short",
+        False,
+        (6, 0, 2, 0, 2),
+    ),
+    (group(8, booting(8)), "starting", False, (0, 0, 8, 0, 8)),
+    (group(1, booting(1), moves=True), "hand-over", True, (0, 0, 1, 0, 1)),
+    (group(1, is_waiting=True, moves=True), "waiting for Spot", True, (0, 0, 0, 0, 1)),
+    (group(8, instances(5), mode="paused"), "controller off", False, (5, 0, 0, 0, 3)),
+    (group(8, instances(8), mode="paused"), "ready", True, (8, 0, 0, 0, 0)),
+    (group(8, instances(5), on_premises_slots=3), "ready", True, (5, 0, 0, 0, 0)),
+    (group(0), "no target", True, (0, 0, 0, 0, 0)),
+    (
+        GroupSnapshot("inference", error="parameter inference/config is missing"),
+        "unreadable",
+        False,
+        (0,) * 5,
+    ),
+]
+
+
+def stack(*groups: GroupSnapshot) -> StackSnapshot:
+    return StackSnapshot("prod", "us-west-2", NOW, (), groups, (), (), DeclaredEntries({}), 0)
+
+
+@pytest.mark.parametrize(("snapshot", "condition", "is_healthy", "counts"), STATES)
+def test_a_group_has_a_condition_and_its_numbers(
+    snapshot: GroupSnapshot, condition: GroupCondition, is_healthy: bool, counts: tuple[int, ...]
+) -> None:
+    whole = stack(snapshot)
+    written = report.to_json(whole)
+    [entry] = written["groups"]
+    assert (entry["condition"], written["is_well"], whole.is_healthy) == (condition, is_healthy, is_healthy)
+    assert tuple(entry[k] for k in ("ready", "interrupted", "booting", "draining", "missing")) == counts
+    assert snapshot.serving_slots(NOW) == counts[0] + snapshot.on_premises_slots
+
+    console = Console(width=170, record=True, file=io.StringIO())
+    console.print(view(whole))
+    headline, *rows = console.export_text().splitlines()
+    assert ("is healthy" in headline) == is_healthy
+    assert (f"inference {condition}" in headline) == (not is_healthy)
+    row = next(row for row in rows if row.strip().startswith("inference "))
+    assert condition in row
+    if not snapshot.error:
+        assert f"  {counts[4]}  " in row
+
+
+@pytest.mark.parametrize("boundary", [-1.0, 0.0, 1.0])
+def test_an_interrupted_instance_serves_until_its_drain_begins(boundary: float) -> None:
+    one = group(1, instances(1, deadline=NOW + DRAIN + boundary))
+    assert (one.missing_slots, one.slots("draining")) == ((0, 0) if boundary > 0 else (1, 1))
+
+
+def observed(*live: Instance) -> Any:
+    prices = {"g6e.xlarge@us-west-2a": 0.35, "g6.xlarge@us-west-2a": 0.5}
+    return SimpleNamespace(instances=live, spot_prices=prices)
+
+
+PRICES: Final = {"g6.xlarge": 0.8, "g6e.xlarge": 1.8}
+
+
+@pytest.mark.parametrize(
+    ("live", "target", "cost"),
+    [
+        (instances(1), 8, HourlyCost(0.4, 0.8)),
+        (instances(1, pool=Pool("g6e.xlarge", "us-west-2a")), 8, HourlyCost(0.63, 0.8)),
+        (instances(2, purchase_option=ON_DEMAND), 8, HourlyCost(1.6, 1.6)),
+        # A successor that boots is paid for, and replaces nothing more.
+        ((*instances(1), *booting(1)), 1, HourlyCost(0.8, 0.8)),
+        ((), 8, HourlyCost(0, 0)),
+    ],
+)
+def test_a_share_refers_to_the_on_demand_that_the_fallback_buys(
+    live: tuple[Instance, ...], target: int, cost: HourlyCost
+) -> None:
+    found = hourly_cost(observed(*live), PRICES, target)
+    assert found is not None
+    assert (found.paid, found.on_demand) == (pytest.approx(cost.paid), pytest.approx(cost.on_demand))
+
+
+def test_weights_do_not_change_the_price_of_a_slot() -> None:
+    prices = {"g6.xlarge": 0.8, "g6.12xlarge": 3.2}
+    large = instances(1, pool=Pool("g6.12xlarge", "us-west-2a"), slots=4, purchase_option=ON_DEMAND)
+    assert hourly_cost(observed(*large), prices) == HourlyCost(3.2, 3.2)
+
+
+def test_nothing_is_not_a_share_of_on_demand() -> None:
+    assert money(HourlyCost(0, 0)) == "$0.00/h"
+    assert money(None) == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("deadline", "primary", "on_demand", "alarms", "waits"),
+    [
+        (NOW, (), 0, (), True),
+        (0.0, (), 0, (), False),
+        (NOW, instances(1), 0, (), False),
+        (NOW, (), 1, (), False),
+        (NOW, (), 0, by_deadline.ALARMS[:1], False),
+    ],
+)
+def test_a_job_waits_while_it_has_time_and_nothing_runs(
+    deadline: float, primary: tuple[Instance, ...], on_demand: int, alarms: tuple[str, ...], waits: bool
+) -> None:
+    config = SimpleNamespace(deadline=deadline)
+    state: Any = SimpleNamespace(
+        group=SimpleNamespace(config=config), primary=primary, committed_fallback=on_demand
+    )
+    assert by_deadline.is_waiting(state, (), alarms) == waits
+    assert not by_deadline.is_waiting(state, (SetDesired(GroupRole.FALLBACK, 1, "due"),), alarms)

@@ -24,8 +24,7 @@ from research.parts.cells import Axes, Cell, cells, changed, title
 from research.parts.page import replace_part, table
 from research.parts.run import write
 from research.parts.scenarios import Scenario, chosen, parser
-from research.simulation.comparison.baselines import SpotHedgeIdeal
-from research.simulation.comparison.contenders import BASELINES, Contender, named
+from research.simulation.comparison.contenders import BASELINES, FAMILY, Contender, named
 from research.simulation.comparison.regret import Mark, cheapest, dominates
 from research.simulation.comparison.runs import compare
 from research.simulation.plots import regrets
@@ -71,11 +70,11 @@ DAYS = 2
 P3_PRICE = 3.06
 """US dollars per hour of On-Demand p3.2xlarge in us-east-1 and us-west-2, the priced traces' type."""
 _ENDS = ("on-demand", "spot-only")
-RIVALS = (*BASELINES, Contender("spothedge-ideal+2", SpotHedgeIdeal(2)))
+RIVALS = (*BASELINES, *FAMILY)
 CONTENDERS: tuple[Contender, ...] = (
     *RIVALS,
     *named(",".join(policies.NAMES)),
-    *named("expected-cost@10,expected-cost@300,expected-cost@1000"),
+    *named("expected-cost@5,expected-cost@10,expected-cost@20,expected-cost@300,expected-cost@1000"),
 )
 
 

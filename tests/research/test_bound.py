@@ -86,7 +86,7 @@ def test_no_schedule_undercuts_it_and_without_down_time_it_is_the_best_one(
 
 @pytest.mark.long
 def test_no_policy_that_keeps_the_availability_undercuts_it() -> None:
-    contenders = named("on-demand,ready-handover,expected-cost@300,spothedge-ideal")
+    contenders = named("on-demand,ready-handover,expected-cost@300,spothedge-notices+1")
     for outcome in compare(draw(3, 240, 5), Rules(on_demand_cold_start=60.0), contenders, 4):
         if outcome.availability >= 0.999:
             assert outcome.cost_vs_bound >= 1.0

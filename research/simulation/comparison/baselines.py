@@ -64,31 +64,22 @@ class SpotHedge:
     """SpotHedge (SkyServe, Mao et al., arXiv 2411.01438): spare Spot replicas, On-Demand as fallback.
 
     It requests ``spares`` Spot replicas more than the target, spread by a *dynamic placer*, and
-    min(target, target + spares − ready Spot) On-Demand instances. It ignores notices.
+    min(target, target + spares − ready Spot) On-Demand instances. It ignores notices, or counts an
+    interrupted replica as lost.
     """
 
-    spares: int = 1
+    spares: int = 0
+    acts_on_notices: bool = False
     name: ClassVar[str] = "spothedge"
 
     def plan(self, situation: GroupState) -> Plan:
-        """Return target + spares as Spot, and On-Demand for those that are not ready."""
-        return self._behind(situation, sum(situation.is_ready(i) for i in situation.primary), "ready")
-
-    def _behind(self, situation: GroupState, ready: int, reason: str) -> Plan:
+        """Return target + spares as Spot, and On-Demand for those that are not ready (and staying)."""
+        ready = sum(situation.is_ready(i) for i in situation.primary)
+        if self.acts_on_notices:
+            ready = situation.stable_primary
         desired = situation.group.target + self.spares
         on_demand = min(situation.group.target, max(0, desired - ready))
-        return Plan(on_demand, f"{ready} of {desired} spot replicas {reason}", primary=desired)
-
-
-@dataclass(frozen=True, slots=True)
-class SpotHedgeIdeal(SpotHedge):
-    """SpotHedge at its best: an interrupted replica counts as lost; the allocation knows the capacity."""
-
-    name: ClassVar[str] = "spothedge-ideal"
-
-    def plan(self, situation: GroupState) -> Plan:
-        """Return target + spares as Spot, and On-Demand for those that are not ready or are interrupted."""
-        return self._behind(situation, situation.stable_primary, "ready and staying")
+        return Plan(on_demand, f"{ready} of {desired} spot replicas ready", primary=desired)
 
 
 @dataclass(slots=True)

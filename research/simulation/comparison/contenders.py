@@ -16,24 +16,29 @@ from research.simulation.comparison.baselines import (
     DynamicPlacer,
     OnDemand,
     SpotHedge,
-    SpotHedgeIdeal,
     SpotOnly,
     StaticMix,
 )
 
-FRONTIER: Final = (0.0, 1.2, 3.0, 30.0, 100.0, 150.0, 200.0, 300.0, 500.0, 1000.0)
+FRONTIER: Final = (0.0, 1.2, 3.0, 5.0, 10.0, 20.0, 30.0, 100.0, 300.0, 1000.0)
 """Values of ``shortageCost`` at which ``all`` replays our policy."""
+SPARES: Final = (0, 1, 2)
 
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """A policy with the group shape that it needs; ``warm``: it can use a warm pool."""
+    """A policy with the group shape that it needs.
+
+    ``warm``: it can use a warm pool; ``spares``: Spot slots that it holds above the target, for which its
+    maximum has room beside a whole target of On-Demand.
+    """
 
     name: str
     policy: Policy
     spot_percentage: int = 100
     allocation: Callable[[], Allocation] = Spread
     warm: bool = True
+    spares: int = 0
 
     @property
     def default(self) -> bool:
@@ -50,10 +55,19 @@ BASELINES: Final = (
     Contender(SpotOnly.name, SpotOnly(), warm=False),
     Contender(StaticMix.name, StaticMix(), spot_percentage=100 - StaticMix.on_demand_percentage, warm=False),
     Contender(Checker2018.name, Checker2018()),
-    Contender(SpotHedge.name, SpotHedge(), allocation=DynamicPlacer),
-    Contender(SpotHedgeIdeal.name, SpotHedgeIdeal()),
 )
-_BASELINES: Final = {contender.name: contender for contender in BASELINES}
+FAMILY: Final = tuple(
+    Contender(
+        f"{SpotHedge.name}{'-notices' if notices else ''}+{spares}",
+        SpotHedge(spares, notices),
+        allocation=DynamicPlacer,
+        spares=spares,
+    )
+    for notices in (False, True)
+    for spares in SPARES
+)
+"""SpotHedge with and without notices and spares; SkyPilot ships ``+0``: ``num_overprovision`` is None."""
+_BASELINES: Final = {contender.name: contender for contender in (*BASELINES, *FAMILY)}
 
 NAMES: Final = (*policies.NAMES, *_BASELINES)
 """Valid policy names, the policies of a stack first."""
@@ -70,7 +84,7 @@ def at(shortage_cost: float) -> Contender:
 def everyone() -> tuple[Contender, ...]:
     """Return the baselines, the policies of a stack with their defaults, and ours along its frontier."""
     deployable = (Contender(name, policies.build(name)) for name in policies.NAMES)
-    return (*BASELINES, *deployable, *(at(value) for value in FRONTIER))
+    return (*BASELINES, *FAMILY, *deployable, *(at(value) for value in FRONTIER))
 
 
 def named(text: str) -> tuple[Contender, ...]:

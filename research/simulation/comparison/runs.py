@@ -56,7 +56,8 @@ def play(
     """Return the ledger of one contender on a market; ``keep_spans`` also records its spans."""
     pools = placement.named(market.names)
     # The dynamic placer and the fleet have state: both are new for each run.
-    group = simulated_group(target, int(rules.ceiling * target), drain_seconds=rules.drain_seconds)
+    maximum = int(rules.ceiling * target) + contender.spares
+    group = simulated_group(target, maximum, drain_seconds=rules.drain_seconds)
     fleet = LightFleet(group, contender.policy)
     replay = Replay(market, rules, fleet, contender.shape(pools), target, keep_spans=keep_spans)
     return replay.run()

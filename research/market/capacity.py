@@ -107,7 +107,7 @@ def families(outcomes: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]
     ``at_ours``: the default's cost ÷ that of the cheapest rival of one family at the default's availability,
     interpolated between its settings, Spot only and On-Demand only.
     """
-    found: dict[str, dict[str, Any]] = {}
+    by_world: dict[str, dict[str, Any]] = {}
     for world in WORLDS:
         summary = summarise([o for o in outcomes if o["world"] == world])
         marks = {
@@ -123,8 +123,8 @@ def families(outcomes: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]
         }
         default = marks[_OURS]
         best = cheapest([*rivals.values(), *ends], _ENDS, default.availability)
-        found[world] = {"summary": summary, "ours_over": ratios, "at_ours": default.cost / best}
-    return found
+        by_world[world] = {"summary": summary, "ours_over": ratios, "at_ours": default.cost / best}
+    return by_world
 
 
 def _family(name: str) -> str:
@@ -138,8 +138,8 @@ def points(summary: Mapping[str, Mapping[str, float]]) -> list[Point]:
 
 def document(docs: Path, result: Mapping[str, Any]) -> None:
     """Write this benchmark's part of the page, and the plot."""
-    picture, found = docs / "docs" / "img" / "frontier.svg", result["families"]
-    summary = found[_POOL]["summary"]
+    picture, by_world = docs / "docs" / "img" / "frontier.svg", result["families"]
+    summary = by_world[_POOL]["summary"]
     picture.parent.mkdir(parents=True, exist_ok=True)
     shown = [p for p in points(summary) if p.name not in ("spot-only", "static-mix", "on-demand")]
     frontier.write(picture, [p for p in shown if 0.9 < p.cost < 1.7], "notice 0.9, on-demand ready in 60 s")
@@ -156,8 +156,8 @@ def document(docs: Path, result: Mapping[str, Any]) -> None:
         )
 
     default = result["by_scenario"]
-    compared_rows = [(name, *_cells(found, name)) for name in (*found[_POOL]["ours_over"], _OURS)]
-    at_ours = " and ".join(f"{found[world]['at_ours']:.3f} with {world}" for world in WORLDS)
+    compared_rows = [(name, *_cells(by_world, name)) for name in (*by_world[_POOL]["ours_over"], _OURS)]
+    at_ours = " and ".join(f"{by_world[world]['at_ours']:.3f} with {world}" for world in WORLDS)
     seeds = "seed 1" if len(result["seeds"]) == 1 else f"seeds 1 to {len(result['seeds'])}"
     parts = [
         "## Eight markets",
@@ -193,9 +193,9 @@ def document(docs: Path, result: Mapping[str, Any]) -> None:
 _COMPARED = ("cost", "available", "ours ÷")
 
 
-def _cells(found: Mapping[str, Mapping[str, Any]], name: str) -> list[str]:
+def _cells(by_world: Mapping[str, Mapping[str, Any]], name: str) -> list[str]:
     cells: list[str] = []
-    for of in found.values():
+    for of in by_world.values():
         row, ratio = of["summary"][name], of["ours_over"].get(name)
         cost = f"{row['everything_vs_bound']:.3f}"
         cells += [cost, f"{100 * row['availability']:.3f}", "" if ratio is None else f"{ratio:.3f}"]
@@ -211,20 +211,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     started = time.monotonic()
     seeds = list(range(1, args.seeds + 1))
     outcomes = measure(scenarios, seeds, args.policy.split(","))
-    found = families(outcomes)
+    by_world = families(outcomes)
     result = {
         "source": source,
         "scenarios": [s.name for s in scenarios],
         "seeds": seeds,
-        "families": found,
+        "families": by_world,
         "by_scenario": by_scenario([o for o in outcomes if o["world"] == _POOL], _OURS),
-        "frontier": [asdict(p) for p in curve(points(found[_POOL]["summary"]))],
+        "frontier": [asdict(p) for p in curve(points(by_world[_POOL]["summary"]))],
         "outcomes": outcomes,
     }
     write(args.out, result)
     if source == "traces" and args.policy == "all" and args.scenarios is None:
         document(args.docs, result)
-    for world, of in found.items():
+    for world, of in by_world.items():
         print(f"{world}: the default ÷ the best rival at its availability {of['at_ours']:.4f}")
         for name, row in of["summary"].items():
             print(

@@ -254,14 +254,17 @@ def _table(scope: Scope, title: str, query: pulumi.Input[str]) -> dict[str, Any]
 
 
 def _plot(
-    scope: Scope, title: str, lines: list[list[Any]], left: str, right: str = "", *, stacked: bool = False
+    scope: Scope,
+    title: str,
+    lines: list[list[Any]],
+    unit: str,
+    right_unit: str = "",
+    *,
+    stacked: bool = False,
 ) -> dict[str, Any]:
-    """Return a plot; ``left`` and ``right`` are the units of its axes."""
-    axes = {
-        side: {"min": 0, "label": unit, "showUnits": False}
-        for side, unit in (("left", left), ("right", right))
-        if unit
-    }
+    """Return a plot; ``unit`` and ``right_unit`` are those of its axes."""
+    units = {"left": unit, "right": right_unit}
+    axes = {side: {"min": 0, "label": label, "showUnits": False} for side, label in units.items() if label}
     return {
         "type": "metric",
         "properties": {

@@ -84,15 +84,28 @@ class RegistryReader:
 
     def prefetched(self, keys: Iterable[Item], budget: Budget) -> Self:
         """Return a reader that has read the items with these keys at once."""
-        by_id = {_id(key): key for key in keys}
+        by_id = {key_id(key): key for key in keys}
         items = batch_get(self.dynamodb, self.table, list(by_id.values()), budget)
-        return replace(self, fetched={**dict.fromkeys(by_id), **{_id(item): item for item in items}})
+        return replace(self, fetched={**dict.fromkeys(by_id), **{key_id(item): item for item in items}})
+
+    def has_fresh(self, keys: Iterable[Item], now: float) -> bool:
+        """Return whether one of the items that were read is the report of a worker of now."""
+        return any(
+            (item := self.fetched.get(key_id(key))) is not None and _is_fresh(item, now) for key in keys
+        )
 
     def items(self, keys: Sequence[Item], budget: Budget) -> Iterator[Item]:
         """Yield the items with these keys; missing ones are left out. Raises ``BudgetError``."""
-        yield from (item for key in keys if (item := self.fetched.get(_id(key))) is not None)
-        missing_keys = [key for key in keys if _id(key) not in self.fetched]
+        yield from (item for key in keys if (item := self.fetched.get(key_id(key))) is not None)
+        missing_keys = [key for key in keys if key_id(key) not in self.fetched]
         yield from batch_get(self.dynamodb, self.table, missing_keys, budget)
+
+
+def _is_fresh(item: Item, now: float) -> bool:
+    try:
+        return registry_item.parse(item).is_fresh(now)
+    except ValueError:
+        return False
 
 
 def on_premises_keys(group: str, slots: Mapping[str, int]) -> list[Item]:
@@ -105,7 +118,8 @@ def _keys(group: str, writers: Mapping[str, str], slots: Mapping[str, int]) -> l
     return [registry_item.key(partitions[h], h, slot) for h, count in slots.items() for slot in range(count)]
 
 
-def _id(item: Item) -> tuple[str, str]:
+def key_id(item: Item) -> tuple[str, str]:
+    """Return the partition and the worker of an item or key."""
     return item[names.REGISTRY_KEY]["S"], item[names.REGISTRY_SORT_KEY]["S"]
 
 

@@ -34,6 +34,8 @@ AUTO_SCALING: Final = "auto-scaling"
 SPOT_FLEET: Final = "spot-fleet"
 _MAX_QUOTED: Final = 80
 """Maximum characters of an invalid text in a message; a parameter may hold thousands."""
+_MAX_TARGET_DIGITS: Final = 5
+"""No group of AWS has 100,000 instances."""
 _PRIMARY_KINDS: Final[dict[GroupKind, str]] = {"mixed-asg": AUTO_SCALING, "spot-fleet": SPOT_FLEET}
 
 
@@ -105,18 +107,29 @@ def parse(
         raise ParameterError(f"parameter {name}/config: {error}") from None
     prepared = {group: texts.get(names.PARAMETER_PREPARED, "") for group, texts in (stack or {}).items()}
     target = 0 if is_waiting_for_dataset(name, config, prepared) else _target(name, parameters, config)
+    above = (
+        (f"parameter {name}/target is {target}, capacity.max is {config.maximum}: the maximum is the target",)
+        if target > config.maximum
+        else ()
+    )
     replacements, errors = _requests(
         name, names.PARAMETER_REPLACEMENT_REQUESTS, parameters, replacement_requests.parse
     )
     rollout, more_errors = _requests(name, names.PARAMETER_ROLLOUT_REQUEST, parameters, rollout_request.parse)
     return GroupSettings(
-        group=Group.of(name, config, target, _control(name, parameters), budget(name, parameters, config)),
+        group=Group.of(
+            name,
+            config,
+            min(target, config.maximum),
+            _control(name, parameters),
+            budget(name, parameters, config),
+        ),
         policy=policy,
         resources=_resources(config),
         replacement_requests=replacements,
         rollout_request=rollout,
         has_ended=_has_ended(parameters, config),
-        read_errors=(*errors, *more_errors),
+        read_errors=(*above, *errors, *more_errors),
     )
 
 
@@ -139,14 +152,18 @@ def is_waiting_for_dataset(name: str, config: GroupConfig, prepared: Mapping[str
 
 
 def _target(name: str, parameters: Mapping[str, str], config: GroupConfig) -> int:
-    """Return the target, 0 for a finished run; raise ``ParameterError`` if it is out of range."""
+    """Return the target, 0 for a finished run; raise ``ParameterError`` unless it is a capacity of AWS.
+
+    It may exceed a maximum that was lowered after it was written.
+    """
     if _has_ended(parameters, config):
         return 0
-    text, maximum = parameters.get(names.PARAMETER_TARGET, ""), config.maximum
+    text = parameters.get(names.PARAMETER_TARGET, "")
     # Compare the digits first: Python refuses to parse numbers with thousands of digits.
-    if not text.isdecimal() or len(text.lstrip("0")) > len(str(maximum)) or int(text) > maximum:
+    if not text.isdecimal() or len(text.lstrip("0")) > _MAX_TARGET_DIGITS:
         raise ParameterError(
-            f"parameter {name}/target is {text[:_MAX_QUOTED]!r}, allowed: a whole number from 0 to {maximum}"
+            f"parameter {name}/target is {text[:_MAX_QUOTED]!r}, allowed: a whole number "
+            f"from 0 to {config.maximum}"
         )
     return int(text)
 

@@ -17,6 +17,7 @@ from contracts.group.control import Control
 from contracts.group.replacement_requests import ReplacementRequest
 from contracts.group.rollout_request import NO_REQUEST, RolloutRequest
 from contracts.registry.item import Progress
+from contracts.stored import stored
 
 
 class PurchaseOption(StrEnum):
@@ -95,6 +96,8 @@ class LaunchFailureKind(StrEnum):
     """Reason of a launch failure. All but ``CAPACITY`` of Spot raise an alarm."""
 
     CAPACITY = "capacity"
+    SPOT_LIMIT = "spot-limit"
+    """A limit of Spot alone: On-Demand has a quota of its own."""
     LIMIT = "limit"
     PERMISSION = "permission"
     CONFIGURATION = "configuration"
@@ -104,11 +107,14 @@ class LaunchFailureKind(StrEnum):
     def withholds_on_demand(self) -> bool:
         """Whether On-Demand capacity must not replace what the failure withholds: operators fix its cause.
 
-        Not for an unknown failure: the maximum limits its cost, nothing limits the cost of a shortage.
+        Not for an unknown failure: the maximum limits its cost, nothing limits the cost of a shortage. Not
+        for a limit of Spot alone.
         """
-        return self not in (LaunchFailureKind.CAPACITY, LaunchFailureKind.UNKNOWN)
+        kinds = (LaunchFailureKind.LIMIT, LaunchFailureKind.PERMISSION, LaunchFailureKind.CONFIGURATION)
+        return self in kinds
 
 
+@stored(keys="as named", is_open=True)
 @dataclass(frozen=True, slots=True)
 class LaunchFailure:
     """The newest failed launch of a group, with the message from AWS."""
@@ -192,6 +198,7 @@ class Observation:
 
     Attributes:
         launch_failures: The newest launch failures of each group: at most one known and one unknown.
+        launches_succeed: Groups whose newest launch is known to have succeeded.
         modifying: Groups that accept no capacity change now (a Spot Fleet in state ``modifying``).
         eventually_consistent: Groups whose desired capacity may be stale, and no longer counts instances
             whose termination is requested but not yet visible.
@@ -200,7 +207,16 @@ class Observation:
         listed_slots: Slots that each group counts against its desired capacity by its own list, which may
             include terminated instances.
         activities_unknown: Groups whose launch failures could not be read.
+        bounds: ``MinSize`` and ``MaxSize`` of each group where AWS has them; without, 0 and the maximum.
         suspended: Suspended processes by group, by an operator or by AWS after a day of failed launches.
+        unobserved: Why a group is not observed, by group: its members are those that EC2 has with its tags,
+            and it accepts no change.
+        missing: Those of them that do not exist, or are cancelled.
+        registry_unknown: Whether the worker registry could not be read: which instances serve is unknown.
+        others_report: Whether instances of other groups of the stack report; ``None`` if there are none.
+        warm_pool_lacks: What is known to keep the warm pool below its size; empty at its size, ``None`` if
+            that was not read.
+        configuration: A digest of what operators set, the launch templates too; empty if unknown.
         spot_prices: Current Spot price by pool (as text), relative to the price of the On-Demand capacity
             that replaces it; empty if unknown.
         replacement_requests: Requests of the health checker for live instances, the oldest first.
@@ -215,12 +231,20 @@ class Observation:
     fallback_desired: int
     instances: tuple[Instance, ...] = ()
     launch_failures: tuple[LaunchFailure, ...] = ()
+    launches_succeed: frozenset[GroupRole] = frozenset()
     modifying: frozenset[GroupRole] = frozenset()
     eventually_consistent: frozenset[GroupRole] = frozenset()
     on_demand_targets: Mapping[GroupRole, int] = field(default_factory=dict)
     listed_slots: Mapping[GroupRole, int] = field(default_factory=dict)
     activities_unknown: frozenset[GroupRole] = frozenset()
+    bounds: Mapping[GroupRole, tuple[int, int]] = field(default_factory=dict)
     suspended: Mapping[GroupRole, frozenset[str]] = field(default_factory=dict)
+    unobserved: Mapping[GroupRole, str] = field(default_factory=dict)
+    missing: frozenset[GroupRole] = frozenset()
+    registry_unknown: bool = False
+    others_report: bool | None = None
+    warm_pool_lacks: str | None = None
+    configuration: str = ""
     spot_prices: Mapping[str, float] = field(default_factory=dict)
     replacement_requests: tuple[ReplacementRequest, ...] = ()
     rollout_request: RolloutRequest = NO_REQUEST
@@ -264,8 +288,9 @@ class SetDesired:
 
 @dataclass(frozen=True, slots=True)
 class TerminateInstances:
-    """Terminate instances of one group and lower its desired capacity by their ``slots``.
+    """Terminate instances of one group and lower its desired capacity by ``slots``.
 
+    That is less than they have if more run than is desired, or if AWS is to replace them.
     ``skip_warm_pool``: an instance is defective, so none of them may return to the warm pool.
     """
 

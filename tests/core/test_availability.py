@@ -74,7 +74,7 @@ def test_a_terminated_instance_is_not_counted_and_its_notice_launches_nothing() 
 @pytest.mark.parametrize(
     ("message", "kind"),
     [
-        (LIMIT, "primary-limit"),
+        ("You have exceeded your vCPU limit. VcpuLimitExceeded", "primary-limit"),
         ("You are not authorized to perform this operation. UnauthorizedOperation", "primary-permission"),
         ("The image id '[ami-1]' does not exist.", "primary-configuration"),
     ],
@@ -84,8 +84,10 @@ def test_a_refusal_that_buying_cannot_mend_raises_an_alarm_once_instead(message:
     first = run(state)
     assert first.actions == (Alarm(kind, message),)
     assert run(state, first.memory).actions == ()
-    cleared = run(observe(spot("a"), spot("b")), first.memory)
-    assert run(state, cleared.memory).actions == (Alarm(kind, message),)
+    # Without a new text nothing has changed: the cause is remembered, and raised once.
+    silent = run(observe(spot("a"), spot("b")), first.memory)
+    assert (silent.actions, silent.memory.active_alarms) == ((), first.memory.active_alarms)
+    assert run(state, silent.memory).actions == ()
 
 
 UNKNOWN = "Could not launch Spot Instances. FluxCapacitorDepleted - out of flux"

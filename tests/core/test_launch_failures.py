@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
-from lambdas.core.launch_failures import classify, find_kind
+from lambdas.core.launch_failures import CAUSES, classify, find_kind
 from lambdas.core.model import LaunchFailureKind
 from lambdas.core.spot_request_status import INTERRUPTION_CODES, STATUS_CODES, StatusClass, find_status
 
@@ -50,7 +53,7 @@ MESSAGES = {
     LaunchFailureKind.LIMIT: (
         "You have requested more vCPU capacity than your current vCPU limit of 8 allows for the instance "
         "bucket that the specified instance type belongs to. VcpuLimitExceeded",
-        "Could not launch Spot Instances. MaxSpotInstanceCountExceeded - Max spot count exceeded.",
+        "Could not launch Spot Instances. VolumeLimitExceeded - limit.",
         "4 instance(s) are already running. Launching EC2 instance failed.",
         "Spot request sir-1: limit-exceeded",
         "limit-exceeded",
@@ -70,6 +73,37 @@ MESSAGES = {
         "Something that AWS has never said before.",
     ),
 }
+
+
+CORPUS = json.loads((Path(__file__).parent / "corpus" / "launch_failures.json").read_text())
+"""Sentences of AWS, each with its source, its kind, and where AWS has one its code."""
+
+
+@pytest.mark.parametrize("row", CORPUS, ids=lambda row: row["text"][:40])
+def test_a_sentence_has_the_kind_of_its_code(row: dict[str, str]) -> None:
+    assert classify(row["text"]).value == row["kind"]
+    assert row["source"]
+    assert ("why" in row) is (row["kind"] == "unknown")
+    if code := row.get("code"):
+        assert classify(code).value == row["kind"]
+        assert classify(f"Could not launch Spot Instances. {code} - words of tomorrow").value == row["kind"]
+
+
+def test_the_corpus_has_words_for_the_causes() -> None:
+    assert len(CORPUS) >= 80
+    texts = [row["text"].casefold() for row in CORPUS]
+    for cause in CAUSES:
+        assert not cause.words or any(w.casefold() in text for w in cause.words for text in texts), cause
+        assert {classify(phrase) for phrase in (*cause.codes, *cause.words)} == {cause.kind}
+
+
+def test_only_the_limits_of_spot_alone_and_what_another_pool_can_do_are_covered() -> None:
+    covered = {kind for kind in LaunchFailureKind if not kind.withholds_on_demand}
+    assert covered == {
+        LaunchFailureKind.CAPACITY,
+        LaunchFailureKind.SPOT_LIMIT,
+        LaunchFailureKind.UNKNOWN,
+    }
 
 
 @pytest.mark.parametrize(

@@ -109,12 +109,15 @@ def test_only_the_newest_launch_decides_about_launch_failures(aws: FakeAws) -> N
 
 
 @pytest.mark.parametrize("status", ["Failed", "Cancelled"])
-def test_an_old_failed_launch_is_ignored(aws: FakeAws, status: str) -> None:
+def test_a_failed_launch_counts_until_another_succeeds(aws: FakeAws, status: str) -> None:
     limit = activity(status, "VcpuLimitExceeded", LAUNCH_FAILURE_SECONDS / 60 - 1)
     lacks_one(aws, limit, activity("Successful", minute=60))
     assert actions(only(controller(aws).run())) == (Alarm("primary-limit", "VcpuLimitExceeded"),)
-    limit["StartTime"] = datetime.fromtimestamp(NOW - LAUNCH_FAILURE_SECONDS, UTC)
-    assert aws.groups["fallback"]["DesiredCapacity"] == 0
+    for age in (LAUNCH_FAILURE_SECONDS, 2 * LAUNCH_FAILURE_SECONDS - 1):
+        limit["StartTime"] = datetime.fromtimestamp(NOW - age, UTC)
+        only(controller(aws).run())
+        assert aws.groups["fallback"]["DesiredCapacity"] == 0
+    aws.activities["primary"].insert(0, activity("Successful"))
     only(controller(aws).run())
     assert aws.groups["fallback"]["DesiredCapacity"] == 1
 

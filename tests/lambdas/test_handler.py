@@ -150,17 +150,17 @@ def test_messages_return_even_if_their_visibility_cannot_be_changed(aws: FakeAws
     assert lines(log, "retry not scheduled")
 
 
-@pytest.mark.parametrize("broken", ["group", "parameter"])
+@pytest.mark.parametrize("broken", ["groups", "parameter"])
 def test_permanent_errors_return_no_message(
     aws: FakeAws, log: io.StringIO, capsys: pytest.CaptureFixture[str], broken: str
 ) -> None:
-    if broken == "group":
-        del aws.groups["fallback"]
+    if broken == "groups":
+        aws.groups.clear()
     else:
-        aws.parameters[f"{ROOT}/inference/target"] = "99"
+        aws.parameters[f"{ROOT}/inference/target"] = "all"
     assert handle(record("spot-interruption-warning")) == []
     (line,) = lines(log, "group not reconciled")
-    assert ("Auto Scaling group 'fallback' does not exist" in line["exception"]) is (broken == "group")
+    assert ("Auto Scaling group 'primary' does not exist" in line["exception"]) is (broken == "groups")
     assert [m["ControllerErrors"] for m in metrics(capsys)] == [[1]]
 
 
@@ -173,7 +173,7 @@ def test_an_alarm_is_logged_once_and_counted_as_long_as_its_cause_stands(
     for _ in range(3):
         handle(record("scheduled"))
     assert len(lines(log, "alarm")) == 1
-    aws.activities.clear()
+    aws.activities["primary"].insert(0, activity("Successful"))
     handle(record("scheduled"))
     assert [m.get("AlarmCauses") for m in metrics(capsys)] == [[1], [1], [1], None]
 

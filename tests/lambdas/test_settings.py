@@ -30,7 +30,7 @@ from tests.lambdas.single_group import controller
         ("config", "[" * 100_000, "parameter broken/config: not JSON: "),
         ("config", '{"max":' + "9" * 5_000 + "}", "parameter broken/config: not JSON: "),
         ("target", "four", "parameter broken/target is 'four', allowed: a whole number from 0 to 8"),
-        ("target", "9", "parameter broken/target is '9', allowed: a whole number from 0 to 8"),
+        ("target", "100000", "parameter broken/target is '100000', allowed: a whole number from 0 to 8"),
         ("target", "9" * 5_000, "allowed: a whole number from 0 to 8"),
         ("control", '{"mode": "off"}', "control: mode: 'off'; allowed: automatic, manual, dry-run, paused"),
         ("control", '{"mode": "manual"}', "control: onDemand: None with mode manual; allowed: 0 or more"),

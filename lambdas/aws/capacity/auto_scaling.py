@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -16,11 +16,12 @@ from lambdas.aws.capacity.capacity_service import (
     CapacityChange,
     CapacityState,
     GroupNotFoundError,
+    Launches,
     Member,
     NotTerminatedError,
     ZoneUnavailableError,
 )
-from lambdas.core.launch_failures import LAUNCH_FAILURE_SECONDS, classify, find_kind
+from lambdas.core.launch_failures import classify, find_kind
 from lambdas.core.model import Group, GroupRole, LaunchFailure, LaunchFailureKind
 
 if TYPE_CHECKING:
@@ -87,13 +88,17 @@ class AutoScalingService:
             states[group["AutoScalingGroupName"]] = CapacityState(
                 group["DesiredCapacity"],
                 members,
+                _bounds(group),
                 # AWS suspends launches after a day without a success.
                 # Source: Auto Scaling guide, "Suspend and resume processes".
                 suspended=frozenset(suspended - {*SUSPENDED_BY_STACK}),
+                template=str(group.get("MixedInstancesPolicy") or group.get("LaunchTemplate") or ""),
+                warm=group.get("WarmPoolSize", 0),
+                warm_wanted=_warm_pool_size(group),
             )
         return states
 
-    def launch_failures(self, name: str, role: GroupRole, now: float) -> tuple[LaunchFailure, ...]:
+    def launch_failures(self, name: str, role: GroupRole, now: float) -> Launches:
         """See ``CapacityService``; makes one call, which returns the newest activities first."""
         activities = self.client.describe_scaling_activities(
             AutoScalingGroupName=name, MaxRecords=MAX_ACTIVITIES
@@ -103,15 +108,28 @@ class AutoScalingService:
             if not description.startswith(_LAUNCHING) or _WARM_POOL_LAUNCH in description:
                 continue
             started_at = activity["StartTime"].timestamp()
-            if activity["StatusCode"] in _FAILED and started_at > now - LAUNCH_FAILURE_SECONDS:
+            if activity["StatusCode"] in _FAILED:
                 message = activity.get("StatusMessage", "")
                 unknown = (
                     LaunchFailureKind.CAPACITY if activity["StatusCode"] == "Cancelled" else classify(message)
                 )
-                return (LaunchFailure(role, find_kind(message) or unknown, started_at, message),)
-            if activity["StatusCode"] in ("Successful", *_FAILED):
-                break
-        return ()
+                return Launches((LaunchFailure(role, find_kind(message) or unknown, started_at, message),))
+            if activity["StatusCode"] == "Successful":
+                return Launches(succeeded=True)
+        return Launches()
+
+    def warm_pool_failure(self, name: str) -> str | None:
+        """Return why the newest launch into the warm pool failed, if it did; ``None`` without any."""
+        activities = self.client.describe_scaling_activities(
+            AutoScalingGroupName=name, MaxRecords=MAX_ACTIVITIES
+        )
+        for activity in activities["Activities"]:
+            if _WARM_POOL_LAUNCH in activity["Description"]:
+                if activity["StatusCode"] in _FAILED:
+                    return activity.get("StatusMessage", "") or "AWS gives no message"
+                if activity["StatusCode"] == "Successful":
+                    return ""
+        return None
 
     def apply(self, name: str, change: CapacityChange, group: Group, budget: Budget = UNLIMITED) -> None:
         """See ``CapacityService``; makes one call per terminated instance.
@@ -128,6 +146,7 @@ class AutoScalingService:
         if change.capacity != change.current:
             self._set_desired(name, change.capacity)
         not_terminated: dict[str, Exception] = {}
+        to_lower, are_known = change.freed_slots, True
         for number, instance_id in enumerate(change.to_terminate):
             if budget.is_over:
                 remaining = change.to_terminate[number:]
@@ -135,19 +154,27 @@ class AutoScalingService:
                     remaining, BudgetError(f"{len(remaining)} are left for the next pass")
                 )
                 break
+            # Without a decrement what runs above the desired capacity ends, and the rest is replaced.
+            size = change.sizes.get(instance_id, 1)
+            decrements = size <= to_lower
             try:
                 self.client.terminate_instance_in_auto_scaling_group(
-                    InstanceId=instance_id, ShouldDecrementDesiredCapacity=True
+                    InstanceId=instance_id, ShouldDecrementDesiredCapacity=decrements
                 )
+                to_lower -= size * decrements
             except ClientError as error:
                 details = error.response["Error"]
                 # A missing instance is terminated already.
-                if "not found" not in details.get("Message", "").casefold():
+                if "not found" in details.get("Message", "").casefold():
+                    are_known = False
+                else:
                     not_terminated[instance_id] = error
                 if details["Code"] in _THROTTLED:
                     # The other calls would be throttled, too, and take up the rest of the pass.
                     not_terminated |= dict.fromkeys(change.to_terminate[number:], error)
                     break
+        if to_lower and are_known and not not_terminated:
+            self._set_desired(name, change.final_capacity)  # the weights did not add up to it
         if not_terminated:
             raise NotTerminatedError(tuple(not_terminated), next(iter(not_terminated.values())))
 
@@ -235,3 +262,20 @@ class AutoScalingService:
         self.client.set_desired_capacity(
             AutoScalingGroupName=name, DesiredCapacity=capacity, HonorCooldown=False
         )
+
+
+def _bounds(group: Mapping[str, Any]) -> tuple[int, int] | None:
+    return (group["MinSize"], group["MaxSize"]) if "MaxSize" in group else None
+
+
+def _warm_pool_size(group: AutoScalingGroupTypeDef) -> int:
+    """Return how many instances the warm pool is to have; 0 without one, or while it is deleted.
+
+    ``MaxGroupPreparedCapacity`` counts the instances in service as well; without it ``MaxSize`` does.
+    Source: Auto Scaling API reference, ``WarmPoolConfiguration``.
+    """
+    pool = group.get("WarmPoolConfiguration", {})
+    if "PoolState" not in pool or pool.get("Status") == "PendingDelete":
+        return 0
+    prepared = pool.get("MaxGroupPreparedCapacity", group["MaxSize"])
+    return max(pool.get("MinSize", 0), prepared - group["DesiredCapacity"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
 from lambdas.aws.budget import UNLIMITED, Budget
@@ -42,18 +42,32 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
+class Launches:
+    """The newest launches: at most one known and one unknown failure, or that the newest ``succeeded``."""
+
+    failures: tuple[LaunchFailure, ...] = ()
+    succeeded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class CapacityState:
     """The state of a group or fleet: desired capacity, and members by instance id.
 
+    ``bounds``: the least and the greatest desired capacity that it accepts; ``None``: any.
     ``is_modifying``: it accepts no change now. ``suspended``: suspended processes that the group needs.
-    ``on_demand``: the On-Demand part of ``desired``; ``None`` if the service computes it.
+    ``on_demand``: the On-Demand part of ``desired``; ``None`` if the service computes it. ``template``: its
+    launch template and types. ``warm`` and ``warm_wanted``: instances of its warm pool, and the pool's size.
     """
 
     desired: int
     members: Mapping[str, Member]
+    bounds: tuple[int, int] | None = None
     is_modifying: bool = False
     suspended: frozenset[str] = frozenset()
     on_demand: int | None = None
+    template: str = ""
+    warm: int = 0
+    warm_wanted: int = 0
 
     @property
     def lacks_capacity(self) -> bool:
@@ -63,8 +77,9 @@ class CapacityState:
 
 @dataclass(frozen=True, slots=True)
 class CapacityChange:
-    """A change of a group or fleet: set ``capacity``, then terminate instances with ``freed_slots`` slots.
+    """A change of a group or fleet: set ``capacity``, then terminate instances; ``sizes`` has their slots.
 
+    The terminations lower the capacity by ``freed_slots``, at most by what the instances have.
     ``current`` and ``current_on_demand``: the desired capacity that the decision was based on, and its
     On-Demand part as in ``CapacityState``. ``zone``: preferred for added capacity. ``skip_warm_pool``: the
     instances must not return to a warm pool.
@@ -77,6 +92,7 @@ class CapacityChange:
     zone: str = ""
     skip_warm_pool: bool = False
     current_on_demand: int | None = None
+    sizes: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def final_capacity(self) -> int:
@@ -102,8 +118,8 @@ class CapacityService(Protocol):
         """Return the state of each group or fleet; members that serve no more are left out."""
         ...
 
-    def launch_failures(self, name: str, role: GroupRole, now: float) -> tuple[LaunchFailure, ...]:
-        """Return why the newest launches failed: at most one known and one unknown failure."""
+    def launch_failures(self, name: str, role: GroupRole, now: float) -> Launches:
+        """Return why the newest launches failed, or that the newest succeeded."""
         ...
 
     def apply(self, name: str, change: CapacityChange, group: Group, budget: Budget = UNLIMITED) -> None:

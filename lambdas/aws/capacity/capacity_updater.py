@@ -77,6 +77,7 @@ class CapacityUpdater:
 def _changes(actions: Iterable[Action], observation: Observation) -> dict[GroupRole, CapacityChange]:
     """Return one change per group role: a fleet accepts one modification at a time."""
     changes: dict[GroupRole, CapacityChange] = {}
+    sizes = {instance.id: instance.slots for instance in observation.instances}
     for action in actions:
         match action:
             case SetDesired(role, capacity, _, zone):
@@ -85,6 +86,7 @@ def _changes(actions: Iterable[Action], observation: Observation) -> dict[GroupR
                 changes[role] = replace(
                     changes.get(role, _unchanged(role, observation)),
                     to_terminate=instance_ids,
+                    sizes={i: sizes.get(i, 1) for i in instance_ids},
                     freed_slots=freed_slots,
                     skip_warm_pool=skip_warm_pool,
                 )

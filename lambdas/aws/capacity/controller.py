@@ -111,7 +111,8 @@ class Controller:
         def read(chunk: Sequence[str], attempt: int) -> Callable[[str], GroupOutcome]:
             now = self.clock()
             memories = self.memory_store.prefetched(chunk, budget)
-            view = self.observer.read([groups[name] for name in chunk], now, budget)
+            is_last = attempt >= MAX_ATTEMPTS
+            view = self.observer.read([groups[name] for name in chunk], now, budget, is_last=is_last)
             return lambda name: replace(
                 self._reconcile(groups[name], events, owners, memories, view, budget), attempts=attempt
             )
@@ -247,7 +248,7 @@ class Controller:
 
 def _roles_to_check(memory: Memory) -> frozenset[GroupRole]:
     """Return the roles whose last launches failed: whether they still do is read again."""
-    failing = {role for role in GroupRole if any(c.startswith(role) for c in memory.active_alarms)}
+    failing = {failure.group_role for failure in memory.launch_failures}
     return frozenset(failing | ({GroupRole.PRIMARY} if memory.history.capacity_unavailable else set()))
 
 

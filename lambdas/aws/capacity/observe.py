@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import zlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -13,10 +15,12 @@ from contracts import names
 from contracts.limits import NOTICE_SECONDS
 from contracts.registry.item import MAX_CLOCK_SKEW_SECONDS
 from lambdas.aws.budget import Budget
+from lambdas.aws.capacity.auto_scaling import AutoScalingService
 from lambdas.aws.capacity.capacity_service import (
     CapacityService,
     CapacityState,
     GroupNotFoundError,
+    Launches,
     Member,
 )
 from lambdas.aws.hosts import tag
@@ -26,12 +30,13 @@ from lambdas.aws.registry import (
     count_serving,
     deadline,
     has_standby_worker,
+    key_id,
     progress,
     ready_since,
 )
 from lambdas.aws.settings import GroupSettings
 from lambdas.core.capacity import replacements
-from lambdas.core.model import Group, GroupRole, Instance, LaunchFailure, Observation, Pool, PurchaseOption
+from lambdas.core.model import Group, GroupRole, Instance, Observation, Pool, PurchaseOption
 from lambdas.core.spot_request_status import INTERRUPTION_CODES
 
 if TYPE_CHECKING:
@@ -41,6 +46,8 @@ if TYPE_CHECKING:
 SPOT_REQUEST_ATTEMPTS: Final = 3
 _LIVE: Final = ("pending", "running")
 _MAX_FILTER_VALUES: Final = 200
+_WARM_POOL_MINUTES: Final = 30
+"""Minutes between two reads of a group's launches into its warm pool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,26 +60,39 @@ class View:
         deadlines: Of Spot instances with a notice, by instance.
         registry: Has read the items of the groups' workers.
         failed: Reads that failed for all of them.
+        unobserved: Errors of groups and fleets by name; their members here are those that EC2 knows by tag.
+        registry_unknown: Whether the registry could not be read.
+        groups: The groups.
         wake_ups: Times at which a run was scheduled for one of them: once is enough.
     """
 
     now: float
-    states: Mapping[str, CapacityState | GroupNotFoundError]
+    states: Mapping[str, CapacityState]
     details: Mapping[str, InstanceTypeDef]
     deadlines: Mapping[str, float]
     registry: RegistryReader
     failed: tuple[str, ...]
     wake_ups: set[float] = field(default_factory=set)
+    unobserved: Mapping[str, Exception] = field(default_factory=dict)
+    registry_unknown: bool = False
+    groups: Sequence[GroupSettings] = ()
 
     def states_of(self, settings: GroupSettings) -> dict[GroupRole, CapacityState]:
-        """Return a group's states; raise ``GroupNotFoundError`` if one of its resources does not exist."""
-        states: dict[GroupRole, CapacityState] = {}
-        for role, resource in settings.resources.items():
-            state = self.states[resource.name]
-            if isinstance(state, GroupNotFoundError):
-                raise state
-            states[role] = state
-        return states
+        """Return a group's states; raise the error if none of its resources can be observed."""
+        errors = [self.unobserved.get(resource.name) for resource in settings.resources.values()]
+        if errors[0] is not None and all(errors):
+            raise errors[0]
+        return {role: self.states[resource.name] for role, resource in settings.resources.items()}
+
+    def others_report(self, settings: GroupSettings) -> bool | None:
+        """Return whether an instance of another group reports; ``None`` if there is none."""
+        keys = [
+            key
+            for settings_ in self.groups
+            if settings_.group.name != settings.group.name
+            for key in self.registry.keys(settings_.group.name, self.slots(settings_))
+        ]
+        return self.registry.has_fresh(keys, self.now) if keys else None
 
     def slots(self, settings: GroupSettings) -> dict[str, int]:
         """Return the number of slots of each member of a group."""
@@ -82,7 +102,6 @@ class View:
                 details[i]["InstanceType"] if i in details else member.instance_type, 1
             )
             for state in states
-            if isinstance(state, CapacityState)
             for i, member in state.members.items()
         }
 
@@ -96,37 +115,65 @@ class Observer:
     ec2: EC2Client
     registry: RegistryReader
 
-    def read(self, groups: Sequence[GroupSettings], now: float, budget: Budget) -> View:
+    def read(
+        self, groups: Sequence[GroupSettings], now: float, budget: Budget, *, is_last: bool = True
+    ) -> View:
         """Read the state of some groups at once, at most `lambdas.aws.passes.MAX_GROUPS`.
 
         Calls: one per 100 Auto Scaling groups, two per fleet and one more per 1,000 of its members, one
         per 1,000 instances, one per 1,000 Spot requests that AWS interrupted in the last hours, one per 100
-        slots.
+        slots. ``is_last``: if a read fails, none will be tried again, and the rest must do.
 
         Raises:
             BudgetError: the pass is over.
+            BotoCoreError, ClientError: a read failed that is tried again, or nothing is known.
         """
         resources = [resource for settings in groups for resource in settings.resources.values()]
-        states: dict[str, CapacityState | GroupNotFoundError] = {}
+        states: dict[str, CapacityState] = {}
+        unobserved: dict[str, Exception] = {}
+        failed: list[str] = []
         for kind in sorted({resource.kind for resource in resources}):
             budget.check("capacity")
-            states |= self.capacity[kind].describe([r.name for r in resources if r.kind == kind])
-        failed: list[str] = []
-        has_members = any(isinstance(state, CapacityState) and state.members for state in states.values())
-        view = View(
-            now,
-            states,
-            self._details([settings.group.name for settings in groups], budget),
-            self._deadlines(failed, budget) if has_members else {},
-            self.registry,
-            (),
-        )
+            group_names = [r.name for r in resources if r.kind == kind]
+            try:
+                described = self.capacity[kind].describe(group_names)
+            except (BotoCoreError, ClientError) as error:
+                if not is_last:
+                    raise
+                failed.append(f"{kind} not read: {error}")
+                described = {}
+                unobserved |= dict.fromkeys(group_names, error)
+            for name, state in described.items():
+                if isinstance(state, CapacityState):
+                    states[name] = state
+                else:
+                    unobserved[name] = state
+        details: Mapping[str, InstanceTypeDef] = {}
+        try:
+            details = self._details([settings.group.name for settings in groups], budget)
+        except (BotoCoreError, ClientError) as error:
+            if unobserved or not is_last:
+                raise
+            failed.append(f"instances not read: {error}")
+        for settings in groups:
+            states |= _tagged_members(settings, states, details, unobserved)
+        has_members = any(state.members for state in states.values())
+        deadlines = self._deadlines(failed, budget) if has_members else {}
+        view = View(now, states, details, deadlines, self.registry, (), unobserved=unobserved, groups=groups)
         keys = [
             key
             for settings in groups
             for key in self.registry.keys(settings.group.name, view.slots(settings))
         ]
-        return replace(view, registry=self.registry.prefetched(keys, budget), failed=tuple(failed))
+        try:
+            view = replace(view, registry=self.registry.prefetched(keys, budget))
+        except (BotoCoreError, ClientError) as error:
+            if not is_last:
+                raise
+            failed.append(f"worker registry not read: {error}")
+            empty = replace(self.registry, fetched=dict.fromkeys(map(key_id, keys)))
+            view = replace(view, registry=empty, registry_unknown=True)
+        return replace(view, failed=tuple(failed))
 
     def observe(
         self,
@@ -156,9 +203,14 @@ class Observer:
             for instance_id, member in state.members.items()
         ]
         instances = tuple(_with_deadline(i, view.deadlines.get(i.id)) for i in described if i is not None)
-        launch_failures, unknown = self._launch_failures(
-            settings, [r for r in states if r in roles_to_check or states[r].lacks_capacity], now, failed
-        )
+        unobserved = {
+            role: read_error
+            for role, resource in settings.resources.items()
+            if (read_error := view.unobserved.get(resource.name)) is not None
+        }
+        roles = [r for r in states if r in roles_to_check or states[r].lacks_capacity]
+        launches, unknown = self._launches(settings, [r for r in roles if r not in unobserved], now, failed)
+        is_lone = len(instances) == 1 and not instances[0].is_reporting
         on_premises_slots = self._on_premises_slots(settings, now, budget, failed)
         requests, ignored = replacements.filter_requests(
             settings.replacement_requests, settings.group, instances, now
@@ -171,8 +223,15 @@ class Observer:
             primary_desired=states[GroupRole.PRIMARY].desired,
             fallback_desired=states[GroupRole.FALLBACK].desired if GroupRole.FALLBACK in states else 0,
             instances=instances,
-            launch_failures=launch_failures,
+            launch_failures=tuple(f for newest in launches.values() for f in newest.failures),
+            launches_succeed=frozenset(role for role, newest in launches.items() if newest.succeeded),
             modifying=frozenset(role for role, state in states.items() if state.is_modifying),
+            unobserved={role: str(error) for role, error in unobserved.items()},
+            missing=frozenset(r for r, e in unobserved.items() if isinstance(e, GroupNotFoundError)),
+            registry_unknown=view.registry_unknown,
+            others_report=view.others_report(settings) if is_lone else None,
+            warm_pool_lacks=self._warm_pool_lacks(settings, states, now, failed),
+            configuration=_digest(settings, states),
             eventually_consistent=frozenset(
                 role
                 for role, resource in settings.resources.items()
@@ -186,6 +245,7 @@ class Observer:
                 for role, state in states.items()
             },
             activities_unknown=unknown,
+            bounds={role: state.bounds for role, state in states.items() if state.bounds is not None},
             suspended={role: state.suspended for role, state in states.items() if state.suspended},
             replacement_requests=requests,
             rollout_request=settings.rollout_request,
@@ -273,20 +333,77 @@ class Observer:
             return None
         return count_serving(registered, now) // settings.group.config.on_premises
 
-    def _launch_failures(
+    def _warm_pool_lacks(
+        self,
+        settings: GroupSettings,
+        states: Mapping[GroupRole, CapacityState],
+        now: float,
+        failed: list[str],
+    ) -> str | None:
+        """See ``Observation``; the activities of a pool of its size are read twice an hour."""
+        state, resource = states.get(GroupRole.FALLBACK), settings.resources.get(GroupRole.FALLBACK)
+        service = None if resource is None else self.capacity[resource.kind]
+        if state is None or resource is None or not isinstance(service, AutoScalingService):
+            return None
+        if state.is_modifying:  # not observed
+            return None
+        minute = zlib.crc32(settings.group.name.encode()) % _WARM_POOL_MINUTES
+        is_short, reason = state.warm < state.warm_wanted, None
+        if is_short or int(now // 60) % _WARM_POOL_MINUTES == minute:
+            try:
+                reason = service.warm_pool_failure(resource.name)
+            except (BotoCoreError, ClientError) as error:
+                failed.append(f"launches into the warm pool of {resource.name!r} not read: {error}")
+        if is_short:
+            return f"{state.warm} of {state.warm_wanted} instances: {reason or 'see its activities'}"
+        return "" if state.warm_wanted else reason
+
+    def _launches(
         self, settings: GroupSettings, roles: Sequence[GroupRole], now: float, failed: list[str]
-    ) -> tuple[tuple[LaunchFailure, ...], frozenset[GroupRole]]:
-        """Return the launch failures, and the group roles whose activities could not be read."""
-        failures: list[LaunchFailure] = []
+    ) -> tuple[dict[GroupRole, Launches], frozenset[GroupRole]]:
+        """Return the newest launches, and the group roles whose activities could not be read."""
+        launches: dict[GroupRole, Launches] = {}
         unknown: set[GroupRole] = set()
         for role in roles:
             resource = settings.resources[role]
             try:
-                failures += self.capacity[resource.kind].launch_failures(resource.name, role, now)
+                launches[role] = self.capacity[resource.kind].launch_failures(resource.name, role, now)
             except (BotoCoreError, ClientError) as error:
                 failed.append(f"launches of {resource.name!r} not read: {error}")
                 unknown.add(role)
-        return tuple(failures), frozenset(unknown)
+        return launches, frozenset(unknown)
+
+
+def _tagged_members(
+    settings: GroupSettings,
+    states: Mapping[str, CapacityState],
+    details: Mapping[str, InstanceTypeDef],
+    unobserved: Mapping[str, Exception],
+) -> dict[str, CapacityState]:
+    """Return the states of a group's unobserved resources: what EC2 runs of them, and no change."""
+    resources = settings.resources.items()
+    member_ids = {i for _, r in resources if r.name in states for i in states[r.name].members}
+    tagged: dict[str, CapacityState] = {}
+    for role, resource in resources:
+        if resource.name in unobserved:
+            members = {
+                i: Member(detail["InstanceType"], detail["Placement"]["AvailabilityZone"])
+                for i, detail in details.items()
+                if i not in member_ids
+                and detail["State"]["Name"] in _LIVE
+                and (tag(detail, names.TAG_GROUP), tag(detail, names.TAG_GROUP_ROLE))
+                == (settings.group.name, role)
+            }
+            tagged[resource.name] = CapacityState(len(members), members, is_modifying=True)
+    return tagged
+
+
+def _digest(settings: GroupSettings, states: Mapping[GroupRole, CapacityState]) -> str:
+    if any(state.is_modifying for state in states.values()):
+        return ""  # nothing has changed that is known
+    templates = [state.template for state in states.values()]
+    text = repr((settings.group.config, settings.group.control, templates))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _instance(

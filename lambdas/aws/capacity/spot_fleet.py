@@ -19,6 +19,7 @@ from lambdas.aws.capacity.capacity_service import (
     CapacityChange,
     CapacityState,
     GroupNotFoundError,
+    Launches,
     Member,
     NotTerminatedError,
 )
@@ -27,7 +28,11 @@ from lambdas.core.model import Group, GroupRole, LaunchFailure, LaunchFailureKin
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
-    from mypy_boto3_ec2.type_defs import HistoryRecordTypeDef, SpotFleetRequestConfigDataOutputTypeDef
+    from mypy_boto3_ec2.type_defs import (
+        HistoryRecordTypeDef,
+        SpotFleetRequestConfigDataOutputTypeDef,
+        SpotFleetRequestConfigTypeDef,
+    )
 
 _LIVE: Final = ("submitted", "active", "modifying")
 _MODIFIABLE: Final = "active"
@@ -57,8 +62,7 @@ class SpotFleetService:
         states: dict[str, CapacityState | GroupNotFoundError] = {
             name: GroupNotFoundError(f"Spot Fleet {name!r} does not exist") for name in names
         }
-        response = self.client.describe_spot_fleet_requests(SpotFleetRequestIds=list(names))
-        for fleet in response["SpotFleetRequestConfigs"]:
+        for fleet in self._fleets(names):
             name, state = fleet["SpotFleetRequestId"], fleet["SpotFleetRequestState"]
             if state not in _LIVE:
                 allowed = ", ".join(_LIVE)
@@ -74,7 +78,7 @@ class SpotFleetService:
             )
         return states
 
-    def launch_failures(self, name: str, role: GroupRole, now: float) -> tuple[LaunchFailure, ...]:
+    def launch_failures(self, name: str, role: GroupRole, now: float) -> Launches:
         """See ``CapacityService``; returns the newest known and the newest unknown error of the history.
 
         The sub-type is not specific: a lack of capacity is "There is no Spot capacity available …" under
@@ -93,7 +97,7 @@ class SpotFleetService:
         unknown = [f for f in failures if f.kind is LaunchFailureKind.UNKNOWN]
         if classified:
             unknown = [f for f in unknown if not f.message.startswith(_SUMMARY)]
-        return (*classified[:1], *unknown[:1])
+        return Launches((*classified[:1], *unknown[:1]))
 
     def apply(self, name: str, change: CapacityChange, group: Group, budget: Budget = UNLIMITED) -> None:
         """See ``CapacityService``; makes one modification, of the target and the On-Demand share together.
@@ -118,6 +122,16 @@ class SpotFleetService:
                 self.client.terminate_instances(InstanceIds=list(remaining[:_MAX_TERMINATIONS]))
             except (BudgetError, ClientError) as error:
                 raise NotTerminatedError(remaining, error) from error
+
+    def _fleets(self, names: Sequence[str]) -> list[SpotFleetRequestConfigTypeDef]:
+        """Return the fleets; AWS answers for none of them if one does not exist."""
+        try:
+            response = self.client.describe_spot_fleet_requests(SpotFleetRequestIds=list(names))
+        except ClientError as error:
+            if not error.response["Error"]["Code"].startswith("InvalidSpotFleetRequestId"):
+                raise
+            return [] if len(names) == 1 else [fleet for name in names for fleet in self._fleets([name])]
+        return response["SpotFleetRequestConfigs"]
 
     def _members(self, name: str, weights: Mapping[str, int]) -> dict[str, Member]:
         pages = self.client.get_paginator("describe_spot_fleet_instances").paginate(SpotFleetRequestId=name)

@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from contracts.group.control import Mode
 from contracts.group.warm_pool import on_demand_share
 from lambdas.core.capacity import on_premises
-from lambdas.core.capacity.alarms import alarms, on_demand_only, on_demand_only_at, withhold_on_demand
+from lambdas.core.capacity.alarms import alarms, on_demand_only, on_demand_only_at, remember
 from lambdas.core.capacity.group_state import GroupState
+from lambdas.core.capacity.launch_causes import withhold_on_demand
 from lambdas.core.capacity.memory import (
     SETTLE_SECONDS,
     Memory,
@@ -56,6 +57,7 @@ class Decision:
 
 def decide(observation: Observation, policy: Policy, memory: Memory, now: float) -> Decision:
     """Return the decision for one group. Pure, and idempotent once its actions are visible in AWS."""
+    observation = _with_remembered_workers(observation, memory)
     memory = update_memory(memory, observation, now)
     observation = surge.with_surge(_without_spent_budget(observation, memory, now), now)
     observation = on_premises.with_offset(observation, memory.on_premises_offset.slots)
@@ -63,9 +65,8 @@ def decide(observation: Observation, policy: Policy, memory: Memory, now: float)
     control = observation.group.control
     if control.mode is Mode.PAUSED:
         return Decision((), memory, "paused by the control parameter", state)
-    new_alarms, active_alarms = alarms(observation, state)
-    is_blocked = withhold_on_demand(active_alarms)
-    plan, capacity_actions = _plan_actions(state, policy, is_blocked)
+    is_blocked = withhold_on_demand(memory.launch_failures)
+    plan, capacity_actions = _plan_actions(state, policy, is_blocked, _bounds(observation))
     unsettled = pending_capacity(memory, observation, now)
     capacity_actions += _on_demand_target_changes(capacity_actions, observation, memory, now)
     # A group that has not settled accepts no change now.
@@ -77,13 +78,30 @@ def decide(observation: Observation, policy: Policy, memory: Memory, now: float)
         *bill.alarms(memory.bill, observation, now),
         *on_demand_only(state, plan),
     )
-    new_alarms += tuple(alarm for alarm in raised if alarm.kind not in memory.active_alarms)
-    active_alarms |= {alarm.kind for alarm in raised}
+    causes = {**alarms(observation, state), **{alarm.kind: alarm for alarm in raised}}
+    raised_before = memory.active_alarms | memory.alarms_without_cause.keys()
+    new_alarms = [alarm for cause, alarm in causes.items() if alarm and cause not in raised_before]
     actions = (*new_alarms, *capacity_actions)
-    memory = replace(memory, active_alarms=active_alarms)
+    memory = remember(memory, causes, now)
     if control.mode is not Mode.DRY_RUN:
         memory = record_requests(memory, observation, capacity_actions, now, state.replacements.keys())
+        if state.lone_silent and memory.termination_requests.get(state.lone_silent[0].id) == now:
+            memory = replace(memory, lone_replaced_at=now)
     return Decision(actions, memory, plan.reason, state, _next_run_at(state, plan))
+
+
+def _with_remembered_workers(observation: Observation, memory: Memory) -> Observation:
+    """Return the observation with the instances that have booted as serving, if the registry is unknown.
+
+    Like instances with malformed records, none is terminated as one that serves no more.
+    """
+    if not observation.registry_unknown:
+        return observation
+    instances = (
+        replace(i, ready_since=i.launched_at if i.id in memory.booted else None, has_malformed_records=True)
+        for i in observation.instances
+    )
+    return replace(observation, instances=tuple(instances))
 
 
 def _without_spent_budget(observation: Observation, memory: Memory, now: float) -> Observation:
@@ -93,8 +111,13 @@ def _without_spent_budget(observation: Observation, memory: Memory, now: float) 
     return replace(observation, group=replace(observation.group, target=0, reserved=0))
 
 
+def _bounds(observation: Observation) -> dict[GroupRole, tuple[int, int]]:
+    """Return the capacities that AWS accepts of each group: ``MinSize`` and ``MaxSize``."""
+    return {role: observation.bounds.get(role, (0, observation.group.maximum)) for role in GroupRole}
+
+
 def _plan_actions(
-    state: GroupState, policy: Policy, is_blocked: bool
+    state: GroupState, policy: Policy, is_blocked: bool, bounds: Mapping[GroupRole, tuple[int, int]]
 ) -> tuple[Plan, list[SetDesired | TerminateInstances]]:
     """Return the plan, and the actions that bring both groups to it."""
     replaced = _instances_to_replace(state)
@@ -124,33 +147,24 @@ def _plan_actions(
     freed = slots(selected)
     live = {role: state.counted_slots[role] + state.unterminated_slots[role] for role in GroupRole}
     defective = frozenset(ids(replaced))
-    actions = [
-        *_reach_target(
-            GroupRole.PRIMARY,
-            primary,
-            state.primary_desired,
-            live[GroupRole.PRIMARY],
-            primary_terminations,
-            defective,
-            plan.reason,
-        ),
-        *_reach_target(
-            GroupRole.FALLBACK,
-            fallback,
-            state.fallback_desired - freed,
-            live[GroupRole.FALLBACK] - freed,
-            fallback_terminations,
-            defective,
-            plan.reason,
-        ),
-    ]
-    # Instances whose termination is requested but not visible reduce the desired capacity later, or stay.
-    pending = state.pending_reduction
+    targets = {GroupRole.PRIMARY: primary, GroupRole.FALLBACK: fallback}
+    desired = {GroupRole.PRIMARY: state.primary_desired, GroupRole.FALLBACK: state.fallback_desired - freed}
+    live[GroupRole.FALLBACK] -= freed
+    terminations = {GroupRole.PRIMARY: primary_terminations, GroupRole.FALLBACK: fallback_terminations}
     return plan, [
-        replace(action, capacity=action.capacity + pending[action.group_role])
-        if isinstance(action, SetDesired)
-        else action
-        for action in actions
+        action
+        for role in GroupRole
+        for action in _reach_target(
+            role,
+            targets[role],
+            desired[role],
+            live[role],
+            terminations[role],
+            state.pending_reduction[role],
+            bounds[role],
+            defective,
+            plan.reason,
+        )
     ]
 
 
@@ -308,25 +322,35 @@ def _reach_target(
     desired: int,
     live: int,
     terminations: Sequence[Instance],
+    pending: int,
+    bounds: tuple[int, int],
     defective: Set[str],
     reason: str,
 ) -> list[SetDesired | TerminateInstances]:
     """Return the actions that terminate instances and bring the rest of a group to its target.
 
-    ``desired`` and ``live`` are the counts of AWS without ``terminations``; ``defective`` instances must not
-    return to a warm pool.
+    ``desired`` and ``live`` are the counts of AWS without ``terminations`` and without the ``pending`` slots
+    of instances whose termination is requested but not visible: they reduce the desired capacity later, or
+    stay. AWS refuses a capacity outside ``bounds``, also one that the terminations lower at once: what runs
+    above it is terminated without lowering it. ``defective`` instances must not return to a warm pool.
     """
+    minimum, maximum = bounds
     # Below the live slots AWS would select instances itself; raising to an overshoot would make it permanent.
     capacity = max(min(desired, max(target, live)), target)
     freed = slots(terminations)
+    current = desired + freed + pending
+    maximum = max(maximum, current)  # AWS has it, so it is allowed
+    capacity = max(minimum, min(capacity, maximum))
+    before = min(capacity + freed + pending, maximum)
     actions: list[SetDesired | TerminateInstances] = []
-    if capacity != desired:
+    if before != current:
         # The termination that follows lowers the desired capacity by its slots.
-        actions.append(SetDesired(role, capacity + freed, reason))
+        actions.append(SetDesired(role, before, reason))
     if terminations:
         terminated = ids(terminations)
+        lowered = max(0, min(freed, before - capacity))
         skip_warm_pool = not defective.isdisjoint(terminated)
-        actions.append(TerminateInstances(role, terminated, reason, freed, skip_warm_pool=skip_warm_pool))
+        actions.append(TerminateInstances(role, terminated, reason, lowered, skip_warm_pool=skip_warm_pool))
     return actions
 
 

@@ -25,6 +25,8 @@ from lambdas.core.model import (
 
 UNKNOWN_SPOT_PRICE: Final = 0.3
 """Typical Spot price relative to On-Demand, used if no price is known."""
+LONE_SECONDS: Final = 6 * 3600.0
+"""Time between two replacements of the only instance of a stack that does not report."""
 _MAX_FAILURE_CHARACTERS: Final = 200
 """Of a launch failure in a decision's reason; the alarm has the whole message."""
 
@@ -51,6 +53,7 @@ class GroupState:
         replacements: Instances to replace now at the health checker's request, with its verdict; ``memory``
             has them as retiring.
         unknown_failure: Reason of the primary group's newest launch failure if it is unknown, else empty.
+        others_report, registry_unknown: As in ``Observation``.
     """
 
     now: float
@@ -68,6 +71,8 @@ class GroupState:
     spot_price: float = UNKNOWN_SPOT_PRICE
     replacements: Mapping[str, str] = field(default_factory=dict)
     unknown_failure: str = ""
+    others_report: bool | None = None
+    registry_unknown: bool = False
 
     @classmethod
     def from_observation(cls, observation: Observation, memory: Memory, now: float) -> GroupState:
@@ -112,7 +117,9 @@ class GroupState:
             separate_targets=frozenset(observation.on_demand_targets),
             spot_price=min(observation.spot_prices.values(), default=UNKNOWN_SPOT_PRICE),
             replacements=replacements,
-            unknown_failure=_unknown_failure(observation),
+            unknown_failure=_unknown_failure(memory),
+            others_report=observation.others_report,
+            registry_unknown=observation.registry_unknown,
         )
 
     def without(self, instances: Sequence[Instance]) -> GroupState:
@@ -212,6 +219,8 @@ class GroupState:
     @property
     def not_reporting(self) -> tuple[Instance, ...]:
         """Instances without a report for longer than the maximum boot time; EC2 shows them as running."""
+        if self.registry_unknown:
+            return ()
         overdue = {
             i for i, since in self.memory.not_reporting.items() if self.now - since >= MAX_BOOT_SECONDS
         }
@@ -224,16 +233,32 @@ class GroupState:
 
         Empty if most or all do not report: the registry or the network is then the likely cause. Instances
         that stopped reporting only recently count as well, because a shared cause does not affect all at the
-        same time; booting instances do not.
+        same time; booting instances do not. Of a single instance the rest of the stack tells.
         """
         overdue = self.not_reporting
         if not overdue:
             return ()
+        if self.lone_silent:
+            return self.lone_silent
         live = [i for i in (*self.primary, *self.fallback) if i.is_described and not self.is_interrupted(i)]
         reporting = sum(i.is_reporting for i in live)
         stopped = {i.id for i in live if not i.is_reporting and i.id in self.memory.booted}
         unhealthy = len(stopped.union(i.id for i in overdue))
         return overdue if reporting and not is_shared_cause(unhealthy, reporting + unhealthy) else ()
+
+    @property
+    def lone_silent(self) -> tuple[Instance, ...]:
+        """The only instance of the group if it does not report and is to be replaced.
+
+        Not while no instance of the other groups reports, either. Without others only the registry itself
+        answers: then at most once in ``LONE_SECONDS``.
+        """
+        overdue, live = self.not_reporting, (*self.primary, *self.fallback)
+        replaced_at = self.memory.lone_replaced_at
+        is_recent = replaced_at is not None and abs(self.now - replaced_at) < LONE_SECONDS
+        if len(live) != 1 or self.others_report is False or (is_recent and not self.others_report):
+            return ()
+        return overdue
 
     def expendable(self, candidates: Iterable[Instance]) -> list[Instance]:
         """Return the candidates that the target does not need, considered one after the other."""
@@ -322,7 +347,7 @@ class GroupState:
         return slots(i for i in (*self.primary, *self.fallback) if i.purchase_option is purchase_option)
 
 
-def _unknown_failure(observation: Observation) -> str:
-    failures = observation.launch_failures_of(GroupRole.PRIMARY)
+def _unknown_failure(memory: Memory) -> str:
+    failures = (f for f in memory.launch_failures if f.group_role is GroupRole.PRIMARY)
     reasons = (failure.reason for failure in failures if failure.kind is LaunchFailureKind.UNKNOWN)
     return next(reasons, "")[:_MAX_FAILURE_CHARACTERS]

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Final, TypeAlias
 
 from contracts.stored import RaisedTo, stored
+from lambdas.core.launch_failures import LAUNCH_FAILURE_SECONDS
 from lambdas.core.model import GroupRole, Observation, PurchaseOption, slots
 
 HAZARD_SCALE: Final = 0.85
@@ -210,7 +211,14 @@ def _is_capacity_unavailable(
     is_unknown = GroupRole.PRIMARY in observation.activities_unknown
     if is_unknown and history.capacity_unavailable and waiting_since is not None:
         return True
-    if failures := observation.launch_failures_of(GroupRole.PRIMARY):
+    if GroupRole.PRIMARY in observation.missing:
+        return True
+    failures = [
+        failure
+        for failure in observation.launch_failures_of(GroupRole.PRIMARY)
+        if failure.failed_at > now - LAUNCH_FAILURE_SECONDS
+    ]
+    if failures:
         return any(not failure.kind.withholds_on_demand for failure in failures)
     return waiting_since is not None and now >= waiting_since + LAUNCH_TIMEOUT_SECONDS
 

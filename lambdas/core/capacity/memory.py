@@ -12,13 +12,13 @@ import math
 import zlib
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Annotated, Final
 
 from contracts import codec
 from contracts.group.warm_pool import on_demand_share
 from contracts.limits import NOTICE_SECONDS
-from contracts.stored import stored
-from lambdas.core.capacity import on_premises
+from contracts.stored import FieldMark, stored
+from lambdas.core.capacity import launch_causes, on_premises
 from lambdas.core.capacity.history import History, update_history
 from lambdas.core.capacity.on_premises import OnPremisesOffset
 from lambdas.core.deadline import record
@@ -31,6 +31,7 @@ from lambdas.core.events import (
 )
 from lambdas.core.model import (
     GroupRole,
+    LaunchFailure,
     Observation,
     PurchaseOption,
     SetDesired,
@@ -93,6 +94,12 @@ class Memory:
         not_reporting: Since when the instance has not reported, by instance id.
         requested_capacity: Desired capacity last requested, and the time, of groups that show it late.
         active_alarms: Causes of the alarms that were raised and are not resolved.
+        alarms_without_cause: When the cause of a raised alarm ended, for an hour.
+        launch_failures: Failures that raise alarms, until something changes (``launch_causes``).
+        settled_at: Time by group at which such failures ended: those before it are past.
+        configuration: As in ``Observation``, when they were last checked.
+        warm_pool_lacks_since: Since when the warm pool is below its size.
+        lone_replaced_at: When the only instance was last replaced because it did not report.
         history: Statistics of the Spot pools.
         spot_prices: As in ``Observation``, read at ``priced_at`` (``None``: not yet).
         volume_zone: Zone in which a job worked last, that of its volume; empty before, and for services.
@@ -115,6 +122,12 @@ class Memory:
     not_reporting: Mapping[str, float] = field(default_factory=dict)
     requested_capacity: Mapping[GroupRole, tuple[int, float]] = field(default_factory=dict)
     active_alarms: frozenset[str] = frozenset()
+    alarms_without_cause: Annotated[Mapping[str, float], FieldMark.SPARSE] = field(default_factory=dict)
+    launch_failures: Annotated[tuple[LaunchFailure, ...], FieldMark.SPARSE] = ()
+    settled_at: Annotated[Mapping[GroupRole, float], FieldMark.SPARSE] = field(default_factory=dict)
+    configuration: Annotated[str, FieldMark.SPARSE] = ""
+    warm_pool_lacks_since: Annotated[float | None, FieldMark.SPARSE] = None
+    lone_replaced_at: Annotated[float | None, FieldMark.SPARSE] = None
     history: History = field(default_factory=History)
     spot_prices: Mapping[str, float] = field(default_factory=dict)
     priced_at: float | None = None
@@ -250,7 +263,7 @@ def update_memory(memory: Memory, observation: Observation, now: float) -> Memor
     not_reporting = {
         i.id: memory.not_reporting.get(i.id, now)
         for i in observation.instances
-        if i.ready_since is None and not i.is_standby
+        if not i.is_reporting and (i.id in memory.not_reporting or not observation.registry_unknown)
     }
     for instance in observation.instances:
         if instance.deadline is not None:
@@ -261,6 +274,7 @@ def update_memory(memory: Memory, observation: Observation, now: float) -> Memor
             if boot <= MAX_BOOT_SECONDS:
                 boots.setdefault(instance.purchase_option, []).append(boot)
     fallback_leads, fallback_requested_at = _fallback_leads(memory, observation, now)
+    failures, settled_at = launch_causes.update(memory, observation, now)
     return replace(
         memory,
         fallback_leads=fallback_leads,
@@ -281,7 +295,19 @@ def update_memory(memory: Memory, observation: Observation, now: float) -> Memor
         on_premises_offset=on_premises.update(memory.on_premises_offset, observation.on_premises_slots, now),
         bill=bill.update_bill(memory.bill, observation, now),
         without_spot_since=_without_spot_since(memory, observation, now),
+        launch_failures=failures,
+        settled_at=settled_at,
+        configuration=observation.configuration or memory.configuration,
+        warm_pool_lacks_since=_warm_pool_lacks_since(memory, observation, now),
     )
+
+
+def _warm_pool_lacks_since(memory: Memory, observation: Observation, now: float) -> float | None:
+    if observation.warm_pool_lacks is None:
+        return memory.warm_pool_lacks_since
+    if not observation.warm_pool_lacks:
+        return None
+    return now if memory.warm_pool_lacks_since is None else min(memory.warm_pool_lacks_since, now)
 
 
 def _without_spot_since(memory: Memory, observation: Observation, now: float) -> float | None:

@@ -117,7 +117,7 @@ def test_the_table_follows_any_sequence_of_hosts_even_if_passes_end_early(
 
 def test_the_configuration_has_the_settings() -> None:
     lines = [line.strip() for line in haproxy_config.render(PROXY, PATHS, user="haproxy").splitlines()]
-    assert "retries 3" in lines
+    assert "retries 2" in lines
     assert "http-check send meth GET uri /ready ver HTTP/1.1 hdr Host gpu-spot hdr Connection close" in lines
     assert 'server-template s1- 1-4 127.0.0.1:8001 agent-send "1\\n" disabled' in lines
     [options] = [line for line in lines if line.startswith("default-server")]
@@ -134,19 +134,34 @@ def test_a_table_is_bounded() -> None:
 
 STATISTICS = """\
 # pxname,svname,qcur,scur,stot,econ,eresp,wredis,status,hrsp_1xx,hrsp_2xx,hrsp_3xx,hrsp_4xx,hrsp_5xx,\
-hrsp_other,cli_abrt,srv_abrt,
-requests,FRONTEND,,9,99,,,,OPEN,0,0,0,0,0,0,,,
-workers,s0-1,0,{flight},30,0,{lost},0,{status},0,{ok},0,0,{errors},0,0,{cut},
-workers,BACKEND,{waiting},{now},{total},{refused},3,4,UP,0,{ok},0,0,{all_errors},0,{left},{cut},
+hrsp_other,cli_abrt,srv_abrt,bout,check_status,agent_status,check_rise,check_fall,check_health,
+requests,FRONTEND,,9,99,,,,OPEN,0,0,0,0,0,0,,,,,,,,,
+workers,s0-1,0,{flight},30,0,{lost},0,{status},0,{ok},0,0,{errors},0,0,{cut},{bout},{check},L7OK,1,3,{health},
+workers,BACKEND,{waiting},{now},{total},{refused},3,4,UP,0,{ok},0,0,{all_errors},0,{left},{cut},,,,,,,
 """.replace("\\\n", "")
 
 
 def statistics(**values: Any) -> list[str]:
     defaults = dict.fromkeys(
-        ("flight", "now", "lost", "ok", "errors", "cut", "waiting", "total", "refused", "all_errors", "left"),
+        (
+            "flight",
+            "now",
+            "lost",
+            "ok",
+            "errors",
+            "cut",
+            "waiting",
+            "total",
+            "refused",
+            "all_errors",
+            "left",
+            "bout",
+        ),
         0,
     )
-    return STATISTICS.format(**{**defaults, "status": "UP", **values}).splitlines()
+    return STATISTICS.format(
+        **{**defaults, "status": "UP", "check": "L7OK", "health": 3, **values}
+    ).splitlines()
 
 
 def test_counts_are_those_of_haproxy() -> None:
@@ -212,6 +227,7 @@ class FakeSocket(RuntimeSocket):
         self.table = Table(rows=4, slots=2)
         self.pid = "1"
         self.status = "DOWN"
+        self.changes: dict[str, Any] = {}
         self.commands: list[str] = []
 
     def process(self) -> str:
@@ -221,7 +237,7 @@ class FakeSocket(RuntimeSocket):
         return list(self.table.servers.values())
 
     def statistics(self) -> Statistics:
-        parsed = parse_statistics(statistics(waiting=1, status=self.status))
+        parsed = parse_statistics(statistics(waiting=1, status=self.status, **self.changes))
         line = parsed.servers["s0-1"]
         lines = {
             name: replace(line, name=name, is_up=line.is_up and not server.is_disabled)
@@ -269,6 +285,28 @@ def test_what_waits_is_offered_to_servers_with_room(clock: FakeClock) -> None:
     socket.status = "UP"
     running.tick()
     assert "set maxconn server workers/s0-1 3" in socket.commands
+
+
+def test_a_worker_that_works_and_answers_no_check_is_kept_while_it_gives_signs(clock: FakeClock) -> None:
+    socket = FakeSocket()
+    running = supervisor(clock, [HttpHost("i-1", "10.0.0.1")], socket)
+
+    def kept(seconds: float = 1.0, **changes: Any) -> bool:
+        socket.changes = changes
+        socket.commands.clear()
+        clock.sleep(seconds)
+        running.tick()
+        return "set server workers/s0-1 health up" in socket.commands
+
+    silent = {"check": "* L7TOUT", "health": 2, "flight": 1}
+    assert not kept(**{**silent, "check": "L7OK"})
+    assert kept(**silent)
+    assert not kept(**{**silent, "flight": 0})
+    assert not kept(**{**silent, "check": "L4CON"})  # its port is closed: it is gone
+    for number in (1, 2, 3):  # bytes of a stream
+        kept(PROXY.idle_timeout_seconds - 1, **silent, bout=number)
+        assert kept(**silent, bout=number)
+    assert not kept(PROXY.idle_timeout_seconds, **silent, bout=3)
 
 
 def test_a_new_haproxy_is_filled_at_once(clock: FakeClock) -> None:

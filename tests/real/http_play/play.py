@@ -46,6 +46,8 @@ class HttpScript:
     command: tuple[str, ...] = (sys.executable, str(SERVER))
     is_grpc: bool = False
     pace: float = 1.0
+    variables: tuple[tuple[str, str], ...] = ()
+    idle_timeout: int = 30
 
     @property
     def release(self) -> WorkerRelease:
@@ -83,7 +85,11 @@ class HttpWorld:
 
     def __init__(self, script: HttpScript, folder: Path) -> None:
         workers = HttpWorkers(WORKER_PORT, check_port=_CHECK_PORT, is_grpc=script.is_grpc)
-        variables = {"TOKEN_SECONDS": str(script.token_seconds)}
+        variables = {
+            "TOKEN_SECONDS": str(script.token_seconds),
+            "RUNS": str(folder / "runs"),
+            **dict(script.variables),
+        }
         self.clock = PlayClock(script.pace)
         self.hosts = HttpHosts(folder, variables, workers, self.clock)
         settings = HttpProxy(
@@ -93,7 +99,7 @@ class HttpWorld:
             max_workers=2 * script.hosts,
             concurrency=script.concurrency,
             proxies=len(_PROXY_ADDRESSES),
-            idle_timeout_seconds=30,
+            idle_timeout_seconds=script.idle_timeout,
         )
         self.proxies = []
         for address in _PROXY_ADDRESSES:

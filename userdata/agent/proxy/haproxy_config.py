@@ -28,6 +28,7 @@ MIN_CONNECTIONS: Final = 4000
 """Least bound of connections; each that waits or is served holds up to two buffers, 512 MiB in all."""
 MAX_CONNECTIONS: Final = 16_000
 """Largest bound: 2 GiB in all, half of a ``c7g.large``'s memory."""
+CONNECT_SECONDS: Final = 4
 _CHECK_CONNECTIONS: Final = 100
 _SAFE_METHODS: Final = "GET HEAD OPTIONS TRACE"
 """Source: RFC 9110, section 9.2.1."""
@@ -129,7 +130,8 @@ def _defaults(proxy: HttpProxy) -> list[str]:
         "  srvtcpka-idle 5s",
         "  srvtcpka-intvl 5s",
         "  srvtcpka-cnt 3",
-        "  timeout connect 1s",
+        # A server whose backlog is full drops a connection; Linux tries again after one second and three.
+        f"  timeout connect {CONNECT_SECONDS}s",
         "  timeout check 5s",
         "  timeout http-request 30s",
         f"  timeout http-keep-alive {2 * idle + _KEEP_ALIVE_RESERVE_SECONDS}s",
@@ -137,9 +139,8 @@ def _defaults(proxy: HttpProxy) -> list[str]:
         f"  timeout server {idle}s",
         f"  timeout tunnel {idle}s",
         f"  timeout queue {idle}s",
-        # One more: HAProxy does not take the worker of an empty response out, and sends the repetition there,
-        # too, while the others are full. A refused connection counts as a repetition.
-        f"  retries {proxy.retries + bool(proxy.retries)}",
+        # An input that ends its worker reaches no more than one and these.
+        f"  retries {proxy.retries}",
         "  option redispatch 1",
         "  retry-on conn-failure empty-response",
     ]
@@ -156,7 +157,7 @@ def _frontend(proxy: HttpProxy, paths: Paths, address: str) -> list[str]:
         "  acl is_repeatable req.hdr(Idempotency-Key) -m found",
         *(f"  acl is_repeatable path_beg {path}" for path in proxy.retry_paths),
         # HAProxy repeats a request only if all of it was there when it was sent the first time.
-        "  http-request wait-for-body time 30s if is_repeatable",
+        f"  http-request wait-for-body time {proxy.idle_timeout_seconds}s if is_repeatable",
         "  http-request disable-l7-retry unless is_repeatable",
         f"  http-after-response set-header Retry-After %[{retry_after}] if {{ status 503 }} "
         "!{ res.hdr(Retry-After) -m found }",
@@ -185,7 +186,7 @@ def _backend(proxy: HttpProxy, address: str) -> list[str]:
         "  http-check expect status 200-299",
     ]
     options = [
-        # A slow check alone takes no worker out for long: a dead one refuses a connection, see below.
+        # A check that is not answered takes no worker out that works: `ProxySupervisor._keep_busy`.
         "check inter 1s rise 1 fall 3",
         f"agent-check agent-port {workers.check_port} agent-inter 1s",
         f"maxconn {concurrency(proxy)}",

@@ -15,6 +15,7 @@ from userdata.agent.proxy.haproxy_config import BACKEND
 _TIMEOUT_SECONDS: Final = 5.0
 _MAX_BYTES: Final = 1 << 24
 _CODES: Final = ("hrsp_1xx", "hrsp_2xx", "hrsp_3xx", "hrsp_4xx", "hrsp_5xx", "hrsp_other")
+_SLOW: Final = ("L4TOUT", "L7TOUT")
 _MAINTENANCE: Final = 0x01 | 0x02 | 0x20
 """In maintenance, and not only declared as ``disabled`` (0x04, which stays set). Source: HAProxy's management
 manual, "show servers state"."""
@@ -51,6 +52,10 @@ class StatisticsLine:
         aborted: Requests whose caller closed the connection.
         repeated: Requests that went to another server.
         is_up: Whether it takes requests.
+        received: Bytes of responses.
+        is_silent: Its check was not answered, or not accepted, in time, while its host's agent answered; as
+            of a server that answers one request at a time and has one.
+        is_weakened: It will be taken out if that goes on, or has been.
     """
 
     name: str
@@ -65,6 +70,9 @@ class StatisticsLine:
     aborted: int
     repeated: int
     is_up: bool
+    received: int = 0
+    is_silent: bool = False
+    is_weakened: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +176,15 @@ def _line(record: dict[str, str]) -> StatisticsLine:
         aborted=count("cli_abrt"),
         repeated=count("wredis"),
         is_up=record["status"].startswith("UP"),
+        received=count("bout"),
+        is_silent=_last(record, "check_status") in _SLOW and _last(record, "agent_status") == "L7OK",
+        is_weakened=count("check_health") < count("check_rise") + count("check_fall") - 1,
     )
+
+
+def _last(record: dict[str, str], name: str) -> str:
+    """Return the status of the last check that has ended; one that runs is marked."""
+    return record.get(name, "").removeprefix("* ")
 
 
 def parse_servers(lines: Iterable[str]) -> list[ServerState]:

@@ -70,6 +70,7 @@ class ProxySupervisor:
         self._boots: deque[float] = deque(maxlen=_BOOTS)
         self._booting: set[str] = set()
         self._retry_after = proxy.retry_after_seconds
+        self._signs: dict[str, tuple[tuple[int, int], float]] = {}
         self._lacks_rows = False
         self._is_stopping = False
         self._guard = Guard(clock)
@@ -114,6 +115,7 @@ class ProxySupervisor:
         self._counts.sample(self._clock.wall(), statistics, workers)
         self._learn_boot_time(statistics, workers)
         self._take_waiting(statistics)
+        self._keep_busy(statistics)
         ready = sum(line.is_up for name, line in statistics.servers.items() if name in workers)
         state = self._counts.state()
         self._state = None if state is None else (state, ready)
@@ -156,6 +158,24 @@ class ProxySupervisor:
         for line in statistics.servers.values():
             if line.is_up and line.in_flight < limit:
                 self._socket.change(f"set maxconn server {BACKEND}/{line.name} {limit}")
+
+    def _keep_busy(self, statistics: Statistics) -> None:
+        """Keep workers in service that answer no check because they work: a full server is full, not down.
+
+        One with a request has until ``idle_timeout_seconds`` after its last sign of life: a response, a
+        byte of one, an answered check. Then its requests get 504, and its checks take it out.
+        """
+        now = self._clock.monotonic()
+        for name, line in statistics.servers.items():
+            sign = (line.responses, line.received)
+            if not line.is_silent or self._signs.get(name, (None, 0.0))[0] != sign:
+                self._signs[name] = sign, now
+            elif (
+                line.is_weakened
+                and line.in_flight
+                and now - self._signs[name][1] < self._proxy.idle_timeout_seconds
+            ):
+                self._socket.change(f"set server {BACKEND}/{name} health up")
 
     def _learn_boot_time(self, statistics: Statistics, workers: dict[str, WorkerKey]) -> None:
         """Measure launch to first readiness of hosts that were seen before they were ready.

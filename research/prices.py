@@ -2,7 +2,7 @@
 
 They are those of On-Demand instances and of the bill's other lines, ``price_tables.ITEMS``. What is read is
 written next to the stack files; a price that the Price List does not have leaves the older one in use. It
-requires ``pricing:GetProducts``.
+requires ``pricing:GetProducts``; with ``ec2:DescribeSpotPriceHistory`` current Spot prices are read, too.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from gpu_spot.commands import files
 from gpu_spot.commands.forecast_inputs import progress_bar
+from gpu_spot.forecast import account
 from infra.catalogue import accelerators, price_tables
 from infra.catalogue.price_tables import PriceTable
 
@@ -108,7 +109,7 @@ def instance_types() -> tuple[str, ...]:
         name
         for table in price_tables.at_hand()
         for name in table.usd
-        if name not in price_tables.ITEMS and not name.startswith("mq.")
+        if name not in price_tables.ITEMS and not name.startswith(("mq.", "spot"))
     }
     return (*accelerators.CATALOGUE, *sorted(names - accelerators.CATALOGUE.keys()))
 
@@ -205,6 +206,24 @@ def _offers(product: Any, name: str) -> list[tuple[str, float]]:
         raise ValueError(f"cannot parse the Price List's product for {name}: {error!r}") from None
 
 
+def add_spot(reading: Reading, client_of: Callable[[str], Any], now: datetime) -> None:
+    """Add the current Spot prices: of each type with an On-Demand price the lowest and highest zone's.
+
+    A region that cannot be read, such as one that the account has not enabled, is rejected with its error.
+    """
+    for region, usd in reading.prices.items():
+        kinds = [kind for kind in usd if kind in accelerators.CATALOGUE]
+        try:
+            by_pool = account.spot_prices(client_of(region), kinds, now) if kinds else {}
+        except ValueError as error:
+            reading.rejected.append(f"Spot prices in {region}: {error}")
+            continue
+        for kind in kinds:
+            if zones := [price for pool, price in by_pool.items() if pool.instance_type == kind]:
+                usd[f"{price_tables.SPOT_LOW}{kind}"] = min(zones)
+                usd[f"{price_tables.SPOT_HIGH}{kind}"] = max(zones)
+
+
 def main() -> int:
     """Write the current prices; return 1 after one line if they cannot be read."""
     file = price_tables.PROJECT_FILE
@@ -214,6 +233,7 @@ def main() -> int:
             reading = read(boto3.client("pricing", region_name=REGION), instance_types(), progress)
         if not reading.prices:
             raise ValueError(f"the Price List has no price, {file} is unchanged")
+        add_spot(reading, lambda region: boto3.client("ec2", region_name=region), datetime.now(UTC))
         files.write(
             "the file of prices", file, price_tables.dumps(reading.tables(f"{datetime.now(UTC):%Y-%m-%d}"))
         )

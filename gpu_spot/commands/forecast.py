@@ -12,8 +12,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from market.rules import Rules
-
 if TYPE_CHECKING:
     from gpu_spot.forecast.stack import StackForecast
 
@@ -77,8 +75,8 @@ def _add_market_options(parser: argparse.ArgumentParser) -> None:
         "--account",
         action="store_true",
         help="read current Spot prices and placement scores with your AWS credentials, which require "
-        "ec2:DescribeSpotPriceHistory and ec2:GetSpotPlacementScores (default: Spot at "
-        f"{Rules().spot_price:g} of the On-Demand price, no scores)",
+        "ec2:DescribeSpotPriceHistory and ec2:GetSpotPlacementScores (default: the Spot prices that are "
+        "shipped, with their dates, no scores)",
     )
     parser.add_argument(
         "--processes",

@@ -98,14 +98,22 @@ def basis(
     scored: Mapping[str, int],
 ) -> text.Basis:
     """Return the sources of a forecast of groups with these types."""
-    spot = f"assumed at {ASSUMED_SPOT:g} of On-Demand"
+    types = list(types)
+    sources = [used.sources(types), used.spot_sources(types)]
+    on_demand, spot = (
+        "; ".join(f"{source}, {date}{_age_note(date)}" for date, source in of) for of in sources
+    )
+    if assumed := ", ".join(used.assumed(types)):
+        low, high = ASSUMED_SPOT.low, ASSUMED_SPOT.high
+        spot = "; ".join(filter(None, (spot, f"assumed at {low:g} to {high:g} of On-Demand: {assumed}")))
     if args.spot_prices:
-        spot = f"from {args.spot_prices.name}, otherwise {spot}"
+        spot = f"from {args.spot_prices.name}, otherwise {spot or 'none'}"
     if args.account:
-        spot = f"current prices of the account, otherwise {spot}"
-    on_demand = "; ".join(f"{source}, {date}{_age_note(date)}" for date, source in used.sources(types))
+        spot = f"current prices of the account, otherwise {spot or 'none'}"
     market, market_range = _market(recorded, used.region)
-    return text.Basis(market, market_range, spot, on_demand or f"no price of {used.region} at hand", scored)
+    oldest = min((date for of in sources for date, _ in of), default="")
+    on_demand = on_demand or f"no price of {used.region} at hand"
+    return text.Basis(market, market_range, spot, on_demand, scored, oldest)
 
 
 def _age_note(date: str) -> str:

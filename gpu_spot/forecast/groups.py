@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from contracts.group.warm_pool import on_demand_share
-from gpu_spot.forecast.prices import ASSUMED_SPOT, Prices
-from gpu_spot.forecast.ranges import NOTHING, WEEK, Range, SlotForecast
+from gpu_spot.forecast.prices import Prices
+from gpu_spot.forecast.ranges import NO_SPOT, WEEK, Range, SlotForecast
 from gpu_spot.forecast.replayed import DRAWN_POOLS, MAX_POOLS, MAX_SLOTS, Question, Traces
 from gpu_spot.preflight import prices as list_prices
 from gpu_spot.preflight.prices import HOURS
@@ -40,9 +40,10 @@ class GroupForecast:
     """The forecast of a group: US dollars per month, shares of the time, and rates per day.
 
     ``on_demand`` is the cost of the same slots with On-Demand only; ``lost_minutes`` are the minutes of work
-    per day that are missing or repeated; ``volumes`` the cost of its EBS volumes, which have no Spot price.
-    Costs of instances are None if a price is unknown. ``runs_on`` says whether slots are instances of a group
-    or nodes that Karpenter launches.
+    of a slot per day that are missing or repeated, ``none_ready`` the minutes per day in which no slot is
+    ready (for more than ``MAX_SLOTS`` slots an upper bound); ``volumes`` is the cost of its EBS volumes,
+    which have no Spot price. Costs of instances are None if a price is unknown. ``runs_on`` says whether
+    slots are instances of a group or nodes that Karpenter launches.
     """
 
     name: str
@@ -51,31 +52,31 @@ class GroupForecast:
     on_demand: float | None
     volumes: float
     availability: Range
-    interruptions: float
-    lost_minutes: float
+    interruptions: Range
+    lost_minutes: Range
+    none_ready: float
     notes: tuple[str, ...] = ()
     runs_on: RunsOn = "instances"
 
 
-def pools(capacity: Capacity, zones: Sequence[str], prices: Prices) -> list[tuple[Pool, float]]:
-    """Return the pools of a group with Spot price ÷ On-Demand price, in each zone the cheapest first.
-
-    An unknown price is replaced by ``ASSUMED_SPOT`` of the On-Demand price.
-    """
+def pools(capacity: Capacity, zones: Sequence[str], prices: Prices) -> list[tuple[Pool, Range]]:
+    """Return the pools of a group with Spot price ÷ On-Demand price, in each zone the cheapest first."""
     priced = []
     for zone in zones:
-        shares = [(_share(capacity, Pool(kind, zone), prices), kind) for kind in capacity.types]
-        ranked = enumerate(sorted(shares, key=lambda share_and_type: share_and_type[0]))
+        shares = [(prices.share(Pool(kind, zone), capacity), kind) for kind in capacity.types]
+        ranked = enumerate(sorted(shares, key=lambda share_and_type: share_and_type[0].middle))
         priced += [(rank, share, Pool(kind, zone)) for rank, (share, kind) in ranked]
     return [
         (pool, share)
-        for _, share, pool in sorted(priced, key=lambda entry: (entry[0], entry[1], str(entry[2])))
+        for _, share, pool in sorted(priced, key=lambda entry: (entry[0], entry[1].middle, str(entry[2])))
     ]
 
 
-def _share(capacity: Capacity, pool: Pool, prices: Prices) -> float:
-    from_prices = prices.share(pool, capacity)
-    return ASSUMED_SPOT if from_prices is None else from_prices
+def _price_range(shares: Sequence[Range]) -> Range:
+    """Return the ends of the pools' prices ÷ the prices that the replay took."""
+    middle = sum(share.middle for share in shares)
+    low, high = sum(share.low for share in shares), sum(share.high for share in shares)
+    return Range(low / middle, 1.0, high / middle)
 
 
 def question(
@@ -94,7 +95,7 @@ def question(
     fallback = capacity.fallback
     return Question(
         slots=min(spot, MAX_SLOTS),
-        shares=tuple(round(share, 4) for _, share in replayed),
+        shares=tuple(round(share.middle, 4) for _, share in replayed),
         zones=tuple(zone_names.index(pool.zone) for pool, _ in replayed),
         drawn=() if recorded is not None else _drawn_pools([pool for pool, _ in replayed], zones),
         policy=KARPENTER_POLICY if is_on_kubernetes(entry) else fallback.policy,
@@ -142,7 +143,7 @@ def traced_pool(trace: PoolTrace) -> Pool:
     return Pool(kind, zone)
 
 
-def _recorded_pools(pools: Sequence[tuple[Pool, float]], recorded: Traces) -> list[tuple[Pool, float]]:
+def _recorded_pools(pools: Sequence[tuple[Pool, Range]], recorded: Traces) -> list[tuple[Pool, Range]]:
     """Return a pool for each trace with its price: else the cheapest of the group in its zone, or of all."""
     by_pool = dict(pools)
     priced = []
@@ -159,26 +160,32 @@ def forecast(
     capacity, target = entry.capacity, entry.capacity.target
     owned = on_demand_share(target, capacity.on_demand_base, capacity.spot_percentage)
     spot = target - owned
-    cost, shortage = (
-        (NOTHING, NOTHING) if slot_forecast is None else (slot_forecast.cost, slot_forecast.shortage)
-    )
+    week = slot_forecast or NO_SPOT
+    priced = [share for _, share in pools(capacity, zones, prices)[:MAX_POOLS]]
+    cost = week.cost_at(_price_range(priced)) if slot_forecast else week.cost
     slot = prices.slot(capacity)
     month = 0.0 if target == 0 else None if slot is None else slot * HOURS
     bill = cost.times(spot).plus(Range(owned, owned, owned))
     part = spot / target / _WEEK_MINUTES if target else 0.0
-    losses, unannounced = (slot_forecast.losses, slot_forecast.unannounced) if slot_forecast else (0.0, 0.0)
-    again = unannounced * _CHECKPOINT_MINUTES / 2 if isinstance(entry, Training) else 0.0
-    delay = _restart_delay_minutes(losses) if _is_delayed(entry) else 0.0
+    again = week.unannounced * _CHECKPOINT_MINUTES / 2 if isinstance(entry, Training) else 0.0
+    delay = _restart_delay_minutes(week.losses.middle) if _is_delayed(entry) else 0.0
+    more = Range(*(again + delay,) * 3)
     return GroupForecast(
         entry.name,
         target,
         None if month is None else bill.times(month),
         None if month is None else month * target,
         _volumes(entry, prices.region),
-        Range(*(max(0.0, 1 - minutes * part) for minutes in (shortage.high, shortage.middle, shortage.low))),
-        losses * spot,
-        (shortage.middle / 7 + again + delay) * spot,
-        (*_notes(entry, zones, prices), *([_delay_note(losses)] if delay else ())),
+        Range(
+            *(
+                max(0.0, 1 - minutes * part)
+                for minutes in (week.shortage.high, week.shortage.middle, week.shortage.low)
+            )
+        ),
+        week.losses.times(spot),
+        week.shortage.times(1 / 7).plus(more).times(spot),
+        0.0 if owned else week.none_ready,
+        (*_notes(entry, zones, prices), *([_delay_note(week.losses.middle)] if delay else ())),
         _runs_on(entry),
     )
 
@@ -233,9 +240,13 @@ def _notes(entry: ForecastEntry, zones: Sequence[str], prices: Prices) -> Iterat
         yield f"not priced: {unpriced} in {prices.region}; {price_tables.UPDATE_COMMAND} reads AWS's prices"
     elif unpriced:
         yield f"{unpriced} in {prices.region}: not priced, forecast at the prices of the other types"
-    for pool, share in pools(capacity, zones, prices):
-        if pool in prices.spot and share >= 1:
-            yield f"{pool} saves nothing: the Spot price is {share:.2f} of the On-Demand price"
+    useless = {
+        str(pool) if pool in prices.spot else pool.instance_type: share.middle
+        for pool, share in pools(capacity, zones, prices)
+        if share.middle >= 1
+    }
+    for name, of_on_demand in useless.items():
+        yield f"{name} saves nothing: the Spot price is {of_on_demand:.2f} of the On-Demand price"
     if isinstance(entry, Training):
         yield "assumed to run all month; it costs less if it finishes or has a deadline or budget"
         if entry.capacity_block is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Final
 
 PART_HOURS: Final = 12.0
@@ -37,29 +38,38 @@ worth on markets that were left out."""
 class Spreads:
     """Deviation of weeks from their forecast, in four of five weeks.
 
-    ``cost`` of the logarithm of the cost, ``shortage`` of the square root of shortage minutes per slot.
+    ``cost`` of the logarithm of the cost, ``shortage`` of the square root of shortage minutes per slot,
+    ``losses`` of that of interruptions a day.
     """
 
     cost: float
     shortage: float
+    losses: float = 0.0
 
 
 FITTED: Final = Spreads(cost=0.239, shortage=1.202)
 """Fitted to the traces by ``research/fit/forecast.py``."""
+
+ACROSS: Final = Spreads(cost=0.400, shortage=1.464, losses=1.449)
+"""Of a recorded week from the middle of drawn markets; fitted so that the weeks of a market that was left out
+are in the range four times in five (``research/market/forecast.py``)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
     """Twelve hours of one slot of a replayed group.
 
-    ``cost`` is a fraction of On-Demand for the whole time, ``shortage`` the minutes in which the slot was not
-    ready; ``losses`` are interruptions, ``unannounced`` those without notice.
+    ``cost`` is a fraction of On-Demand for the whole time, ``spot_cost`` the part of it for Spot,
+    ``shortage`` the minutes in which the slot was not ready, ``none_ready`` those in which no slot of the
+    group was; ``losses`` are interruptions, ``unannounced`` those without notice.
     """
 
     cost: float
     shortage: float
     losses: float = 0.0
     unannounced: float = 0.0
+    spot_cost: float = 0.0
+    none_ready: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +94,31 @@ NOTHING: Final = Range(0.0, 0.0, 0.0)
 
 @dataclass(frozen=True, slots=True)
 class SlotForecast:
-    """A week of one slot: ``cost`` (a fraction of On-Demand), ``shortage`` minutes, and losses per day."""
+    """A week of one slot: ``cost`` (a fraction of On-Demand), ``shortage`` minutes, and losses per day.
+
+    ``spot_cost`` is the part of the cost that changes with Spot prices, ``none_ready`` the minutes a day in
+    which no slot of the replayed group was ready.
+    """
 
     cost: Range
     shortage: Range
-    losses: float
+    losses: Range
     unannounced: float
+    spot_cost: float = 0.0
+    none_ready: float = 0.0
+
+    def cost_at(self, prices: Range) -> Range:
+        """Return the cost with Spot prices that vary, too: ``prices`` ÷ those of the replay.
+
+        Market and prices vary independently, so squares of the distances to the middle add up.
+        """
+        cheaper, dearer = self.spot_cost * (1 - prices.low), self.spot_cost * (prices.high - 1)
+        middle = self.cost.middle
+        low = middle - math.hypot(middle - self.cost.low, cheaper)
+        return Range(max(0.0, low), middle, middle + math.hypot(self.cost.high - middle, dearer))
+
+
+NO_SPOT: Final = SlotForecast(NOTHING, NOTHING, NOTHING, 0.0)
 
 
 def cost_level(history: Sequence[Part], level: CostLevel = LEVEL) -> float:
@@ -110,31 +139,46 @@ def after(history: Sequence[Part], spreads: Spreads = FITTED) -> SlotForecast:
         raise ValueError(f"the recorded market has {days:g} days, at least 7 are required")
     history = history[-HISTORY_PARTS:]
     level = cost_level(history)
-    root = math.sqrt(WEEK * _weighted_mean([part.shortage for part in history], _SHORTAGE_MEMORY))
-    spread, wide = math.exp(spreads.cost), spreads.shortage
+    spread = math.exp(spreads.cost)
+    shortage = WEEK * _weighted_mean([part.shortage for part in history], _SHORTAGE_MEMORY)
+    rates = [_rate(history[begin : begin + WEEK], "losses") for begin in range(len(history) - WEEK + 1)]
     return SlotForecast(
         Range(level / spread, level, level * spread),
-        Range(max(0.0, root - wide) ** 2, root**2, (root + wide) ** 2),
-        *_rates(history),
+        _around(shortage, spreads.shortage),
+        Range(min(rates), max(min(rates), min(max(rates), _rate(history, "losses"))), max(rates)),
+        _rate(history, "unannounced"),
+        level * _mean([part.spot_cost for part in history]) / _mean([part.cost for part in history]),
+        _rate(history, "none_ready"),
     )
 
 
-def across(markets: Sequence[Sequence[Part]]) -> SlotForecast:
-    """Return a week in an unknown market, from a good, a median and a bad market."""
-    costs = sorted(_mean([part.cost for part in market]) for market in markets)
-    shortages = sorted(WEEK * _mean([part.shortage for part in market]) for market in markets)
+def across(markets: Sequence[Sequence[Part]], spreads: Spreads = ACROSS) -> SlotForecast:
+    """Return a week in an unknown market, from weeks of drawn markets; a market differs more than a week."""
+    every = [part for market in markets for part in market]
+    middle, spread = (
+        median(_mean([part.cost for part in market]) for market in markets),
+        math.exp(spreads.cost),
+    )
     return SlotForecast(
-        _ends(costs), _ends(shortages), *_rates([part for market in markets for part in market])
+        Range(middle / spread, middle, middle * spread),
+        _around(
+            median(WEEK * _mean([part.shortage for part in market]) for market in markets), spreads.shortage
+        ),
+        _around(median(_rate(market, "losses") for market in markets), spreads.losses),
+        _rate(every, "unannounced"),
+        _mean([part.spot_cost for part in every]),
+        _rate(every, "none_ready"),
     )
 
 
-def _ends(values: Sequence[float]) -> Range:
-    return Range(values[0], values[len(values) // 2], values[-1])
+def _around(middle: float, spread: float) -> Range:
+    root = math.sqrt(middle)
+    return Range(max(0.0, root - spread) ** 2, middle, (root + spread) ** 2)
 
 
-def _rates(parts: Sequence[Part]) -> tuple[float, float]:
-    days = len(parts) * PART_HOURS / 24
-    return sum(part.losses for part in parts) / days, sum(part.unannounced for part in parts) / days
+def _rate(parts: Sequence[Part], kind: str) -> float:
+    """Return the events of a kind per day."""
+    return math.fsum(getattr(part, kind) for part in parts) / (len(parts) * PART_HOURS / 24)
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -26,9 +26,8 @@ MAX_POOLS: Final = 6
 """Groups with more pools are replayed with their most preferred ones."""
 DRAWN_POOLS: Final = 12
 """Pools of each drawn market; a zone and a rank of types map to the same pool in every question."""
-SEEDS: Final = (15, 18, 9)
-"""The second, tenth and 18th of the markets with seeds 1–20, ordered by the time their pools are empty."""
-_DAYS: Final = 4
+SEEDS: Final = range(1, 13)
+_DAYS: Final = 7
 _PART_TICKS: Final = ticks(PART_HOURS * 3600)
 
 Traces: TypeAlias = tuple[PoolTrace, ...]
@@ -66,7 +65,7 @@ def forecast_slot(question: Question, recorded: Traces | None = None) -> SlotFor
 
 @cache
 def markets() -> tuple[Traces, ...]:
-    """Return a good, a median and a bad market of the fitted model, the same for all questions."""
+    """Return a week of each drawn market, the same for all questions."""
     return tuple(drawn(seed) for seed in SEEDS)
 
 
@@ -116,18 +115,22 @@ def _is_binary(traces: Sequence[PoolTrace]) -> bool:
 def _cut(ledger: Ledger, begin: int, end: int) -> list[Part]:
     """Split the ledger into parts; an incomplete part at the end is dropped."""
     count = (end - begin) // _PART_TICKS
-    cost, missing = [0.0] * count, [0.0] * count
-    losses, unannounced = [0.0] * count, [0.0] * count
+    cost, missing, spot_cost = [0.0] * count, [0.0] * count, [0.0] * count
+    losses, unannounced, none_ready = [0.0] * count, [0.0] * count, [0.0] * count
     target = ledger.target
     for span in ledger.since_warm_up():
         tick, remaining = span.tick - begin, span.ticks
         while remaining and tick // _PART_TICKS < count:
             length = min(remaining, _PART_TICKS - tick % _PART_TICKS)
             cost[tick // _PART_TICKS] += span.cost * length / target / _PART_TICKS
+            spot = span.cost - span.on_demand  # an On-Demand slot costs 1
+            spot_cost[tick // _PART_TICKS] += max(0.0, spot) * length / target / _PART_TICKS
             missing[tick // _PART_TICKS] += max(0, target - span.ready) * length * TICK_SECONDS / 60 / target
+            none_ready[tick // _PART_TICKS] += 0 if span.ready else length * TICK_SECONDS / 60
             tick, remaining = tick + length, remaining - length
     for event in ledger.happenings:
         part = (event.tick - begin) // _PART_TICKS
         if 0 <= part < count and event.kind in ("interruption", "unannounced"):
             (losses if event.kind == "interruption" else unannounced)[part] += event.count / target
-    return [Part(*row) for row in zip(cost, missing, losses, unannounced, strict=True)]
+    rows = zip(cost, missing, losses, unannounced, spot_cost, none_ready, strict=True)
+    return [Part(*row) for row in rows]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from gpu_spot.forecast.groups import GroupForecast
+from gpu_spot.forecast.ranges import Range
 from gpu_spot.forecast.stack import StackForecast
 from gpu_spot.preflight.prices import REGION
 from infra.catalogue import price_tables
@@ -14,18 +16,19 @@ from infra.catalogue import price_tables
 _RUNS_ON: Final = {"instances": "instances", "kubernetes": "Kubernetes"}
 _COLUMNS: Final = (
     *("slots", "$ per month", "range", "On-Demand only"),
-    *("available %", "interruptions per day", "lost minutes per day"),
+    *("available %", "minutes per day with none ready", "interruptions per day", "lost slot-minutes per day"),
 )
 
 RECORDED_RANGE: Final = "A range contains four weeks in five."
-MODELLED_RANGE: Final = "A range goes from an easy to a hard market of the model, not over weeks."
+MODELLED_RANGE: Final = "A range should contain four weeks in five of a market that was never seen."
 
 
 @dataclass(frozen=True, slots=True)
 class Basis:
     """The sources of a forecast: the market, what its range means, Spot prices, On-Demand prices with dates.
 
-    ``scores`` are EC2's Spot placement scores by group, if requested. ``range`` says what a range contains.
+    ``scores`` are EC2's Spot placement scores by group, if requested. ``range`` says what a range
+    contains; ``oldest`` is the date of the oldest price.
     """
 
     market: str
@@ -33,6 +36,7 @@ class Basis:
     spot: str
     on_demand: str
     scores: Mapping[str, int] = field(default_factory=dict)
+    oldest: str = ""
 
     def __str__(self) -> str:
         """Return the sources in one line."""
@@ -66,7 +70,7 @@ def difference(base: StackForecast, head: StackForecast) -> dict[str, Any]:
 
 
 def _sum(stack: StackForecast, field: str) -> float:
-    return float(sum(getattr(group, field) for group in stack.groups))
+    return float(sum(getattr(group, field).middle for group in stack.groups))
 
 
 def _stack_json(stack: StackForecast) -> dict[str, Any]:
@@ -110,6 +114,9 @@ def _lines(base: StackForecast | None, head: StackForecast, basis: Basis) -> Ite
     if base is not None and base.not_priced != head.not_priced:
         change += f" (before: without {', '.join(base.not_priced) or 'nothing'})"
     total = f"**{_dollars(month.middle)} a month** ({_dollars(month.low)} to {_dollars(month.high)}){change}"
+    dates = [basis.oldest, *(line.date for line in head.lines if line.unit_price is not None)]
+    if oldest := min(filter(None, dates), default=""):
+        total += f"; oldest price: {oldest}"
     yield f"{total}, **without {', '.join(head.not_priced)}: not priced**" if head.not_priced else total
     yield ""
     yield f"| group | {' | '.join(_COLUMNS)} |"
@@ -119,13 +126,13 @@ def _lines(base: StackForecast | None, head: StackForecast, basis: Basis) -> Ite
         yield _row(group, before.pop(group.name, None), base is not None)
     for removed in before.values():
         cost = "not priced" if removed.cost is None else _more(-removed.cost.middle - removed.volumes)
-        yield f"| ~~{removed.name}~~ | removed | {cost} | | | | | |"
+        yield f"| ~~{removed.name}~~ | removed | {cost} | | | | | | |"
     fixed = _dollars(head.fixed_costs)
     if any(line.unit_price is None for line in head.lines):
         fixed += ", parts not priced"
     if base is not None and abs(head.fixed_costs - base.fixed_costs) >= 0.005:
         fixed += f" ({_more(head.fixed_costs - base.fixed_costs)})"
-    yield f"| *other* | | {fixed} | | | | | |"
+    yield f"| *other* | | {fixed} | | | | | | |"
     notes = [f"{group.name}: {note}" for group in head.groups for note in group.notes]
     other_lines = ", ".join(_other_lines(base, head))
     if other_lines or notes or head.not_counted:
@@ -183,6 +190,8 @@ def _row(group: GroupForecast, before: GroupForecast | None, compared: bool) -> 
             change = group.cost.middle + group.volumes - before.cost.middle - before.volumes
             cost += f" ({_more(change)})" if abs(change) >= 0.005 else ""
     available = f"{100 * group.availability.middle:.2f}"
+    if (ends := (group.availability.low, group.availability.high)) != (1.0, 1.0):
+        available += " ({:.2f} to {:.2f})".format(*(100 * end for end in ends))
     if before is not None and abs(group.availability.middle - before.availability.middle) >= 0.00005:
         available += f" (was {100 * before.availability.middle:.2f})"
     alone = "not priced" if group.on_demand is None else _dollars(group.on_demand)
@@ -191,8 +200,18 @@ def _row(group: GroupForecast, before: GroupForecast | None, compared: bool) -> 
         slots += f" (was {before.slots})"
     return (
         f"| {_group_label(group, before)} | {slots} | {cost} | {_ends(group)} | {alone} | {available} | "
-        f"{group.interruptions:.1f} | {group.lost_minutes:.0f} |"
+        f"{_rough(group.none_ready)} | {_spread(group.interruptions)} | {_spread(group.lost_minutes)} |"
     )
+
+
+def _spread(of: Range) -> str:
+    return f"{_rough(of.middle)} ({_rough(of.low)} to {_rough(of.high)})" if of.high else "0"
+
+
+def _rough(value: float) -> str:
+    """Return a number with two digits that count."""
+    digits = 1 - math.floor(math.log10(value)) if value >= 0.005 else 0
+    return f"{round(value, digits):,.{max(0, min(digits, 2))}f}"
 
 
 def _ends(group: GroupForecast) -> str:

@@ -38,7 +38,11 @@ ITEMS: Final[Mapping[str, str]] = {
 }
 """Prices other than those of instances. The name of an instance price is the type, for an hour: an EC2 type
 (Linux, shared tenancy, On-Demand), or an Amazon MQ type such as ``mq.m7g.large`` (one RabbitMQ broker
-instance)."""
+instance). A Spot price of a type is ``spot:TYPE``, a region's mean of a month, or ``spot-low:TYPE`` and
+``spot-high:TYPE``, the ends over its zones at one moment."""
+SPOT_MEAN: Final = "spot:"
+SPOT_LOW: Final = "spot-low:"
+SPOT_HIGH: Final = "spot-high:"
 
 SHIPPED_FILE: Final = Path(__file__).with_name("prices.json")
 PROJECT_FILE: Final = Path(__file__).resolve().parents[2] / "prices.json"
@@ -47,7 +51,7 @@ UPDATE_COMMAND: Final = "make prices"
 _KEYS: Final = frozenset({"region", "date", "source", "usd"})
 _DATE: Final = re.compile(r"\d{4}-\d{2}(-\d{2})?")
 _REGION: Final = re.compile(r"[a-z]{2,4}(-[a-z]+)+-\d")
-_INSTANCE: Final = re.compile(r"(mq\.)?[a-z0-9-]+\.[a-z0-9-]+")
+_INSTANCE: Final = re.compile(r"(mq\.|spot(-low|-high)?:)?[a-z0-9-]+\.[a-z0-9-]+")
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,10 @@ from itertools import product
 from math import inf, log, sqrt
 from pathlib import Path
 from statistics import fmean, median
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from gpu_spot.forecast.ranges import WEEK, CostLevel, Part, Spreads, after, cost_level
-from gpu_spot.forecast.replayed import Question, parts
+from gpu_spot.forecast.replayed import Question, forecast_slot, parts
 from research.parts.page import replace_part, table
 from research.parts.run import parser_of, write
 from research.parts.scenarios import Scenario, chosen, modelled
@@ -117,6 +117,65 @@ def held_out(windows_seen: Sequence[Window], other_windows: Sequence[Window]) ->
     return result
 
 
+Deviation: TypeAlias = tuple[float, float, float]
+"""How far a week is from the forecast without a history: as in `Spreads`."""
+FITTED_SHARE: Final = 0.85
+"""Weeks in the fitted range, so that four in five of a market that was left out are; markets are few."""
+
+
+def deviations(scenario: Scenario) -> list[Deviation]:
+    """Return the deviations of a market's weeks, one a day, from the forecast across drawn markets."""
+    middle = forecast_slot(_question(scenario))
+    played = play(scenario)
+    result = []
+    for begin in range(0, len(played) - WEEK + 1, 2):
+        week = played[begin : begin + WEEK]
+        cost, shortage = came(week)
+        losses = sum(part.losses for part in week) / 7
+        result.append(
+            (
+                abs(log(cost / middle.cost.middle)),
+                abs(sqrt(shortage) - sqrt(middle.shortage.middle)),
+                abs(sqrt(losses) - sqrt(middle.losses.middle)),
+            )
+        )
+    return result
+
+
+def fit_across(weeks: Sequence[Deviation]) -> Spreads:
+    """Return the spreads that contain ``FITTED_SHARE`` of the weeks."""
+    return Spreads(*(_percentile(values, FITTED_SHARE) for values in zip(*weeks, strict=True)))
+
+
+def unknown_markets(scenarios: Sequence[Scenario]) -> tuple[Spreads, dict[str, Any]]:
+    """Return the spreads of all weeks, and the coverage of each market's weeks by the others' spreads."""
+    weeks: dict[str, list[Deviation]] = {}
+    replayed_traces = set[tuple[object, ...]]()
+    for scenario in scenarios:
+        if scenario.traces in replayed_traces:  # the same traces with another target
+            continue
+        replayed_traces.add(scenario.traces)
+        weeks.setdefault(market_of(scenario), []).extend(deviations(scenario))
+    weeks = {market: days for market, days in weeks.items() if days}
+    inside = [0, 0, 0]
+    for market, own_weeks in weeks.items():
+        other_weeks = [week for name, days in weeks.items() if name != market for week in days]
+        spreads = fit_across(other_weeks or own_weeks)
+        limits = (spreads.cost, spreads.shortage, spreads.losses)
+        for week in own_weeks:
+            inside = [
+                count + (away <= limit) for count, away, limit in zip(inside, week, limits, strict=True)
+            ]
+    every = [week for days in weeks.values() for week in days]
+    shares = [count / len(every) for count in inside]
+    names = ("cost", "shortage", "interruptions")
+    return fit_across(every), {
+        "weeks": len(every),
+        "markets": len(weeks),
+        **dict(zip(names, shares, strict=True)),
+    }
+
+
 def _percentile(values: Sequence[float], share: float = 0.8) -> float:
     return sorted(values)[int(share * len(values))]
 
@@ -187,14 +246,17 @@ def by_market(windows_seen: Sequence[Window], scenarios: Sequence[Scenario]) -> 
 
 def play(scenario: Scenario) -> list[Part]:
     """Replay the usual group on the traces of a scenario."""
-    question = Question(
+    return parts(_question(scenario), scenario.traces)
+
+
+def _question(scenario: Scenario) -> Question:
+    return Question(
         slots=min(4, scenario.target),
         shares=(0.3,) * len(scenario.traces),
         policy="expected-cost",
         policy_parameters=(("shortageCost", 100.0),),
         warm=True,
     )
-    return parts(question, scenario.traces)
 
 
 def measured(
@@ -279,8 +341,16 @@ def document(docs: Path, result: Mapping[str, Any]) -> None:
         (_in_days(market), str(row["windows"]), str(row["independent_weeks"]))
         for market, row in result["markets"].items()
     ]
+    across = result["unknown"]
+    unknown_text = (
+        f"Without a history of the market: of {across['weeks']} weeks (one a day) of {across['markets']} "
+        "markets, forecast across drawn markets with the spreads of the other markets, these have their "
+        "figure in the range:"
+    )
+    covered = [(name, f"{across[name]:.0%}") for name in ("cost", "shortage", "interruptions")]
     text = [
         *("## Forecasts and outcomes", summary_text, table(columns, figures)),
+        *(unknown_text, table(("without a history", "weeks in the range"), covered)),
         *(table(("market, its length", "forecasts", "weeks without overlap"), markets)),
     ]
     replace_part(docs, "forecast", "\n\n".join(text))
@@ -301,7 +371,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     drawn = modelled(_DAYS, MODEL_SEEDS[: args.scenarios])
     on_traces = source == "traces"
     summary = both_worlds(scenarios, drawn) if on_traces else measured(drawn)[1]
-    result = {"source": source, **summary}
+    spreads, across = unknown_markets(scenarios if on_traces else drawn)
+    print(f"  across markets: {spreads}")
+    result = {"source": source, **summary, "unknown": across}
     write(args.out, result)
     if args.scenarios is None:
         document(args.docs, result)

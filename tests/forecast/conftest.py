@@ -11,7 +11,9 @@ from infra.schema import Settings
 from infra.settings import load_settings
 
 ZONES = ("us-west-2a", "us-west-2b", "us-west-2c")
-WEEK = SlotForecast(Range(0.3, 0.4, 0.6), Range(1.0, 10.08, 50.4), losses=3.0, unannounced=0.5)
+WEEK = SlotForecast(
+    Range(0.3, 0.4, 0.6), Range(1.0, 10.08, 50.4), losses=Range(1.0, 3.0, 9.0), unannounced=0.5
+)
 
 
 def service(name: str = "inference", **capacity: Any) -> dict[str, Any]:

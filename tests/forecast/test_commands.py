@@ -81,12 +81,13 @@ def test_a_change_is_reported_by_group_and_in_total(
     assert [group["name"] for group in document["head"]["groups"]] == ["same", "more", "new"]
     assert document["head"]["groups"][0].keys() == {
         *("name", "slots", "cost", "on_demand", "volumes", "availability"),
-        *("interruptions", "lost_minutes", "remarks", "runs_on"),
+        *("interruptions", "lost_minutes", "none_ready", "remarks", "runs_on"),
     }
     assert {line["what"]: line["count"] for line in document["head"]["lines"]}["alarms"] == 3
     assert "modelled from public Spot traces" in document["basis"]["market"]
     assert "no recent week of us-west-2 was seen" in document["basis"]["market"]
-    assert "assumed" in document["basis"]["spot"]
+    assert "skypilot-catalog" in document["basis"]["spot"]
+    assert document["basis"]["oldest"] == "2026-01"
     assert "2026-11" in document["basis"]["on_demand"]
     assert len(slot_questions) == 1  # groups that are alike, and unchanged ones, are replayed once
 
@@ -103,7 +104,9 @@ def test_markdown_has_changes_ranges_and_sources(
     assert "~~old~~" in text
     assert "months old)" in text or "1 month old)" in text
     assert "Market: modelled from public Spot traces" in text
-    assert "four weeks in five" not in text
+    assert "four weeks in five of a market that was never seen" in text
+    assert "; oldest price: 2026-01" in text.splitlines()[0]
+    assert "| 48 (16 to 140) |" in text  # two digits, with their range
 
 
 def test_a_move_to_kubernetes_is_reported_with_what_is_not_counted(
@@ -278,7 +281,7 @@ def test_data_on_efs_is_counted_or_named(
         assert says in capsys.readouterr().out
 
 
-def test_a_forecast_of_the_model_names_it_and_promises_no_weeks(
+def test_a_forecast_of_the_model_names_it_and_promises_no_recorded_weeks(
     slot_questions: list[Question], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     head = written(tmp_path, "head.yaml", [service("inference")])
@@ -288,7 +291,7 @@ def test_a_forecast_of_the_model_names_it_and_promises_no_weeks(
     text = capsys.readouterr().out
     assert "modelled from public Spot traces of V100 instances" in text
     assert "no recent week of us-west-2 was seen" in text
-    assert "weeks in five" not in text
+    assert "A range contains four weeks in five" not in text
     assert main(["forecast", "--head", head, "--trace", str(trace)]) == 0
     text = capsys.readouterr().out
     assert "Market: recorded traces." in text

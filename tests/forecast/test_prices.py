@@ -13,7 +13,8 @@ import pytest
 from botocore.stub import Stubber
 
 from gpu_spot.forecast import account
-from gpu_spot.forecast.prices import PRODUCTS, spot_history
+from gpu_spot.forecast.prices import ASSUMED_SPOT, DRIFT, PRODUCTS, Prices, spot_history
+from gpu_spot.forecast.ranges import Range
 from infra.catalogue import price_tables
 from infra.schema import Capacity
 from lambdas.core.model import Pool
@@ -68,6 +69,55 @@ def test_the_projects_file_adds_to_the_shipped_one(project_file: Path) -> None:
 def test_the_shipped_file_is_as_an_update_writes_it() -> None:
     text = price_tables.SHIPPED_FILE.read_text("utf-8")
     assert price_tables.dumps(price_tables.parse(text)) == text
+
+
+G6, HERE = 0.8048, Pool("g6.xlarge", "us-west-2a")
+KINDS = [
+    # the account's, a zone range, the mean of a month, and no price at all
+    ("g6.xlarge", "us-west-2", {HERE: 0.402}, Range(0.402, 0.402, 0.402)),
+    ("g6.xlarge", "us-west-2", {}, Range(0.39, (0.39 + 0.4541) / 2, 0.4541)),
+    ("g6.2xlarge", "us-west-2", {}, DRIFT.times(0.46 * 0.9776)),
+    ("g7.2xlarge", "us-east-1", {}, None),
+]
+
+
+CAPACITY = {"kind": "mixed-asg", "target": 1, "max": 2}
+
+
+@pytest.mark.parametrize(("kind", "region", "spot", "dollars"), KINDS)
+def test_a_spot_price_is_known_dated_or_varied(
+    kind: str, region: str, spot: dict[Pool, float], dollars: Range | None
+) -> None:
+    prices = Prices(region, spot)
+    capacity = Capacity.model_validate(CAPACITY | {"instanceTypes": (kind,)})
+    on_demand = prices.on_demand_price(kind)
+    assert on_demand is not None
+    share = prices.share(Pool(kind, f"{region}a"), capacity)
+    expected = ASSUMED_SPOT if dollars is None else dollars.times(1 / on_demand)
+    for end in ("low", "middle", "high"):
+        assert getattr(share, end) == pytest.approx(getattr(expected, end), rel=1e-3)
+    assert prices.assumed([kind]) == ([kind] if dollars is None else [])
+    assert bool(prices.spot_sources([kind])) == (dollars is not None)
+
+
+def test_a_newer_mean_counts_more_than_an_older_range_of_zones(project_file: Path) -> None:
+    names = ("spot-low:g6.xlarge", "spot-high:g6.xlarge", "spot:g6.xlarge")
+    [low, high, mean] = [{name: 0.3 + 0.1 * i} for i, name in enumerate(names)]
+    for newer, older in ((mean, {**low, **high}), ({**low, **high}, mean)):
+        tables = [
+            {"region": "us-west-2", "date": date, "source": "x", "usd": usd}
+            for date, usd in (("2027-02", newer), ("2027-01", older))
+        ]
+        project_file.write_text(json.dumps({"tables": tables}))
+        price_tables.forget()
+        assert Prices("us-west-2").spot_sources(["g6.xlarge"]) == [("2027-02", "x")]
+
+
+def test_most_types_have_a_spot_price_where_they_have_an_on_demand_price() -> None:
+    at_hand = [(t.region, name) for t in price_tables.at_hand() for name in t.usd]
+    listed = {one for one in at_hand if one[1].partition(".")[0] in ("g4dn", "g5", "g6", "g6e", "p4d", "p5")}
+    known = {(region, kind) for region, kind in listed if not Prices(region).assumed([kind])}
+    assert len(known) >= 0.85 * len(listed)
 
 
 def row(price: str, at: str, product: str = "Linux/UNIX") -> dict[str, str]:

@@ -14,12 +14,13 @@ from gpu_spot.forecast.ranges import (
     CostLevel,
     Part,
     Range,
+    SlotForecast,
     Spreads,
     across,
     after,
     cost_level,
 )
-from gpu_spot.forecast.replayed import SEEDS, Question, drawn, parts
+from gpu_spot.forecast.replayed import Question, parts
 from market.supply.trace import PoolTrace
 
 PARTS = st.builds(Part, st.floats(0.05, 1.5), st.floats(0, 100), st.floats(0, 9), st.floats(0, 9))
@@ -63,16 +64,31 @@ def test_less_than_a_week_is_refused() -> None:
         after([Part(0.3, 0.0)] * (WEEK - 1))
 
 
-def test_across_markets_the_ends_are_the_easy_and_the_hard_one() -> None:
+def test_across_markets_the_range_is_around_the_middling_one() -> None:
     slot_forecast = across(
-        [[Part(cost, minutes, 2.0, 1.0)] * 4 for cost, minutes in ((0.4, 1), (0.9, 3), (0.3, 2))]
+        [
+            [Part(cost, minutes, 2.0, 1.0, 0.2, 3.0)] * WEEK
+            for cost, minutes in ((0.4, 1), (0.9, 3), (0.3, 2))
+        ],
+        Spreads(cost=0.5, shortage=1.0, losses=3.0),
     )
-    assert slot_forecast.cost == pytest.approx(slot_forecast.cost)
-    assert (slot_forecast.cost.low, slot_forecast.cost.middle, slot_forecast.cost.high) == pytest.approx(
-        (0.3, 0.4, 0.9)
-    )
-    assert slot_forecast.shortage == Range(WEEK * 1.0, WEEK * 2.0, WEEK * 3.0)
-    assert (slot_forecast.losses, slot_forecast.unannounced) == pytest.approx((4.0, 2.0))
+    ends = (0.4 / exp(0.5), 0.4, 0.4 * exp(0.5))
+    assert slot_forecast.cost == Range(*map(pytest.approx, ends))
+    root = (WEEK * 2.0) ** 0.5
+    assert slot_forecast.shortage == Range(*map(pytest.approx, ((root - 1) ** 2, root**2, (root + 1) ** 2)))
+    assert slot_forecast.losses == Range(0.0, pytest.approx(4.0), pytest.approx(25.0))
+    assert (slot_forecast.unannounced, slot_forecast.none_ready) == pytest.approx((2.0, 6.0))
+    assert slot_forecast.spot_cost == pytest.approx(0.2)
+
+
+@given(st.floats(0.1, 1), st.floats(1, 5), st.floats(0.05, 0.4))
+def test_unknown_prices_widen_the_range_and_known_ones_do_not(low: float, high: float, spot: float) -> None:
+    week = SlotForecast(Range(0.3, 0.4, 0.6), Range(0, 1, 2), Range(0, 1, 2), 0.0, spot)
+    assert week.cost_at(Range(1.0, 1.0, 1.0)) == week.cost
+    wide = week.cost_at(Range(low, 1.0, high))
+    assert wide.low <= week.cost.low
+    assert wide.middle == week.cost.middle
+    assert wide.high >= max(week.cost.high, wide.middle + spot * (high - 1))
 
 
 HOUR = 60
@@ -88,7 +104,7 @@ def asked(shares: tuple[float, ...], **more: object) -> Question:
 
 def test_a_market_without_outages_costs_the_spot_price() -> None:
     always = (1,) * 25 * HOUR
-    assert parts(asked((0.25,)), market(always)) == [Part(0.25, 0.0)] * 2
+    assert parts(asked((0.25,)), market(always)) == [Part(0.25, 0.0, spot_cost=0.25)] * 2
 
 
 def test_spot_without_savings_is_not_launched() -> None:
@@ -105,6 +121,8 @@ def test_without_a_fallback_a_market_that_closes_is_missed_by_the_minute() -> No
     assert closed.shortage == pytest.approx(12 * 60)
     assert closed.cost == 0.0
     assert closed.losses == 1.0  # each slot once
+    assert (open_.none_ready, closed.none_ready) == (0.0, pytest.approx(12 * 60))
+    assert (open_.spot_cost, closed.spot_cost) == pytest.approx((0.3, 0.0))
 
 
 def test_the_cheaper_type_of_a_zone_is_launched_and_zones_stay_balanced() -> None:
@@ -113,11 +131,3 @@ def test_the_cheaper_type_of_a_zone_is_launched_and_zones_stay_balanced() -> Non
     in_two = parts(asked((0.8, 0.2), zones=(0, 1)), market(always, always))
     assert in_one[1].cost == pytest.approx(0.2)
     assert in_two[1].cost == pytest.approx(0.5)
-
-
-def test_the_markets_of_the_model_are_an_easy_a_middling_and_a_hard_one() -> None:
-    def empty(seed: int) -> int:
-        return sum(trace.samples.count(0) for trace in drawn(seed))
-
-    ranked = sorted(range(1, 21), key=empty)
-    assert (ranked[1], ranked[9], ranked[17]) == SEEDS

@@ -11,6 +11,7 @@ import pytest
 from botocore.stub import Stubber
 
 from infra.catalogue import price_tables
+from lambdas.core.model import Pool
 from research import prices
 
 # Written after the form that the API reference gives, not recorded from AWS.
@@ -171,14 +172,29 @@ def test_an_update_writes_what_was_read(
 ) -> None:
     monkeypatch.setattr(prices, "instance_types", lambda: ("g6.xlarge",))
     stub(stubbed, {"g6.xlarge": [PRODUCT]})
-    monkeypatch.setattr(boto3, "client", lambda service, region_name: stubbed.client)
+    monkeypatch.setattr(
+        boto3, "client", lambda service, region_name: stubbed.client if service == "pricing" else region_name
+    )
+    spot = {"eu-west-1a": 0.5, "eu-west-1b": 0.4, "eu-west-1c": 0.45}
+
+    def spot_prices(region: Any, _types: Any, _now: Any) -> dict[Pool, float]:
+        if region != "eu-west-1":
+            raise ValueError("not enabled")
+        return {Pool("g6.xlarge", zone): price for zone, price in spot.items()}
+
+    monkeypatch.setattr(prices.account, "spot_prices", spot_prices)
     with stubbed:
         assert prices.main() == 0
     error = capsys.readouterr().err
-    assert f"12 prices of 3 regions written to {file}" in error.replace("\n", " ")
+    assert f"14 prices of 3 regions written to {file}" in error.replace("\n", " ")
     assert "rejected: eks-cluster-extended-support in eu-north-1" in error
     by_region = {table.region: table for table in price_tables.parse(file.read_text())}
-    assert by_region["eu-west-1"].usd == {"g6.xlarge": 0.898}
+    assert by_region["eu-west-1"].usd == {
+        "g6.xlarge": 0.898,
+        "spot-low:g6.xlarge": 0.4,
+        "spot-high:g6.xlarge": 0.5,
+    }
+    assert error.count("not enabled") == sum("g6.xlarge" in one.usd for one in by_region.values()) - 1
     assert by_region["eu-west-1"].source == "AWS Price List"
 
 

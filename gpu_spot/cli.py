@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import importlib
 import importlib.metadata
+import json
 import signal
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
-from gpu_spot.declared.stackfile import UserError
+from gpu_spot.errors import ExitStatus, UserError, aws_error, is_of_aws, unexpected
 
 _PANELS: Final[Mapping[str, Sequence[str]]] = {
     "Observe a deployed stack": ("status", "jobs", "tensorboard"),
@@ -34,6 +35,7 @@ _PLUG_IN_PANEL: Final = "Of other installed packages"
 
 _TERMINATED: Final = 128 + signal.SIGTERM
 """Exit status that shells report for a process ended by SIGTERM."""
+_INTERRUPTED: Final = 128 + signal.SIGINT
 
 
 class _Commands:
@@ -111,18 +113,31 @@ def _listed(summaries: Mapping[str, str]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command. Returns 1 for an error that the user can fix (one line), 2 for wrong usage."""
+    """Run a command; return its `ExitStatus`. An error is one line on stderr, with ``--json`` also JSON."""
     words = sys.argv[1:] if arguments is None else [*arguments]
     args = parser(words[0] if words else None).parse_args(words)
     # SIGTERM must run `finally` blocks, which stop the processes that a command started.
     previous_handler = signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
     try:
         code: int = args.run(args)
-    except (UserError, ValueError, OSError) as error:
-        sys.stderr.write(f"gpu-spot: {error}\n")
-        return 1
     except KeyboardInterrupt:
-        return 130
+        return _INTERRUPTED
+    except Exception as error:
+        return _report(error, as_json=getattr(args, "json", False) is True)
     finally:
         signal.signal(signal.SIGTERM, previous_handler)
     return code
+
+
+def _report(error: Exception, *, as_json: bool) -> ExitStatus:
+    if is_of_aws(error):
+        error = aws_error("AWS", error)
+    is_foreseen = isinstance(error, UserError | ValueError | OSError)
+    message = str(error) if is_foreseen else unexpected(error)
+    of_others = ExitStatus.INPUT if is_foreseen else ExitStatus.BUG
+    status = error.status if isinstance(error, UserError) else of_others
+    if as_json:
+        document = {"error": {"status": int(status), "kind": status.name.lower(), "message": message}}
+        sys.stdout.write(f"{json.dumps(document)}\n")
+    sys.stderr.write(f"gpu-spot: {message}\n")
+    return status

@@ -51,7 +51,7 @@ Location: TypeAlias = tuple[int | str, ...]
 """Keys and list indices that lead to a value."""
 
 
-class SettingsError(pulumi.RunError):
+class SettingsError(pulumi.RunError, ValueError):
     """Invalid settings, one line for each error. The engine prints it without a traceback."""
 
 

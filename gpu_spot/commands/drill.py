@@ -65,6 +65,7 @@ def act(
     """
     from botocore.exceptions import BotoCoreError, ClientError
 
+    from gpu_spot.errors import aws_error
     from gpu_spot.preflight.stack import settings_of
     from gpu_spot.status.command import declared_entries
     from gpu_spot.status.reader import StackReader
@@ -73,7 +74,7 @@ def act(
     try:
         return follow(args, clients("fis"), lambda: reader.read(args.group), wait)
     except (BotoCoreError, ClientError) as error:
-        raise DrillError(f"stack {args.stack!r} in {config.region}: {error}") from None
+        raise aws_error(f"stack {args.stack!r} in {config.region}", error) from None
 
 
 def follow(

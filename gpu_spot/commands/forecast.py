@@ -10,15 +10,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
+
+from gpu_spot.errors import ExitStatus
 
 if TYPE_CHECKING:
     from gpu_spot.forecast.stack import StackForecast
-
-INVALID_INPUT: Final = 2
-"""Exit status for invalid input."""
-EXCEEDED: Final = 3
-"""Exit status if a threshold is exceeded."""
 
 
 def add_parser(commands: Any) -> None:
@@ -26,7 +23,8 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "forecast",
         help="forecast the monthly cost of a stack file and the availability of its groups",
-        epilog=f"Exit status: 0, {INVALID_INPUT} for invalid input, {EXCEEDED} if a threshold is exceeded.",
+        epilog=f"Exit status: 0, {ExitStatus.INPUT} for invalid input, {ExitStatus.EXCEEDED} if a threshold "
+        "is exceeded.",
     )
     parser.add_argument(
         "--base", type=Path, metavar="FILE", help="stack file before the change (default: no comparison)"
@@ -88,13 +86,7 @@ def _add_market_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Forecast and print. Returns 2 for invalid input, 3 if a threshold is exceeded."""
-    from gpu_spot.commands import forecast_inputs
-
-    return forecast_inputs.run(_run, args)
-
-
-def _run(args: argparse.Namespace) -> int:
+    """Forecast and print. Returns `ExitStatus.EXCEEDED` if a threshold is exceeded."""
     from gpu_spot.commands import forecast_inputs
     from gpu_spot.forecast import running, stack, text
     from gpu_spot.forecast.groups import all_entries
@@ -133,7 +125,7 @@ def _run(args: argparse.Namespace) -> int:
     else:
         sys.stdout.write(text.markdown(base, head, basis))
     sys.stderr.writelines(f"gpu-spot: {message}\n" for message in over)
-    return EXCEEDED if over else 0
+    return ExitStatus.EXCEEDED if over else ExitStatus.DONE
 
 
 def _check(args: argparse.Namespace) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -15,9 +14,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from gpu_spot.commands import files, traces
-from gpu_spot.commands.forecast import INVALID_INPUT
-from gpu_spot.declared.stackfile import StackConfig, UserError, find_project
+from gpu_spot.declared.stackfile import StackConfig, find_project
 from gpu_spot.declared.stackfile import load as load_stack
+from gpu_spot.errors import UserError
 from gpu_spot.forecast import account, running, text
 from gpu_spot.forecast.prices import ASSUMED_SPOT, Prices, spot_history
 from gpu_spot.forecast.replayed import Traces
@@ -31,15 +30,6 @@ _FITTED_REGIONS: Final = ("us-east-1", "us-west-2")
 FITTED_ON: Final = f"public Spot traces of V100 instances in {' and '.join(_FITTED_REGIONS)} of 2022 and 2023"
 """What the fitted market is from. Source: the AWS folders of skypilot-org/spot-traces."""
 _PRICE_HISTORY: Final = "the JSON of `aws ec2 describe-spot-price-history`"
-
-
-def run(work: Callable[[argparse.Namespace], int], args: argparse.Namespace) -> int:
-    """Return the exit status of ``work``. Invalid input is reported in one line."""
-    try:
-        return work(args)
-    except (UserError, SettingsError, ValueError, OSError) as error:
-        sys.stderr.write(f"gpu-spot: {error}\n")
-        return INVALID_INPUT
 
 
 def read(option: str, file: Path) -> tuple[StackConfig, Settings]:

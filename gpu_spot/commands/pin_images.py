@@ -18,6 +18,7 @@ import yaml
 
 from gpu_spot.commands import files
 from gpu_spot.declared.stackfile import StackConfig, config_in, file_of, find_project
+from gpu_spot.errors import aws_error
 
 if TYPE_CHECKING:
     from infra.schema import Capacity, SharedHost, Work
@@ -102,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
         try:
             value = str(client.get_parameter(Name=parameter)["Parameter"]["Value"])
         except (BotoCoreError, ClientError) as error:
-            raise ValueError(f"parameter {parameter} in {region}: {error}") from None
+            raise aws_error(f"parameter {parameter} in {region}", error) from None
         if not _IMAGE.fullmatch(value):
             raise ValueError(f"parameter {parameter} in {region} holds {value!r}, allowed: an AMI id")
         return value

@@ -20,7 +20,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Check and print. Returns 1 if a check fails, 2 if the stack file or the credentials are invalid."""
+    """Check and print. Raises ``UserError``."""
     from gpu_spot.preflight import command
 
     return command.run(args)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from gpu_spot.commands import files
+from gpu_spot.errors import ExitStatus
 from gpu_spot.review import preview
 from gpu_spot.review.comment import comment
 from gpu_spot.review.environments import review_environments, to_json
@@ -19,8 +20,6 @@ from gpu_spot.review.verdict import EXIT_STATUS, verdict_of
 _PREVIEW: Final = "the output of `pulumi preview --json --show-sames`"
 _EVENTS: Final = "an event log of `pulumi preview --event-log`"
 _FORECAST: Final = "the output of `gpu-spot forecast`"
-_CHANGED: Final = 3
-"""Exit status of ``--expect-no-changes`` if there are changes; 1 and 2 are errors."""
 
 
 def add_parser(commands: Any) -> None:
@@ -71,7 +70,7 @@ def add_parser(commands: Any) -> None:
     status.add_argument(
         "--expect-no-changes",
         action="store_true",
-        help=f"exit with status {_CHANGED} if a resource changes (drift detection)",
+        help=f"exit with status {ExitStatus.EXCEEDED} if a resource changes (drift detection)",
     )
     status.add_argument(
         "--strict",
@@ -105,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
     if args.strict:
         return EXIT_STATUS[verdict.outcome]
     changed = any(environment.is_changed for environment in environments)
-    return _CHANGED if args.expect_no_changes and changed else 0
+    return ExitStatus.EXCEEDED if args.expect_no_changes and changed else 0
 
 
 def _read(

@@ -13,6 +13,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from contracts import names
 from gpu_spot.declared.stackfile import find_project, load
+from gpu_spot.errors import aws_error
 from userdata.tensorboard import IDLE_MINUTES, PORT
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
         )
         wait(ssm, instance)
     except (BotoCoreError, ClientError) as error:
-        raise ValueError(f"TensorBoard of stack {args.stack!r} in {region}: {error}") from None
+        raise aws_error(f"TensorBoard of stack {args.stack!r} in {region}", error) from None
     console.print(
         f"http://127.0.0.1:{args.port} (Ctrl-C closes the tunnel; the instance terminates after "
         f"{IDLE_MINUTES} minutes without an open page)",

@@ -18,7 +18,8 @@ from pulumi.runtime.proto import resource_pb2
 from pulumi.runtime.settings import SETTINGS, set_root_resource
 from pulumi.runtime.sync_await import _ensure_event_loop, _sync_await
 
-from gpu_spot.declared.stackfile import StackConfig, UserError
+from gpu_spot.declared.stackfile import StackConfig
+from gpu_spot.errors import UserError
 
 _STACK_TYPE: Final = "pulumi:pulumi:Stack"
 

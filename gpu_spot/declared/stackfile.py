@@ -12,6 +12,8 @@ from typing import Any, Final
 
 import yaml
 
+from gpu_spot.errors import UserError
+
 _SEGMENT: Final = re.compile(r"(?P<key>[^.\[\]]+)|\[(?P<index>\d+)\]")
 _TYPES: Final[dict[str, tuple[type, ...]]] = {
     "array": (list,),
@@ -20,10 +22,6 @@ _TYPES: Final[dict[str, tuple[type, ...]]] = {
     "integer": (int,),
     "boolean": (bool,),
 }
-
-
-class UserError(Exception):
-    """An error that the user can fix; its message is one line with the allowed values."""
 
 
 def find_project() -> Path:

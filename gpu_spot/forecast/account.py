@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from contracts.group.warm_pool import on_demand_share
+from gpu_spot.errors import aws_error
 from gpu_spot.forecast.prices import PRODUCTS, newest
 from infra.schema import Capacity
 from lambdas.core.model import Pool
@@ -28,7 +29,7 @@ def spot_prices(ec2: EC2Client, types: Iterable[str], now: datetime) -> dict[Poo
     try:
         return newest(row for page in pages for row in page["SpotPriceHistory"])
     except (BotoCoreError, ClientError) as error:
-        raise ValueError(f"cannot read the Spot prices of the account: {error}") from None
+        raise aws_error("Spot prices of the account", error) from None
 
 
 def placement_scores(ec2: EC2Client, capacities: Mapping[str, Capacity], region: str) -> dict[str, int]:
@@ -47,7 +48,7 @@ def placement_scores(ec2: EC2Client, capacities: Mapping[str, Capacity], region:
         try:
             response = ec2.get_spot_placement_scores(TargetCapacity=spot_target, **request)
         except (BotoCoreError, ClientError) as error:
-            raise ValueError(f"cannot read the Spot placement score of {name}: {error}") from None
+            raise aws_error(f"Spot placement score of {name}", error) from None
         scores = [region_score["Score"] for region_score in response["SpotPlacementScores"]]
         if scores:
             scores_by_group[name] = max(scores)

@@ -18,6 +18,7 @@ from rich.live import Live
 from gpu_spot.commands.jobs import ADOPT, POLL_SECONDS, STEERING
 from gpu_spot.commands.stack import clients_for, confirm
 from gpu_spot.declared.stackfile import find_project, load
+from gpu_spot.errors import aws_error
 from gpu_spot.jobs import report
 from gpu_spot.jobs.adoption import VolumeAdoption, VolumeRules
 from gpu_spot.jobs.cluster import ClusterReader, cluster_table
@@ -63,7 +64,7 @@ def act(
             on_cluster = None if settings is None else partial(_on_cluster, args, clients, region, settings)
             _show(args, reader, wait or _wait, on_cluster)
     except (BotoCoreError, ClientError) as error:
-        raise JobError(f"stack {args.stack!r} in {region}: {error}") from None
+        raise aws_error(f"stack {args.stack!r} in {region}", error) from None
     return 0
 
 

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from gpu_spot.declared.stackfile import UserError
+from gpu_spot.errors import aws_error
 
 ClientOf: TypeAlias = Callable[[str], Any]
 """Returns the boto3 client of a service in the stack's region."""
@@ -30,14 +30,14 @@ class Account:
 
 
 def connect(region: str, profile: str | None) -> Account:
-    """Return the account of the caller's credentials. Raises ``UserError`` if they are invalid."""
+    """Return the account of the caller's credentials. Raises ``AwsRefusalError`` if they are invalid."""
     try:
         import boto3  # only here: most commands do not call AWS
 
         session: Any = boto3.session.Session(region_name=region, profile_name=profile)
         return identify(lambda service: session.client(service))
     except (BotoCoreError, ClientError) as error:
-        raise UserError(f"credentials for AWS: {error}") from None
+        raise aws_error("the caller's account", error) from None
 
 
 def identify(clients: ClientOf) -> Account:

@@ -12,7 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gpu_spot.declared.stackfile import UserError, find_project
+from gpu_spot.declared.stackfile import find_project
+from gpu_spot.errors import ExitStatus
 from gpu_spot.preflight import account, stack
 from gpu_spot.preflight.check_result import CheckResult, run_checks
 from gpu_spot.preflight.checks import CHECKS
@@ -21,19 +22,15 @@ _STYLES: Final = {"ok": "green", "warning": "yellow", "failure": "bold red", "no
 
 
 def run(args: argparse.Namespace) -> int:
-    """Check and print. Returns 1 if a check fails, 2 if the stack file or the credentials are invalid."""
-    try:
-        declared_stack = stack.read(find_project(), args.stack)
-        aws_account = account.connect(declared_stack.region, args.profile or declared_stack.profile)
-    except UserError as error:
-        sys.stderr.write(f"gpu-spot: {error}\n")
-        return 2
+    """Check and print. Raises ``UserError`` if the stack file or the credentials are invalid."""
+    declared_stack = stack.read(find_project(), args.stack)
+    aws_account = account.connect(declared_stack.region, args.profile or declared_stack.profile)
     results = list(run_checks(declared_stack, aws_account, CHECKS))
     if args.json:
         sys.stdout.write(_json(declared_stack, aws_account, results))
     else:
         _print(declared_stack, aws_account, results)
-    return int(any(result.status == "failure" for _, result in results))
+    return ExitStatus.ALARM if any(result.status == "failure" for _, result in results) else ExitStatus.DONE
 
 
 def _json(

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from gpu_spot.declared.listing import Declared, declared
-from gpu_spot.declared.stackfile import StackConfig, UserError, load
+from gpu_spot.declared.stackfile import StackConfig, load
+from gpu_spot.errors import UserError
 from infra.schema import Capacity, Service, Settings
 from infra.schema.jobs.builder import builders
 from infra.schema.jobs.experiments import experiments

@@ -7,13 +7,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
+from gpu_spot.errors import ExitStatus
 from gpu_spot.review.effects.consequences import Severity
 from gpu_spot.review.environments import ReviewedEnvironment
 from gpu_spot.review.text import code, plural
 
 VerdictOutcome: TypeAlias = Literal["nothing", "ends", "unknown"]
 
-EXIT_STATUS: Final[dict[VerdictOutcome, int]] = {"nothing": 0, "ends": 4, "unknown": 5}
+EXIT_STATUS: Final[dict[VerdictOutcome, ExitStatus]] = {
+    "nothing": ExitStatus.DONE,
+    "ends": ExitStatus.ENDS,
+    "unknown": ExitStatus.UNKNOWN,
+}
 """Exit status of ``gpu-spot review --strict``."""
 
 

@@ -16,6 +16,7 @@ from rich.live import Live
 from gpu_spot.commands.stack import clients_for
 from gpu_spot.commands.status import POLL_SECONDS
 from gpu_spot.declared.stackfile import StackConfig, find_project, load
+from gpu_spot.errors import ExitStatus, aws_error
 from gpu_spot.preflight.account import ClientOf
 from gpu_spot.preflight.stack import settings_of
 from gpu_spot.status import permissions, report
@@ -50,7 +51,7 @@ def act(
         try:
             return reader.read(args.group)
         except (BotoCoreError, ClientError) as error:
-            raise ValueError(f"stack {args.stack!r} in {config.region}: {error}") from None
+            raise aws_error(f"stack {args.stack!r} in {config.region}", error) from None
 
     snapshot = read_snapshot()
     if args.json:
@@ -63,7 +64,7 @@ def act(
             while wait_for_next():
                 snapshot = read_snapshot()
                 live.update(view(snapshot), refresh=True)
-    return 0 if snapshot.is_healthy else 1
+    return ExitStatus.DONE if snapshot.is_healthy else ExitStatus.ALARM
 
 
 def declared_entries(settings: Settings) -> DeclaredEntries:

@@ -14,7 +14,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from gpu_spot.commands import files, traces
-from gpu_spot.declared.stackfile import StackConfig, UserError, find_project, load
+from gpu_spot.declared.stackfile import StackConfig, find_project, load
+from gpu_spot.errors import UserError
 from gpu_spot.jobs import report
 from gpu_spot.jobs.report import JobReport
 from gpu_spot.jobs.text import job_card

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from gpu_spot.declared.stackfile import find_project, load
+from gpu_spot.errors import ExitStatus
 from infra.catalogue import on_demand_prices
 from policy.evaluation import Violation, settings_of, violations
 from policy.rules.model import ExternalFacts, Subject
@@ -31,7 +32,8 @@ def run(args: argparse.Namespace) -> int:
     with sandbox(config.region) as clients:
         deployment = deployed(clients, config)
         violations_ = violated(deployment)
-        code = int(any(violation.level == "mandatory" for violation in violations_))
+        is_violated = any(violation.level == "mandatory" for violation in violations_)
+        code = ExitStatus.ALARM if is_violated else ExitStatus.DONE
         if args.json:
             sys.stdout.write(f"{as_json(deployment, violations_)}\n")
             return code

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from gpu_spot.declared.stackfile import UserError
+from gpu_spot.errors import UserError
 
 HOURS: Final = 48.0
 SHARED_HOURS: Final = 10.0

@@ -145,7 +145,7 @@ def test_every_command_prints_its_help(operator: Operator) -> None:
 
 @pytest.mark.parametrize("name", chosen(REHEARSING, "demo"))
 def test_a_rehearsal_names_the_missing_package(operator: Operator, name: str) -> None:
-    done = operator.run(name, *REHEARSING[name], code=1)
+    done = operator.run(name, *REHEARSING[name], code=2)
     assert done.stderr.startswith("gpu-spot: pulumi_on_moto is missing")
     assert done.stderr.count("\n") == 1
 
@@ -176,7 +176,7 @@ def test_preflight_checks_the_declared_resources_in_the_account(operator: Operat
 
 
 def test_a_drill_is_refused_where_the_group_has_nothing_to_take(operator: Operator) -> None:
-    done = operator.run("drill", "--stack", "research", "--group", "resnet", "--yes", code=1)
+    done = operator.run("drill", "--stack", "research", "--group", "resnet", "--yes", code=2)
     assert "misses 1 of 1" in done.stderr
 
 

@@ -14,6 +14,7 @@ from gpu_spot import cli
 from gpu_spot.commands import drill
 from gpu_spot.commands.drill import DrillError
 from gpu_spot.declared.stackfile import load
+from gpu_spot.errors import AwsRefusalError
 from gpu_spot.jobs.report import JobReport
 from gpu_spot.jobs.status import job_status
 from gpu_spot.status.reader import StackReader
@@ -195,6 +196,6 @@ def test_an_error_of_aws_is_one_line_with_stack_and_region(
 
     monkeypatch.setattr(StackReader, "read", lambda *_: stack(WHOLE))
     config = load(Path(__file__).parents[2], "prod")
-    with pytest.raises(DrillError, match=r"^stack 'prod' in \S+: .*ServiceQuotaExceeded") as raised:
+    with pytest.raises(AwsRefusalError, match=r"^stack 'prod' in \S+: .*ServiceQuotaExceeded") as raised:
         drill.act(args, lambda name: Refusing() if name == "fis" else Client(), config)
     assert "\n" not in str(raised.value)

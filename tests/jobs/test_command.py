@@ -12,6 +12,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from gpu_spot import cli
+from gpu_spot.errors import AwsRefusalError
 from gpu_spot.jobs import command as jobs
 from gpu_spot.jobs.logs import format_message
 from gpu_spot.jobs.reader import JobError, JobReader
@@ -159,7 +160,7 @@ def test_an_aws_error_is_one_line(stack: Stack, monkeypatch: pytest.MonkeyPatch)
 
     stack.group("resnet")
     monkeypatch.setattr(stack("dynamodb"), "get_paginator", lambda name: type("P", (), {"paginate": refuse}))
-    with pytest.raises(JobError, match=r"^stack 'dev' in us-west-2: .*AccessDenied") as raised:
+    with pytest.raises(AwsRefusalError, match=r"^stack 'dev' in us-west-2: .*AccessDenied") as raised:
         jobs.act(parsed(), stack, REGION)
     assert "\n" not in str(raised.value)
 

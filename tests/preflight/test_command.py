@@ -82,13 +82,13 @@ def test_warnings_end_with_zero_and_the_table_counts(
     assert "monthly cost" in out
 
 
-def test_a_wrong_stack_and_no_credentials_end_with_two(
+def test_a_wrong_stack_and_missing_credentials_differ(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert cli.main(["preflight", "--stack", "nowhere"]) == 2
     assert "no file Pulumi.nowhere.yaml" in capsys.readouterr().err
     monkeypatch.setattr(stack, "read", lambda folder, name: worlds.stack())
-    assert cli.main(["preflight", "--profile", "nobody"]) == 2
+    assert cli.main(["preflight", "--profile", "nobody"]) == 6
     assert "nobody" in capsys.readouterr().err
 
 

@@ -11,7 +11,8 @@ import pytest
 import yaml
 from pulumi.runtime import settings
 
-from gpu_spot.declared.stackfile import UserError, load
+from gpu_spot.declared.stackfile import load
+from gpu_spot.errors import UserError
 from gpu_spot.preflight.actions import ACTIONS
 from gpu_spot.preflight.stack import Stack, declare, read
 from tests.apart import apart

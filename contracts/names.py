@@ -264,9 +264,12 @@ def scaling_memory(group: str) -> str:
     return f"{group}@scaling"
 
 
-def kubernetes_failures_metric(stack: str, job: str) -> str:
-    """Return the name of the metric of a failed Job in `KUBERNETES_NAMESPACE`."""
-    return f"{stack}/{job}/failures"
+def kubernetes_job_metric(stack: str, job: str, event: str) -> str:
+    """Return the name of a metric of a Job in `KUBERNETES_NAMESPACE`.
+
+    ``event`` is ``failures``, ``starts-failed`` (pods) or ``waits``.
+    """
+    return f"{stack}/{job}/{event}"
 
 
 def request_metric(stack: str, group: str, measure: str) -> str:

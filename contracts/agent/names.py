@@ -21,6 +21,8 @@ TAG_STATE: Final = "gpu-spot:state"
 TAG_INSTANCE: Final = "gpu-spot:instance"
 # Tag on snapshots of prepared datasets: `<name>@<version>`.
 TAG_DATASET: Final = "gpu-spot:dataset"
+TAG_EBS_DRIVER: Final = "ebs.csi.aws.com/cluster"
+"""With the value ``true``: AmazonEBSCSIDriverPolicyV2 lets the EBS driver use the snapshot."""
 
 VOLUME_NAME: Final = "DL-datasets-checkpoints"
 SNAPSHOT_NAME: Final = "DL-datasets-checkpoints-snapshot"

@@ -219,11 +219,13 @@ def _volumes(entry: ForecastEntry, region: str) -> float:
     There is a root volume for each instance of the target, of the smallest type if sizes differ.
     """
     capacity = entry.capacity
-    gib = math.ceil(capacity.target / min(capacity.weights.values())) * capacity.root_volume_gib
-    throughput = 0
+    roots = math.ceil(capacity.target / min(capacity.weights.values()))
+    gib = roots * capacity.root_volume_gib
+    usual = pods.ROOT_THROUGHPUT_MIB if is_on_kubernetes(entry) else _FREE_THROUGHPUT_MIB
+    throughput = roots * ((capacity.root_volume_throughput_mib or usual) - _FREE_THROUGHPUT_MIB)
     if isinstance(entry, Training) and entry.volume_gib:
         gib += entry.volume_gib
-        throughput = max(0, entry.throughput_mib - _FREE_THROUGHPUT_MIB)
+        throughput += max(0, entry.throughput_mib - _FREE_THROUGHPUT_MIB)
     elif isinstance(entry, SharedHost):
         gib += sum(tenant.data_gib for tenant in entry.tenants)
     return sum(

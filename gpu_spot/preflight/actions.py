@@ -48,7 +48,7 @@ efs/mountTarget:MountTarget  ec2:CreateNetworkInterface elasticfilesystem:Create
     DescribeMountTargets
 eks/accessEntry:AccessEntry  eks:CreateAccessEntry DescribeAccessEntry TagResource
 eks/accessPolicyAssociation:AccessPolicyAssociation  eks:AssociateAccessPolicy ListAssociatedAccessPolicies
-eks/addon:Addon  eks:CreateAddon DescribeAddon TagResource
+eks/addon:Addon  eks:CreateAddon DescribeAddon DescribeAddonVersions TagResource
 eks/cluster:Cluster  eks:CreateCluster DescribeCluster TagResource iam:CreateServiceLinkedRole PassRole
     kms:CreateGrant DescribeKey
 eks/nodeGroup:NodeGroup  ec2:RunInstances eks:CreateNodegroup DescribeNodegroup TagResource

@@ -181,5 +181,6 @@ def _lookups(settings: Settings) -> dict[str, Callable[[Mapping[str, Any]], Mapp
             "certificateAuthorities": [{"data": ""}],
             "vpcConfig": {"clusterSecurityGroupId": _CLUSTER_GROUP},
         },
+        "aws:eks/getAddonVersion:getAddonVersion": lambda _: {"version": "v1.0.0-eksbuild.1"},
         "aws:secretsmanager/getRandomPassword:getRandomPassword": lambda _: {"randomPassword": "drawn"},
     }

@@ -20,8 +20,9 @@ Source: EKS guide, "Amazon EKS node IAM role"; amazon-eks-ami, nodeadm/internal/
 """
 NETWORK: Final = ("AmazonEKS_CNI_Policy",)
 """Policies of the network plugin (EKS guide, "Configure Amazon VPC CNI plugin")."""
-VOLUMES: Final = ("service-role/AmazonEBSCSIDriverPolicy",)
-"""Policies of the EBS volume driver, limited to volumes with its tag (EKS guide, "Amazon EBS CSI driver")."""
+VOLUMES: Final = ("AmazonEBSCSIDriverPolicyV2",)
+"""Policies of the EBS volume driver: volumes, and snapshots to create them from, must have its tag. The one
+before it, without V2, allowed any snapshot; AWS advises the change (aws-ebs-csi-driver 2918)."""
 
 _CREATED: Final = (
     "fleet",

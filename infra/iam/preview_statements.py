@@ -144,6 +144,7 @@ def previews(
     if cluster is not None:
         arns = [scope.arn("eks", f"cluster/{cluster}")]
         allowed.append(Statement("FindCluster", ["eks:DescribeCluster"], arns))
+        allowed.append(Statement("FindAddons", ["eks:DescribeAddonVersions"], ANY_RESOURCE))
     return [*allowed, *read_state(scope, state)]
 
 

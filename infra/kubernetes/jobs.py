@@ -30,10 +30,10 @@ _CHECKOUT: Final = Path(__file__).with_name("checkout.sh").read_text("utf-8")
 _CHECKOUT_CONTAINER: Final = "checkout"
 OUTAGE_SECONDS: Final = 900
 """How long a pod waits for a git host that does not answer, before it frees its node."""
-LIVES: Final = 10_000
-"""Indexes of a job's Job (``_job``) for each of its nodes: how often it may begin again when interrupted."""
-MAX_LIVES: Final = 100_000
-"""For all nodes. Above it a Job needs ``maxFailedIndexes`` (Kubernetes, ``completionsSoftLimit``)."""
+LIVES: Final = 200
+"""How many pods of a Job (``_job``) may end, for each of its nodes and for whatever reason, before it fails.
+A pod that its node rejects runs no script that counts, and has no condition by which a rule could know it
+(kubernetes, ``rejectPod``): an index would fail after ``max_restarts`` of them, and the next one begin."""
 LEASE_SECONDS: Final = 120
 """Duration of the lease of a checkpoint folder (``supervise.sh``): that of a job's lease on instances."""
 
@@ -111,7 +111,8 @@ def _job(job: Training, context: ClusterContext) -> Manifest:
     spec = {**_spec(job, context), "completionMode": "Indexed"}
     if job.matrix is None:
         spec |= {
-            "completions": min(LIVES * job.nodes.max, MAX_LIVES),
+            "completions": LIVES * job.nodes.max,
+            "backoffLimit": LIVES * job.nodes.max,
             "parallelism": job.nodes.max,
             "backoffLimitPerIndex": job.max_restarts + 1,
             "successPolicy": {"rules": [{"succeededCount": 1}]},

@@ -168,6 +168,7 @@ def _node_class(name: str, entry: Work, context: ClusterContext) -> Manifest:
     root: Manifest = {
         "volumeSize": f"{entry.capacity.root_volume_gib}Gi",
         "volumeType": "gp3",
+        "throughput": entry.capacity.root_volume_throughput_mib or pods.ROOT_THROUGHPUT_MIB,
         "encrypted": True,
         "deleteOnTermination": True,
         **({"kmsKeyID": context.kms_key_arn} if context.kms_key_arn else {}),
@@ -185,6 +186,8 @@ def _node_class(name: str, entry: Work, context: ClusterContext) -> Manifest:
             ),
             "subnetSelectorTerms": [{"id": subnet} for subnet in context.subnets],
             "securityGroupSelectorTerms": groups,
+            # By default Karpenter ignores the instance store: for images and emptyDirs (GPU_SPOT_SCRATCH).
+            "instanceStorePolicy": "RAID0",
             "blockDeviceMappings": [{"deviceName": "/dev/xvda", "rootVolume": True, "ebs": root}],
             # One hop ends on the node: pods cannot get the credentials of its role.
             "metadataOptions": {

@@ -21,6 +21,9 @@ NODE_GRACE_SECONDS: Final = DRAIN_SECONDS + 10
 budget protects their own grace period before its end, so 10 s after a notice (kubernetes-sigs/karpenter 916;
 ``terminator.go``, ``podDeleteTimeWithGracePeriod``)."""
 
+ROOT_THROUGHPUT_MIB: Final = 250
+"""Throughput of a root volume in MiB/s: its images are containers', unpacked at the start of each pod."""
+
 _FIRST_RESTART_SECONDS: Final = 10
 _LAST_RESTART_SECONDS: Final = 600
 

@@ -79,13 +79,13 @@ Source: S3 user guide, "The meaning of public"; EFS user guide, "Resource-based 
 
 ATTACHED: Final = frozenset(
     {
+        "AmazonEBSCSIDriverPolicyV2",
         "AmazonEC2ContainerRegistryPullOnly",
         "AmazonEKSClusterPolicy",
         "AmazonEKSWorkerNodePolicy",
         "AmazonEKS_CNI_Policy",
         "AmazonSSMManagedInstanceCore",
         "ReadOnlyAccess",
-        "service-role/AmazonEBSCSIDriverPolicy",
         "service-role/AmazonEC2SpotFleetTaggingRole",
         "service-role/AmazonEFSCSIDriverPolicy",
     }

@@ -33,6 +33,7 @@ class PodLife:
     code: int = 0
     stops: float = 0.3
     stop_code: int = 143
+    is_rejected: bool = False
 
     def annotation(self) -> dict[str, str]:
         return {LIFE: json.dumps(asdict(self))}
@@ -157,7 +158,10 @@ class PlayedKubelet:
             if self._seconds(pod, "stopping") >= min(life.stops, grace):
                 self._finish(pod, KILLED_EXIT_CODE if life.stops > grace else life.stop_code)
         elif phase == "Pending":
-            if self._seconds(pod, "starting") >= life.starts:
+            if life.is_rejected:  # kubernetes, pkg/kubelet/kubelet.go, rejectPod
+                status = {"phase": "Failed", "reason": "UnexpectedAdmissionError"}
+                self._patch_status(pod, {**status, "message": "Pod was rejected: Allocate failed"})
+            elif self._seconds(pod, "starting") >= life.starts:
                 self._report_running(pod)
         elif metadata["uid"] in self._ends:
             self._finish(pod, self._ends[metadata["uid"]])

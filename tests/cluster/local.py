@@ -24,8 +24,12 @@ _JOBS_RULE: Final = {
     **{"level": "RequestResponse", "verbs": ["create", "update", "patch", "delete"]},
     "resources": [{"group": "batch"}],
 }
-JOBS_AUDIT: Final[Sequence[Manifest]] = (_JOBS_RULE, {"level": "None"})
-"""Rules of the audit policy: requests that change Jobs, with their responses."""
+_PODS_RULE: Final = {
+    **{"level": "Request", "verbs": ["update", "patch"]},
+    "resources": [{"group": "", "resources": ["pods/status"]}],
+}
+JOBS_AUDIT: Final[Sequence[Manifest]] = (_JOBS_RULE, _PODS_RULE, {"level": "None"})
+"""Rules of the audit policy: requests that change Jobs, with their responses, and reports of pods."""
 
 
 class Components:

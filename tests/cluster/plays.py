@@ -270,6 +270,16 @@ def drained_thrice(stage: Stage, name: str, **entry: Any) -> tuple[list[float], 
     return waits, state, play.at_once()
 
 
+def rejected(stage: Stage, limit: int) -> tuple[JobState, int]:
+    """Play a Job whose nodes reject its pods, with another ``limit``; return its state and number of pods."""
+    play = stage.of_job("rejected")
+    play.start(PodLife(is_rejected=True), backoffLimit=limit)
+    pods = [play.next_pod("Failed") for _ in range(limit + 1)]
+    state = play.wait_until_ended()
+    play.remove()
+    return state, len(pods)
+
+
 def node_lost(stage: Stage, name: str, *, while_stopping: bool) -> tuple[JobState, int]:
     """Take a pod's node without a drain, or in one; return the Job's state then, and its pods at once."""
     play = stage.of_job(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
 import re
 import statistics
@@ -36,6 +37,8 @@ ENDS: Final[dict[str, tuple[PodLife, Callable[[JobPlay, Any], None], int]]] = {
     "fault": (PodLife(), lambda play, pod: play.end(pod, 1), 1),
     "out of memory": (PodLife(), lambda play, pod: play.end(pod, KILLED_EXIT_CODE), 1),
 }
+REJECTED: Final = 3
+"""Limit of a Job's ends, whose own would take the controller's pauses for hours."""
 FAULTS: Final = {"crashes": "exit 3", "killed-for-memory": "kill -KILL $PPID; sleep 99"}
 """Commands of which each run is a fault, and what they do."""
 SAVES_LATER: Final = PodLife(stops=4, stop_code=75)
@@ -65,7 +68,7 @@ def started(api: ClusterApi, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     for item in objects:
         if item["kind"] not in jobs_and_services:
             api.apply(item)
-    count = len(ENDS) + len(SEVERAL) + len(FAULTS) + 10
+    count = len(ENDS) + len(SEVERAL) + len(FAULTS) + 11
     with (
         PlayedKubelet(api, plays.NAMESPACE) as kubelet,
         TrainerKubelet(api, plays.NAMESPACE, tmp_path_factory.mktemp("trainers")) as trainers,
@@ -91,6 +94,7 @@ def started(api: ClusterApi, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         )
         results["lost"] = pool.submit(plays.node_lost, stage, "lost", while_stopping=False)
         results["lost in a drain"] = pool.submit(plays.node_lost, stage, "lost-drained", while_stopping=True)
+        results["rejected"] = pool.submit(plays.rejected, stage, REJECTED)
         results["replaced"] = pool.submit(plays.replaced, stage)
         results["survivors"] = pool.submit(survivor_plays.survivors, stage, "survivors")
         results["experiments"] = pool.submit(plays.experiment_failed, stage)
@@ -131,7 +135,10 @@ def test_the_controller_waits_twice_as_long_after_each_interruption_of_an_experi
 
 
 def matches(pattern: str, event: Any) -> bool:
-    """Return whether a JSON filter pattern of CloudWatch Logs (``=``, ``&&``, ``||``) matches an event."""
+    """Return whether a JSON filter pattern of CloudWatch Logs matches an event.
+
+    Of its syntax: ``=`` with ``*``, ``IS TRUE``, ``&&``, ``||``.
+    """
 
     def holds(comparison: re.Match[str]) -> str:
         value = event
@@ -141,9 +148,11 @@ def matches(pattern: str, event: Any) -> bool:
                 value = value[part]
             except (KeyError, IndexError, TypeError):
                 return "False"
-        return str(value == comparison[2])
+        if comparison[2] is None:
+            return str(value is True)
+        return str(isinstance(value, str) and fnmatch.fnmatchcase(value, comparison[2]))
 
-    text = re.sub(r'\$([\w.\[\]]+) = "([^"]*)"', holds, pattern.strip("{} "))
+    text = re.sub(r'\$([\w.\[\]]+) (?:= "([^"]*)"|IS TRUE)', holds, pattern.strip("{} "))
     assert re.fullmatch(r"(True|False|&&|\|\||[() ])+", text), text
     return bool(eval(text.replace("&&", "and").replace("||", "or")))
 
@@ -158,14 +167,18 @@ def test_the_audit_log_says_which_job_failed(started: Started, api: ClusterApi) 
     def events() -> list[Any]:
         return [json.loads(line) for line in log.read_text("utf-8").splitlines()]
 
-    def failed(name: str) -> list[Any]:
-        pattern = job_failures.pattern(plays.NAMESPACE, name)
+    def failed(name: str, said: str = "failures") -> list[Any]:
+        pattern = job_failures.patterns(plays.NAMESPACE, name)[said]
         return [event for event in events() if matches(pattern, event)]
 
     wait_until(lambda: failed("experiments"), interval_seconds=0.5)
     assert {event["objectRef"]["name"] for event in failed("experiments")} == {"experiments"}
     assert failed("drained-thrice") == []
     assert any(event["objectRef"]["name"] == "drained-thrice" for event in events())
+    started.of("rejected")
+    assert len(failed("rejected", "starts-failed")) == REJECTED + 1
+    started.of("lost")
+    assert failed("lost", "starts-failed") == failed("experiments", "starts-failed") == []
 
 
 @pytest.mark.parametrize("name", FAULTS)
@@ -174,6 +187,12 @@ def test_faults_above_the_limit_fail_the_job(started: Started, name: str) -> Non
     reasons = {item.replace("FailureTarget", "Failed") for item in state.conditions}
     assert "Failed: PodFailurePolicy" in reasons
     assert state.failed_indexes in ("", "0")  # no other life began
+
+
+def test_rejected_pods_end_their_job(started: Started) -> None:
+    state, pods = started.of("rejected")
+    assert "BackoffLimitExceeded" in state.conditions[-1]
+    assert pods == REJECTED + 1
 
 
 @pytest.mark.parametrize("name", ["lost", "lost in a drain"])

@@ -68,7 +68,7 @@ OWN = {
 
 
 def test_a_clusters_lines_come_with_its_first_entry_and_another_entry_adds_its_nodes_alone() -> None:
-    entries = [service("one", target=3), service("two", target=4)]
+    entries = [service(name, target=n, rootVolumeThroughputMib=250) for name, n in (("one", 3), ("two", 4))]
     none, one, two = apart(
         bill,
         *(

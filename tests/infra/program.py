@@ -40,6 +40,7 @@ LOOKUPS = {
     "aws:ec2/getSecurityGroup:getSecurityGroup": {"vpcId": "vpc-0000000a"},
     "aws:ec2/getVpcEndpointService:getVpcEndpointService": {},
     "aws:ssm/getParameter:getParameter": {"insecureValue": "ami-0123456789abcdef0", "name": "image"},
+    "aws:eks/getAddonVersion:getAddonVersion": {},
     "aws:eks/getCluster:getCluster": {
         "endpoint": "https://cluster.example.com",
         "certificateAuthorities": [{"data": "Y2E="}],
@@ -101,6 +102,8 @@ class Recorder(mocks.Mocks):
             [name] = [value for value in values if value.startswith(f"{prefix}.")]
             region = name.removeprefix(f"{prefix}.").split(".")[0]
             answer = {"serviceName": name, "availabilityZones": [f"{region}{letter}" for letter in "abc"]}
+        if "kubernetesVersion" in args.args:  # of an add-on
+            answer = {"version": f"v{args.args['kubernetesVersion']}.0-eksbuild.1"}
         return answer | SUBNETS.get(args.args.get("id", ""), {}), []
 
     def _is_new(self, args: mocks.MockResourceArgs) -> bool:

@@ -82,6 +82,10 @@ ALARMS: Final[dict[str, Condition]] = {
     # Events, emitted once by an agent.
     "<group>-boot": Condition("Sum", "gpu-spot/instances BootFailures", ">= 1", (1, 1), 300),
     "eks/resnet-failed": Condition("Sum", "gpu-spot/kubernetes eks/resnet/failures", ">= 1", (1, 1), 300),
+    "eks/resnet-not-started": Condition(
+        "Sum", "gpu-spot/kubernetes eks/resnet/starts-failed", ">= 1", (1, 1), 300
+    ),
+    "eks/resnet-waits": Condition("Sum", "gpu-spot/kubernetes eks/resnet/waits", ">= 3", (1, 1), 10_800),
     "<job>-failed": Condition("Sum", "gpu-spot/instances JobFailures", ">= 1", (1, 1), 300),
     "<job>-stalled": Condition("Sum", "gpu-spot/instances JobStalls", ">= 1", (1, 1), 300),
     "<job>-host-fault": Condition("Sum", "gpu-spot/instances HostFaults", ">= 1", (1, 1), 300),

@@ -209,13 +209,13 @@ def test_every_alarm_notifies_the_topic_of_alarm_and_ok() -> None:
 
 def test_every_alarm_has_a_heading_in_the_runbook_and_every_heading_an_alarm() -> None:
     headings = set()
-    for stack in ("ocr", "prod", "research", "shared"):
+    for stack in ("eks", "ocr", "prod", "research", "shared"):
         for alarm in shipped(stack).alarms():
             assert heading(alarm), alarm
             headings.add(heading(alarm))
-    # No sample stack has a deadline, a budget, an SQS queue (test_sqs.py) or an address (test_http.py).
+    # No sample stack has a deadline, a budget or an address (test_http.py).
     assert {name for name in HEADINGS if "-http-" not in name} - headings == {
-        *("<job>-deadline", "<job>-budget", "<group>-queue-dead-letters")
+        *("<job>-deadline", "<job>-budget")
     }
 
 

@@ -13,7 +13,7 @@ from infra.catalogue.accelerators import CATALOGUE
 from infra.catalogue.instance_sizes import INSTANCE_SIZES, InstanceSize
 from infra.kubernetes import pod_resources, pods
 from infra.kubernetes.context import Manifest
-from infra.kubernetes.jobs import EXHAUSTED_EXIT_CODE, FATAL_EXIT_CODES, LIVES, MAX_LIVES, STOPPED_EXIT_CODE
+from infra.kubernetes.jobs import EXHAUSTED_EXIT_CODE, FATAL_EXIT_CODES, LIVES, STOPPED_EXIT_CODE
 from infra.kubernetes.pods import CONTAINER
 from spot_training.nodes.membership import NodeLimits, limits_of
 from tests.kubernetes.entries import JOB, SNAPSHOT, of_kind, rendered, variants
@@ -72,12 +72,14 @@ def test_a_job_is_done_with_one_life_and_has_one_pod_at_a_time() -> None:
     assert spec["successPolicy"] == {"rules": [{"succeededCount": 1}]}
     # The pod after the last failure that counts says so (checkout.sh): without it the next life would begin.
     assert spec["backoffLimitPerIndex"] == 6
-    assert not {"backoffLimit", "maxFailedIndexes"} & spec.keys()
+    # Of a pod that its node rejects no script and no rule knows the number.
+    assert spec["backoffLimit"] == LIVES
+    assert "maxFailedIndexes" not in spec
 
 
 def test_surviving_nodes_are_parallel_lives_of_a_job() -> None:
     one, several = (of_kind(variants()[name], "Job") for name in ("both", "surviving nodes"))
-    expected = {**one["spec"], "completions": 4 * LIVES, "parallelism": 4}
+    expected = {**one["spec"], "completions": 4 * LIVES, "backoffLimit": 4 * LIVES, "parallelism": 4}
     assert {key: value for key, value in several["spec"].items() if key != "template"} == {
         key: value for key, value in expected.items() if key != "template"
     }
@@ -89,7 +91,7 @@ def test_surviving_nodes_are_parallel_lives_of_a_job() -> None:
     kinds = {item["kind"] for item in variants()["surviving nodes"]}
     assert not {"TrainJob", "TrainingRuntime"} & kinds
     most = of_kind(rendered(job={"nodes": {"min": 1, "max": 64}}), "Job")["spec"]
-    assert (most["completions"], most["parallelism"]) == (MAX_LIVES, 64)
+    assert (most["completions"], most["backoffLimit"], most["parallelism"]) == (64 * LIVES, 64 * LIVES, 64)
 
 
 def test_experiments_fail_independently() -> None:

@@ -63,6 +63,7 @@ _KEYS: Final[dict[tuple[str, str], dict[str, Any]]] = {
         "metadataOptions": dict.fromkeys(
             ("httpEndpoint", "httpTokens", "httpPutResponseHopLimit", "httpProtocolIPv6")
         ),
+        "instanceStorePolicy": None,
         "tags": _ANY,
     },
     # kueue.sigs.k8s.io, "Kueue v1beta2 API"

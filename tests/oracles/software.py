@@ -96,16 +96,17 @@ VOLUME_DRIVER: Final = Software(
         *(
             Request(f"ec2:{name}")
             for name in (
-                *("DescribeAvailabilityZones", "DescribeInstances", "DescribeSnapshots", "DescribeTags"),
-                *("DescribeVolumes", "DescribeVolumesModifications", "DescribeVolumeStatus"),
+                *("DescribeAvailabilityZones", "DescribeInstances", "DescribeInstanceTypes"),
+                *("DescribeSnapshots", "DescribeVolumes", "DescribeVolumesModifications"),
+                "DescribeVolumeStatus",
             )
         ),
-        Request("ec2:CreateVolume", _SNAPSHOT),
+        Request("ec2:CreateVolume", _SNAPSHOT, _MADE_BY_DRIVER),
         Request("ec2:CreateVolume", _VOLUME, _OF_DRIVER),
         Request("ec2:CreateTags", _VOLUME, {"ec2:CreateAction": ["CreateVolume"]}),
-        Request("ec2:AttachVolume", _VOLUME),
+        Request("ec2:AttachVolume", _VOLUME, _MADE_BY_DRIVER),
         Request("ec2:AttachVolume", _INSTANCE),
-        Request("ec2:DetachVolume", _VOLUME),
+        Request("ec2:DetachVolume", _VOLUME, _MADE_BY_DRIVER),
         Request("ec2:DetachVolume", _INSTANCE),
         Request("ec2:DeleteVolume", _VOLUME, _MADE_BY_DRIVER),
     ),
@@ -223,7 +224,7 @@ SPARE: Final[Mapping[str, tuple[str, frozenset[str]]]] = {
         "choice of subnets and security groups by the plugin, off by default",
         frozenset({"ec2:DescribeSecurityGroups"}),
     ),
-    "service-role/AmazonEBSCSIDriverPolicy": (
+    "AmazonEBSCSIDriverPolicyV2": (
         "snapshots, clones and changes of volumes, which the stack's objects do not ask for; limited to the "
         "driver's volumes",
         frozenset(

@@ -62,7 +62,7 @@ def test_lengths_are_from_sqs_and_rates_from_whole_minutes(sqs: Any) -> None:
     state, history = SqsReader(sqs, cloudwatch).observe(QUEUE, past, AT, 5.0)
     assert state is not None
     assert (state.observed_at, state.ready, state.in_flight, state.oldest_seconds) == (AT, 3, 2, 95.0)
-    assert (state.publish_rate, state.ack_rate, state.consumers) == (2.0, 1.5, 1)
+    assert (state.publish_rate, state.ack_rate, state.consumers) == (2.0, 1.5, 2)
     assert history == QueueHistory(AT, oldest_seconds=95.0)
     assert cloudwatch.request["EndTime"].timestamp() == AT // 60 * 60  # a whole minute
     assert cloudwatch.request["ScanBy"] == "TimestampDescending"
@@ -105,7 +105,7 @@ def test_without_ready_messages_the_age_is_0(sqs: Any) -> None:
     fill(sqs, 0, 2)
     state, _ = SqsReader(sqs, CloudWatch(oldest=[95.0])).observe(QUEUE, QueueHistory(), AT, 5.0)
     assert state is not None
-    assert (state.in_flight, state.oldest_seconds, state.consumers) == (2, 0.0, None)
+    assert (state.in_flight, state.oldest_seconds, state.consumers) == (2, 0.0, 2)
 
 
 def test_an_unused_queue_is_idle_not_unknown(sqs: Any) -> None:

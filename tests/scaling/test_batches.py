@@ -210,7 +210,7 @@ def state(ready: int, in_flight: int, consumers: int) -> QueueState:
         (0, 160, 8, 32),  # batches: as many as for requests that wait
         (0, 0, 0, 0),
         (12, 0, 0, 3),
-        (0, 4, 1, 1),  # SQS, whose consumers are not known
+        (0, 8, 1, 2),  # one consumer with batches
     ],
 )
 def test_workers_in_work_stay_and_waiting_requests_add_some(

@@ -32,6 +32,7 @@ CHECKS: Final[Mapping[str, Check]] = {
     "zones and instance types": offerings.run,
     "reservations": reservations.run,
     "machine images": images.run,
+    "container images": images.containers,
     "volume encryption key": encryption.run,
     "volumes without a job": volumes.run,
     "endpoints": endpoints.run,
@@ -39,6 +40,8 @@ CHECKS: Final[Mapping[str, Check]] = {
     "secrets": secrets.run,
     "request logs": request_logs.run,
     "Kubernetes": clusters.run,
+    "Kubernetes versions": clusters.pins,
+    "snapshots of pods": clusters.snapshots,
     "names": names.run,
     "monthly cost": monthly_cost.run,
 }

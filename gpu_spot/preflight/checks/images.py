@@ -1,4 +1,4 @@
-"""Machine images: existence, fit with types and launch template, and their Python.
+"""Machine images: existence, fit with types and launch template, and their Python; images of containers.
 
 Source: ``DescribeImages``; a root volume must not be smaller than its snapshot (EC2's
 ``InvalidBlockDeviceMapping``); Auto Scaling guide, "Use AWS Systems Manager parameters instead of AMI IDs in
@@ -8,6 +8,7 @@ and no ``python`` is from its packages.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -25,6 +26,14 @@ _PYTHONS: Final = {
     "Ubuntu 22.04": "Python 3.10",
     "Ubuntu 24.04": "Python 3.12",
     "Amazon Linux 2023": "Python 3.9",
+}
+
+_ECR: Final = re.compile(
+    r"(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(\.cn)?/(?P<name>[^@]+)@(?P<digest>sha256:.+)"
+)
+_NOT_THERE: Final = {
+    "ImageNotFoundException": "ECR has no image with this digest",
+    "RepositoryNotFoundException": "ECR has no such repository",
 }
 
 
@@ -144,3 +153,34 @@ def _root_device(stack: Stack) -> str | None:
     """Return the first device of the templates, which is the root device."""
     template = next(_templates(stack), {})
     return next((mapping["deviceName"] for mapping in template.get("blockDeviceMappings", ())), None)
+
+
+def containers(stack: Stack, account: Account) -> Iterator[CheckResult]:
+    """Ask ECR for every digest of a container image: an instance or node would start, and wait for it."""
+    settings = stack.settings
+    for key, image in [
+        *((stack.key(service.name, "image"), service.image) for service in settings.services),
+        *((stack.key(job.name, "image"), job.image) for job in settings.training),
+        *(
+            (stack.key(host.name, "tenants"), tenant.image)
+            for host in settings.shared_hosts
+            for tenant in host.tenants
+        ),
+        ("kubernetes.checkoutImage", settings.kubernetes.checkout_image if settings.kubernetes else None),
+    ]:
+        if image is not None:
+            yield replace(_container(image, settings.region, account), key=key)
+
+
+def _container(image: str, region: str, account: Account) -> CheckResult:
+    subject, parts = image.rpartition("/")[2][:60], _ECR.fullmatch(image)
+    if parts is None or parts["region"] != region:
+        return CheckResult(subject, "not known", "in another registry or region, which is not asked")
+    repository = {"registryId": parts["account"], "repositoryName": parts["name"].partition(":")[0]}
+    try:
+        account.clients("ecr").describe_images(**repository, imageIds=[{"imageDigest": parts["digest"]}])
+    except ClientError as error:
+        if (code := error_code(error)) not in _NOT_THERE:
+            return CheckResult(subject, "not known", f"ECR's answer: {code}")
+        return CheckResult(subject, "failure", _NOT_THERE[code], "push it, or name another digest")
+    return CheckResult(subject, "ok", "ECR has it")

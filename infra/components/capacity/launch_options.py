@@ -31,13 +31,16 @@ def metadata_options(*, with_tags: bool = False) -> aws.ec2.LaunchTemplateMetada
     )
 
 
-def root_volume(scope: Scope, device: str, gib: int) -> aws.ec2.LaunchTemplateBlockDeviceMappingArgs:
+def root_volume(
+    scope: Scope, device: str, gib: int, throughput_mib: int | None = None
+) -> aws.ec2.LaunchTemplateBlockDeviceMappingArgs:
     """Return an encrypted root volume, deleted with its instance; ``device`` is the image's name for it."""
     return aws.ec2.LaunchTemplateBlockDeviceMappingArgs(
         device_name=device,
         ebs=aws.ec2.LaunchTemplateBlockDeviceMappingEbsArgs(
             volume_type="gp3",
             volume_size=gib,
+            throughput=throughput_mib,
             encrypted="true",
             kms_key_id=scope.kms_key_arn,
             delete_on_termination="true",

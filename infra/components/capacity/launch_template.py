@@ -50,6 +50,7 @@ class LaunchTemplateArgs:
     group_role: str
     image_id: pulumi.Input[str]
     root_volume_gib: int
+    root_volume_throughput_mib: int | None
     profile_arn: pulumi.Input[str]
     security_group_ids: Sequence[pulumi.Input[str]]
     store: AgentStore
@@ -88,7 +89,7 @@ class LaunchTemplate(pulumi.ComponentResource):
             # The node agent reads the name of its Auto Scaling group from the tags.
             metadata_options=metadata_options(with_tags=True),
             block_device_mappings=[
-                root_volume(args.scope, _ROOT_DEVICE, args.root_volume_gib),
+                root_volume(args.scope, _ROOT_DEVICE, args.root_volume_gib, args.root_volume_throughput_mib),
                 *_dataset_mappings(args.scope, args.datasets),
             ],
             # Neither the provider's default tags nor the group's tags reach volumes and network interfaces. A

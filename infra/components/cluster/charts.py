@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -9,10 +10,11 @@ from typing import Any, Final
 import pulumi
 import pulumi_kubernetes as kubernetes
 
+from infra.catalogue import chart_versions
 from infra.components.cluster.karpenter import ACCOUNT, NAMESPACE
 from infra.kubernetes.context import LABEL_STACK
 from infra.kubernetes.pods import GPU_TOLERATIONS
-from infra.schema import Settings
+from infra.schema import Kubernetes, Settings
 from infra.scope import Scope
 
 _TIMEOUT_MINUTES: Final = 15
@@ -23,30 +25,43 @@ KEDA_ACCOUNT: Final = "keda-operator"
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart and its version; ``repository`` is empty for an OCI registry."""
+    """A chart and its versions, oldest first; ``repository`` is empty for an OCI registry.
+
+    ``before``: a chart with its custom resource definitions. Helm never updates those of a ``crds`` folder.
+    """
 
     name: str
-    version: str
+    versions: tuple[chart_versions.ChartVersion, ...]
     namespace: str
     repository: str = ""
+    before: Chart | None = None
 
 
-# As of November 2026; each project's compatibility table lists the cluster versions.
-KARPENTER: Final = Chart("oci://public.ecr.aws/karpenter/karpenter", "1.14.0", NAMESPACE)
-KUEUE: Final = Chart("oci://registry.k8s.io/kueue/charts/kueue", "0.20.0", "kueue-system")
-KEDA: Final = Chart("keda", "2.21.1", KEDA_NAMESPACE, "https://kedacore.github.io/charts")
-TRAINER: Final = Chart("oci://ghcr.io/kubeflow/charts/kubeflow-trainer", "2.4.0", "kubeflow-system")
+_KARPENTER_CRDS: Final = Chart(
+    "oci://public.ecr.aws/karpenter/karpenter-crd", chart_versions.KARPENTER, NAMESPACE
+)
+KARPENTER: Final = Chart(
+    "oci://public.ecr.aws/karpenter/karpenter", chart_versions.KARPENTER, NAMESPACE, before=_KARPENTER_CRDS
+)
+KUEUE: Final = Chart("oci://registry.k8s.io/kueue/charts/kueue", chart_versions.KUEUE, "kueue-system")
+KEDA: Final = Chart("keda", chart_versions.KEDA, KEDA_NAMESPACE, "https://kedacore.github.io/charts")
+TRAINER: Final = Chart(
+    "oci://ghcr.io/kubeflow/charts/kubeflow-trainer", chart_versions.TRAINER, "kubeflow-system"
+)
 # Not the GPU operator: AL2023's image has most of what it installs, the driver and the toolkit.
 DEVICES: Final = Chart(
-    "nvidia-device-plugin", "0.19.2", "nvidia", "https://nvidia.github.io/k8s-device-plugin"
+    "nvidia-device-plugin", chart_versions.DEVICES, "nvidia", "https://nvidia.github.io/k8s-device-plugin"
 )
 GPU_METRICS: Final = Chart(
-    "dcgm-exporter", "4.8.1", "nvidia", "https://nvidia.github.io/dcgm-exporter/helm-charts"
+    "dcgm-exporter",
+    chart_versions.GPU_METRICS,
+    "nvidia",
+    "https://nvidia.github.io/dcgm-exporter/helm-charts",
 )
 
 
 def needed(entries: Settings) -> list[Chart]:
-    """Return the charts of a cluster with these entries."""
+    """Return the charts of a cluster with these entries, without those ``before`` them."""
     charts = [KARPENTER, DEVICES, GPU_METRICS]
     if entries.training:
         charts.append(KUEUE)
@@ -62,7 +77,7 @@ class ChartsArgs:
     """``queue_name`` is Karpenter's interruption queue."""
 
     scope: Scope
-    cluster: str
+    settings: Kubernetes
     provider: pulumi.ProviderResource
     queue_name: pulumi.Input[str]
     charts: Sequence[Chart]
@@ -82,6 +97,7 @@ class Charts(pulumi.ComponentResource):
 
     def _release(self, args: ChartsArgs, chart: Chart) -> pulumi.Resource:
         short = chart.name.rpartition("/")[2]
+        before = [] if chart.before is None else [self._release(args, chart.before)]
         repository = (
             kubernetes.helm.v3.RepositoryOptsArgs(repo=chart.repository) if chart.repository else None
         )
@@ -89,7 +105,8 @@ class Charts(pulumi.ComponentResource):
             args.scope.name("chart", short),
             name=short,
             chart=chart.name,
-            version=chart.version,
+            version=chart_versions.for_kubernetes(chart.versions, args.settings.version).version,
+            skip_crds=True if before else None,
             repository_opts=repository,
             namespace=chart.namespace,
             create_namespace=chart.namespace != "kube-system",
@@ -98,7 +115,7 @@ class Charts(pulumi.ComponentResource):
             atomic=True,
             timeout=_TIMEOUT_MINUTES * 60,
             opts=pulumi.ResourceOptions(
-                parent=self, provider=args.provider, depends_on=list(args.depends_on)
+                parent=self, provider=args.provider, depends_on=[*args.depends_on, *before]
             ),
         )
         return resource
@@ -108,8 +125,15 @@ def _values(args: ChartsArgs, chart: Chart) -> Mapping[str, Any]:
     has_stack_label = {"key": LABEL_STACK, "operator": "Exists"}
     if chart is KARPENTER:
         # Without the queue Karpenter handles no interruption notice.
-        settings = {"clusterName": args.cluster, "interruptionQueue": args.queue_name}
+        settings = {
+            "clusterName": args.settings.cluster,
+            "interruptionQueue": args.queue_name,
+            # Replaces a node whose monitoring agent reports a broken GPU for 10 minutes (``RepairPolicies``).
+            "featureGates": {"nodeRepair": True},
+        }
         return {"settings": settings, "serviceAccount": {"name": ACCOUNT}, "replicas": 2}
+    if chart is KUEUE:
+        return {"managerConfig": {"controllerManagerConfigYaml": kueue_configuration(args.settings)}}
     if chart is DEVICES:
         # The chart's default is a label of feature discovery, which is not installed; nodes have our label.
         terms = {"nodeSelectorTerms": [{"matchExpressions": [has_stack_label]}]}
@@ -124,3 +148,37 @@ def _values(args: ChartsArgs, chart: Chart) -> Mapping[str, Any]:
             "serviceMonitor": {"enabled": False},
         }
     return {}
+
+
+def kueue_configuration(settings: Kubernetes) -> str:
+    """Return Kueue's configuration, as JSON, which is valid YAML; it replaces the chart's.
+
+    Kueue's own pauses double up to an hour and stay there: their number falls only when a job is deactivated
+    (kueue, ``UpdateRequeueState``), so a job would ask for capacity for 41 % of a day without any. With
+    ``recoveryTimeout`` 0 a run with ``nodes.min`` keeps its survivors. The rest are the chart's values.
+    """
+    assert settings.create is not None
+    wait = {
+        "timeout": f"{settings.create.job_start_minutes}m",
+        "recoveryTimeout": "0s",
+        "requeuingStrategy": {
+            "backoffLimitCount": settings.create.job_starts,
+            "backoffBaseSeconds": settings.create.job_pause_seconds,
+            "backoffMaxSeconds": settings.create.job_pause_seconds,
+        },
+    }
+    kinds = ("Job.batch", "Workload.kueue.x-k8s.io", "LocalQueue.kueue.x-k8s.io")
+    return json.dumps(
+        {
+            "apiVersion": "config.kueue.x-k8s.io/v1beta2",
+            "kind": "Configuration",
+            "health": {"healthProbeBindAddress": ":8081"},
+            "metrics": {"bindAddress": ":8443"},
+            "webhook": {"port": 9443},
+            "leaderElection": {"leaderElect": True, "resourceName": "c1f6bfd2.kueue.x-k8s.io"},
+            "controller": {"groupKindConcurrency": dict.fromkeys(kinds, 5)},
+            "clientConnection": {"qps": 300, "burst": 500},
+            "waitForPodsReady": wait,
+            "integrations": {"frameworks": ["batch/job", "trainer.kubeflow.org/trainjob"]},
+        }
+    )

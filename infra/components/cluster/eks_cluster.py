@@ -23,7 +23,13 @@ from infra.schema import Kubernetes, Settings
 from infra.schema.cluster.created_cluster import CreatedCluster
 from infra.scope import Scope
 
-_ALWAYS: Final = ("coredns", "aws-ebs-csi-driver", "aws-efs-csi-driver", "snapshot-controller")
+_ALWAYS: Final = (
+    "coredns",
+    "snapshot-controller",
+    "aws-ebs-csi-driver",
+    "aws-efs-csi-driver",
+    "eks-node-monitoring-agent",
+)
 _SECRETS: Final = "aws-secrets-store-csi-driver-provider"
 
 
@@ -83,7 +89,14 @@ class EksCluster(pulumi.ComponentResource):
         first = self._addons("node-addons", BEFORE_NODES, ())
         nodes = SystemNodes(
             scope.name("system-nodes"),
-            SystemNodesArgs(scope, args.created, plane.name, args.network, [*first.addons, *ingress.rules]),
+            SystemNodesArgs(
+                scope,
+                args.created,
+                args.settings.version,
+                plane.name,
+                args.network,
+                [*first.addons, *ingress.rules],
+            ),
             self._child,
         )
         rest = self._addons("addons", (*_ALWAYS, *([_SECRETS] if self._has_secrets else [])), [nodes.group])
@@ -94,7 +107,7 @@ class EksCluster(pulumi.ComponentResource):
             scope.name("charts"),
             ChartsArgs(
                 scope,
-                cluster,
+                args.settings,
                 self.provider,
                 karpenter.queue_name,
                 charts.needed(args.entries),
@@ -123,9 +136,7 @@ class EksCluster(pulumi.ComponentResource):
         checkpoints = args.engine_statements.get("efs-csi", ())
         return Addons(
             args.scope.name(short),
-            AddonsArgs(
-                args.scope, args.created, args.settings.cluster, self.created_name, names, ready, checkpoints
-            ),
+            AddonsArgs(args.scope, args.settings, args.created, self.created_name, names, ready, checkpoints),
             self._child,
         )
 

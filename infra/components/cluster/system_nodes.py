@@ -23,10 +23,11 @@ _ROOT_GIB: Final = 30
 
 @dataclass(frozen=True)
 class SystemNodesArgs:
-    """``depends_on`` are the add-ons that nodes need to become ready."""
+    """``version`` is that of Kubernetes; ``depends_on`` are the add-ons that nodes need to become ready."""
 
     scope: Scope
     created: CreatedCluster
+    version: str
     cluster: pulumi.Input[str]
     network: Network
     depends_on: Sequence[pulumi.Resource]
@@ -61,6 +62,9 @@ class SystemNodes(pulumi.ComponentResource):
             name,
             cluster_name=args.cluster,
             node_role_arn=role.arn,
+            # Without a release: the newest image when EKS creates the group, or moves it to a version.
+            version=args.version,
+            release_version=args.created.system_image,
             subnet_ids=list(args.network.subnet_ids.values()),
             ami_type=_IMAGES[architecture(args.created.system_instance_type)],
             instance_types=[args.created.system_instance_type],

@@ -137,6 +137,7 @@ def _launchables(
                 group_role=group_role,
                 image_id=image_id(image),
                 root_volume_gib=entry.capacity.root_volume_gib,
+                root_volume_throughput_mib=entry.capacity.root_volume_throughput_mib,
                 profile_arn=identity.profile_arn,
                 security_group_ids=[*foundation.network.security_group_ids, *group.security_groups],
                 store=foundation.store,

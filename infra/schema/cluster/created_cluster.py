@@ -25,6 +25,7 @@ Addon: TypeAlias = Literal[
     "aws-efs-csi-driver",
     "snapshot-controller",
     "aws-secrets-store-csi-driver-provider",
+    "eks-node-monitoring-agent",
 ]
 """EKS add-ons that a created cluster has."""
 
@@ -53,8 +54,17 @@ class CreatedCluster(Model):
     charts."""
     system_instance_type: Annotated[str, Field(max_length=30)] = "m7g.large"
     """Instance type of the nodes for system pods, such as controllers and DNS."""
+    system_image: Annotated[str, Field(pattern=r"^1\.[0-9]+\.[0-9]+-[0-9]{8}$")] | None = None
+    """AMI release of the nodes for system pods, such as ``1.36.2-20261110``; another one replaces them one by
+    one. Default: EKS's newest when it creates them or moves them to another ``version``."""
     system_nodes: Annotated[int, Field(ge=2, le=20)] = 2
     """Number of nodes for system pods."""
+    job_start_minutes: Annotated[int, Field(ge=5, le=1440)] = 30
+    """Minutes that Kueue waits for all pods of an admitted job, before it takes the job's turn."""
+    job_pause_seconds: Annotated[int, Field(ge=1, le=3600)] = 60
+    """Seconds until such a job may ask for capacity again."""
+    job_starts: Annotated[int, Field(ge=1, le=100_000)] = 336
+    """How often such a job may ask, in all, before it stays suspended; with the defaults for a week."""
     logs: Annotated[tuple[LogType, ...], Field(max_length=5, strict=False)] = (
         "api",
         "audit",
@@ -62,7 +72,8 @@ class CreatedCluster(Model):
     )
     """Control plane logs that are sent to CloudWatch Logs."""
     addon_versions: dict[Addon, AddonVersion] = Field(default_factory=dict)
-    """Versions of EKS add-ons, by name. Default: EKS's default for the cluster's version."""
+    """Versions of EKS add-ons, by name. Default: EKS's default for the cluster's version, looked
+    up in each preview."""
 
     @field_validator("access")
     @classmethod

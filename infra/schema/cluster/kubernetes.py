@@ -31,21 +31,31 @@ class Kubernetes(Model):
     node_image: Annotated[str, Field(pattern=r"^al2023@v[0-9]+(\.[0-9]+)*$", max_length=40)]
     """AMI of Karpenter's nodes, as a Karpenter alias with a version, such as ``al2023@v20261103``. A new
     version replaces nodes. Bottlerocket's disks and device plugin are others."""
-    version: Literal["1.35", "1.36"] = "1.36"
-    """Kubernetes version of the cluster, for which its objects are rendered."""
+    version: Literal["1.35", "1.36", "1.37"] = "1.36"
+    """Kubernetes version of the cluster, for which its objects are rendered. A created cluster's add-ons,
+    system nodes and charts follow it."""
     namespace: limits.Name | None = None
     """Namespace of all namespaced objects, of no other stack. Default: ``gpu-spot-`` and the stack's name."""
     quota_gpus: Annotated[int, Field(ge=1, le=10_000)] = 64
     """Kueue quota: the number of GPUs that all training jobs may use at the same time."""
     queued_per_worker: Annotated[int, Field(ge=1, le=10_000)] = 5
-    """Number of waiting requests per worker above which KEDA adds a worker. SQS does not say how many
-    workers are in work: use 1 for long requests."""
+    """Number of waiting requests per worker above which KEDA adds a worker. Workers in work are counted
+    beside them; on SQS each request in flight is one."""
     checkout_image: limits.ContainerImage | None = None
     """Container image with ``git`` that checks out the jobs' code. Default: the image of each job."""
 
     def namespace_of(self, stack: str) -> str:
         """Return the namespace of a stack's objects."""
         return self.namespace or f"gpu-spot-{stack.lower()}"
+
+    @model_validator(mode="after")
+    def _has_an_image_of_its_version(self) -> Kubernetes:
+        image = self.create.system_image if self.create is not None else None
+        if image is not None and not image.startswith(f"{self.version}."):
+            raise ValueError(
+                f"create.systemImage {image!r} with version {self.version!r}, allowed: a release of it"
+            )
+        return self
 
     @model_validator(mode="after")
     def _has_one_node_role(self) -> Kubernetes:

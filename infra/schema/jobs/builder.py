@@ -73,6 +73,7 @@ def _entry(job: Training) -> Training:
                 "instanceTypes": (prepare.instance_type,),
                 "ami": image,
                 "rootVolumeGiB": capacity.root_volume_gib,
+                "rootVolumeThroughputMib": capacity.root_volume_throughput_mib,
                 # A dataset can wait, even for an urgent job, and needs no warm pool.
                 "fallback": {
                     "enabled": True,

@@ -32,9 +32,10 @@ _METRICS: Final = {
 class SqsReader:
     """Reads SQS queues; a queue's location is its account.
 
-    SQS has no connections: ``consumers`` is 1 after a recent receive call, even an empty one, else 0. Metrics
-    of a queue that was unused for six hours pause, and resume up to 15 minutes late: a queue without messages
-    and without any value in hours is idle. Else what has no recent value is unknown, never 0.
+    SQS has no connections: ``consumers`` is one for each message in flight, and at least 1 after a recent
+    receive call, even an empty one. Metrics of a queue that was unused for six hours pause, and resume up to
+    15 minutes late: a queue without messages and without any value in hours is idle. Else what has no recent
+    value is unknown, never 0.
     """
 
     sqs: Any
@@ -66,7 +67,7 @@ class SqsReader:
             oldest_seconds=oldest,
             publish_rate=_rate(newest["sent"]),
             ack_rate=_rate(newest["deleted"]),
-            consumers=1 if any(calls) else None if None in calls else 0,
+            consumers=max(in_flight, 1) if any(calls) else in_flight or (None if None in calls else 0),
         )
         if oldest is not None:  # else the last known one still bounds the next
             history = replace(history, at=now, oldest_seconds=oldest)

@@ -155,7 +155,7 @@ def workers_for_queue(state: QueueState, queued_per_worker: int) -> int:
 
     Never fewer than the workers in work and those for the requests that wait. A worker is in work if it has a
     request; a broker does not say how many have one, but not more than there are requests in flight, or
-    consumers. SQS knows no consumers but one: with ``queued_per_worker`` 1 each request in flight counts.
+    consumers; on SQS each request in flight counts as a consumer.
     """
     in_work = state.in_flight if state.consumers is None else min(state.in_flight, state.consumers)
     return max(

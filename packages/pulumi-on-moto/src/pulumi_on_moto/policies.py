@@ -145,13 +145,18 @@ def _like_arn(pattern: str, arn: str) -> bool:
     return len(pattern_parts) == len(parts) and all(map(_like, pattern_parts, parts))
 
 
+def _unequal(expected: str, value: str) -> bool:
+    return not _equal(expected, value)
+
+
 def _unlike(pattern: str, text: str) -> bool:
     return not _like(pattern, text)
 
 
-_NEGATED: Final = (_unlike,)
+_NEGATED: Final = (_unequal, _unlike)
 _OPERATORS: Final[dict[str, Callable[[str, str], bool]]] = {
     "StringEquals": _equal,
+    "StringNotEquals": _unequal,
     "StringLike": _like,
     "StringNotLike": _unlike,
     "ArnEquals": _like_arn,

@@ -124,9 +124,10 @@ class AwsEbs:
     def create_dataset_snapshot(self, volume: str, token: int, dataset: str) -> str:
         """Start the snapshot of a prepared dataset; `snapshots` does not list it, so it is never cleaned up.
 
-        The dataset's tag gives the roles of its users access.
+        The dataset's tag gives the roles of its users access, the driver's those of pods.
         """
-        return self._start_snapshot(volume, token, names.DATASET_NAME, {names.TAG_DATASET: dataset})
+        tags = {names.TAG_DATASET: dataset, names.TAG_EBS_DRIVER: "true"}
+        return self._start_snapshot(volume, token, names.DATASET_NAME, tags)
 
     def dataset_snapshots(self, dataset: str = "") -> tuple[Snapshot, ...]:
         """Describe the snapshots of ``dataset``, or of all that the job has prepared; may lag."""

@@ -22,7 +22,7 @@ _PROVIDER_INPUTS: Final = frozenset({"kubeconfig", "version", "enableServerSideA
 _RELEASE_INPUTS: Final = frozenset(
     {
         *("atomic", "chart", "compat", "createNamespace", "name", "namespace", "repositoryOpts"),
-        *("timeout", "values", "version"),
+        *("skipCrds", "timeout", "values", "version"),
     }
 )
 

@@ -37,6 +37,7 @@ class Lookups:
             "aws:index/getRegion:getRegion": self._region,
             "aws:iam/getPolicyDocument:getPolicyDocument": policy_document,
             "aws:eks/getCluster:getCluster": self._cluster,
+            "aws:eks/getAddonVersion:getAddonVersion": self._addon_version,
             "aws:ssm/getParameter:getParameter": self._parameter,
             "aws:ec2/getVpc:getVpc": self._vpc,
             "aws:ec2/getSubnet:getSubnet": self._subnet,
@@ -156,6 +157,11 @@ class Lookups:
         with self._lock:
             cluster = clusters.existing_cluster(self._clients.region, name)
         return {**cluster, "region": self._clients.region, **_echo(args)}
+
+    def _addon_version(self, args: Mapping[str, Any]) -> LookupAnswer:
+        """Return a version that differs by add-on and Kubernetes version; moto knows none."""
+        minor = str(args["kubernetesVersion"]).partition(".")[2]
+        return {"version": f"v1.{minor}.0-eksbuild.1", "region": self._clients.region, **_echo(args)}
 
     def _vpc(self, args: Mapping[str, Any]) -> LookupAnswer:
         ec2, vpc = self._clients("ec2"), _existing_id(args)

@@ -18,7 +18,7 @@ LIFE: Final = "gpu-spot-test/life"
 KILLED_EXIT_CODE: Final = 137
 _LEASE_SECONDS: Final = 10.0
 """Between renewals of a node's lease: that of a kubelet."""
-_LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 _FINISHED: Final = ("Succeeded", "Failed")
 _UNFINISHED: Final = {"fieldSelector": ",".join(f"status.phase!={phase}" for phase in _FINISHED)}
 _JOB: Final = "batch.kubernetes.io/job-name"
@@ -73,7 +73,7 @@ class PlayedKubelet:
         self._stopped.set()
         self._thread.join(60)
         for name in sorted(self._nodes):
-            for path in ("/api/v1/nodes", _LEASES):
+            for path in ("/api/v1/nodes", LEASES):
                 with contextlib.suppress(RefusedError):
                     self._api.delete(f"{path}/{name}")
 
@@ -90,8 +90,8 @@ class PlayedKubelet:
         )
         capacity = {"cpu": "192", "memory": "2Ti", "pods": "110", GPU: str(node.gpus)}
         self._report_node(node.name, {"capacity": capacity, "allocatable": capacity})
-        lease = {"holderIdentity": node.name, "leaseDurationSeconds": 40, "renewTime": _now(micro=True)}
-        self._api.post(_LEASES, {"metadata": {"name": node.name}, "spec": lease})
+        lease = {"holderIdentity": node.name, "leaseDurationSeconds": 40, "renewTime": now(micro=True)}
+        self._api.post(LEASES, {"metadata": {"name": node.name}, "spec": lease})
         with self._lock:
             self._nodes.add(node.name)
             self._reachable.add(node.name)
@@ -126,11 +126,11 @@ class PlayedKubelet:
                 self._report_node(name, {})  # on a busy machine it may have been late
 
     def _renew_lease(self, name: str) -> None:
-        self._api.patch(f"{_LEASES}/{name}", {"spec": {"renewTime": _now(micro=True)}})
+        self._api.patch(f"{LEASES}/{name}", {"spec": {"renewTime": now(micro=True)}})
 
     def _report_node(self, name: str, status: dict[str, Any]) -> None:
         ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
-        times = {"lastHeartbeatTime": _now(), "lastTransitionTime": _now()}
+        times = {"lastHeartbeatTime": now(), "lastTransitionTime": now()}
         self._api.patch(
             f"/api/v1/nodes/{name}/status", {"status": {**status, "conditions": [{**ready, **times}]}}
         )
@@ -177,12 +177,12 @@ class PlayedKubelet:
             self._report(pod, "Failed", {"waiting": {"reason": "PodInitializing"}})
             return
         reason = "Error" if code else "Completed"
-        times = {"startedAt": _now(), "finishedAt": _now()}
+        times = {"startedAt": now(), "finishedAt": now()}
         state = {"terminated": {"exitCode": code, "reason": reason, **times}}
         self._report(pod, "Failed" if code else "Succeeded", state)
 
     def _report_running(self, pod: Manifest) -> None:
-        self._report(pod, "Running", {"running": {"startedAt": _now()}})
+        self._report(pod, "Running", {"running": {"startedAt": now()}})
 
     def _report(self, pod: Manifest, phase: str, state: dict[str, Any]) -> None:
         is_ready = phase == "Running"
@@ -196,12 +196,12 @@ class PlayedKubelet:
         truths = {"PodReadyToStartContainers": True, "Initialized": True}
         truths |= dict.fromkeys(("ContainersReady", "Ready"), is_ready)
         conditions = [
-            {"type": kind, "status": str(value), "lastTransitionTime": _now()}
+            {"type": kind, "status": str(value), "lastTransitionTime": now()}
             for kind, value in truths.items()
         ]
         status = {"phase": phase, "conditions": conditions, "containerStatuses": containers}
         if is_ready:
-            status |= {"startTime": _now(), "podIP": "10.1.0.1", "podIPs": [{"ip": "10.1.0.1"}]}
+            status |= {"startTime": now(), "podIP": "10.1.0.1", "podIPs": [{"ip": "10.1.0.1"}]}
         self._patch_status(pod, status)
 
     def _patch_status(self, pod: Manifest, status: Manifest) -> None:
@@ -220,5 +220,5 @@ class PlayedKubelet:
             del self._finished[path]
 
 
-def _now(*, micro: bool = False) -> str:
+def now(*, micro: bool = False) -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ" if micro else "%Y-%m-%dT%H:%M:%SZ")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import secrets
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -39,10 +40,14 @@ class Components:
         self._folder = folder
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
-    def start(self, name: str, command: Sequence[str | Path]) -> None:
+    def start(
+        self, name: str, command: Sequence[str | Path], variables: Mapping[str, str] | None = None
+    ) -> None:
         with (self._folder / f"{name}.log").open("wb") as log:
             self._processes[name] = subprocess.Popen(
-                [str(part) for part in command], stdout=log, stderr=log, cwd=self._folder
+                [str(part) for part in command],
+                **{"stdout": log, "stderr": log, "cwd": self._folder},
+                env={**os.environ, **(variables or {})},
             )
 
     def check(self) -> bool:
@@ -81,7 +86,7 @@ def control_plane(program: Path, folder: Path, audit: Sequence[Manifest] = JOBS_
 def _started(
     components: Components, program: Path, etcd: str, folder: Path, audit: Sequence[Manifest]
 ) -> Path:
-    client_port, peer_port, port = _free_ports(3)
+    client_port, peer_port, port = free_ports(3)
     client, peer = f"http://127.0.0.1:{client_port}", f"http://127.0.0.1:{peer_port}"
     key, tokens, token = folder / "accounts.key", folder / "tokens.csv", secrets.token_hex(16)
     subprocess.run(["openssl", "genrsa", "-out", key, "2048"], check=True, capture_output=True)
@@ -130,7 +135,7 @@ def _start_controllers(
     components: Components, program: Path, folder: Path, kubeconfig: Path, authority: Path, key: Path
 ) -> None:
     of_manager = [f"--service-account-private-key-file={key}", f"--root-ca-file={authority}"]
-    for name, port in zip(("controller-manager", "scheduler"), _free_ports(2), strict=True):
+    for name, port in zip(("controller-manager", "scheduler"), free_ports(2), strict=True):
         components.start(
             name,
             [
@@ -142,7 +147,7 @@ def _start_controllers(
         )
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for item in sockets:

@@ -1,0 +1,149 @@
+"""Kueue itself on the stack's jobs: a quota, a drought, and the pauses in it."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pytest
+
+from infra.kubernetes.context import Manifest
+from infra.schema.cluster.created_cluster import CreatedCluster
+from tests.cluster import clusters, controllers, plays
+from tests.cluster.client import ClusterApi
+from tests.cluster.kubelet import PlayedKubelet, PlayedNode, PodLife
+from tests.kubernetes.entries import of_kind, settings
+from tests.kubernetes.test_own_cluster import CREATED
+from tests.waiting import wait_until
+
+_ASKS_SECONDS: Final = 3
+_PAUSE_SECONDS: Final = 1
+_ROUNDS: Final = 6
+_DAY_ROUNDS: Final = 46
+"""Of half an hour of asking and a minute's pause: 24 hours."""
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterApi]:
+    """Return a cluster with Kueue, on a clock on which half an hour takes three seconds."""
+    controllers.built("kueue")
+    made = settings(kubernetes={**CREATED, "quotaGpus": 1}).kubernetes
+    assert made is not None
+    pauses = dict.fromkeys(("backoffBaseSeconds", "backoffMaxSeconds"), _PAUSE_SECONDS)
+    wait = {"timeout": f"{_ASKS_SECONDS}s", "requeuingStrategy": {**pauses, "backoffLimitCount": 336}}
+    with (
+        clusters.cluster(tmp_path_factory.mktemp("kueue")) as client,
+        controllers.kueue(client, made, **wait),
+    ):
+        yield client
+
+
+class QueuedJob:
+    """A job of the stack under a name of its own, in Kueue's queue; ``life`` is that of its pods."""
+
+    def __init__(self, api: ClusterApi, name: str, life: PodLife) -> None:
+        objects = plays.job_objects()
+        kinds = ("Namespace", "ServiceAccount", "PersistentVolume", "PersistentVolumeClaim")
+        kinds += ("ResourceFlavor", "ClusterQueue", "LocalQueue")  # type: ignore[assignment]
+        for item in objects:
+            if item["kind"] in kinds:
+                if item["kind"] == "ClusterQueue":
+                    for resource in item["spec"]["resourceGroups"][0]["flavors"][0]["resources"]:
+                        if resource["name"] == "nvidia.com/gpu":
+                            resource["nominalQuota"] = 1
+                api.apply(item)
+        self._api, job = api, of_kind(objects, "Job")
+        job["metadata"]["name"] = name
+        template = job["spec"]["template"]
+        template["spec"]["nodeSelector"] = {plays.LABEL: name}
+        template["metadata"]["annotations"] = life.annotation()
+        self.selector: dict[str, str] = template["spec"]["nodeSelector"]
+        self.path = f"/apis/batch/v1/namespaces/{plays.NAMESPACE}/jobs/{name}"
+        api.apply(job)
+
+    def job(self) -> Manifest:
+        found: Manifest = self._api.get(self.path)
+        return found
+
+    def asks(self) -> bool:
+        """Return whether its pods are there, so that Karpenter would look for nodes."""
+        return not self.job()["spec"].get("suspend", False)
+
+    def is_complete(self) -> bool:
+        conditions = self.job()["status"].get("conditions") or ()
+        return any(item["type"] == "Complete" and item["status"] == "True" for item in conditions)
+
+    def remove(self) -> None:
+        self._api.delete(self.path, {"propagationPolicy": "Background"})
+
+
+def spells(job: QueuedJob, rounds: int) -> tuple[list[float], list[float]]:
+    """Return the seconds of each asking and each pause of a job in a drought."""
+    changes: list[float] = []
+    state = True
+    wait_until(job.asks, interval_seconds=0.05)
+    while len(changes) < 2 * rounds + 1:
+        if job.asks() != state:
+            state = not state
+            changes.append(time.monotonic())
+        time.sleep(0.05)
+    lengths = [after - before for before, after in itertools.pairwise(changes)]
+    return lengths[1::2], lengths[::2]  # it begins with the first pause
+
+
+def asked_share(asked: list[float], paused: list[float], create: CreatedCluster) -> float:
+    """Return the share of a drought in which a job asks, on the real clock, with Kueue's own delays."""
+    delays = sum(paused) / len(paused) - _PAUSE_SECONDS
+    asks, pause = create.job_start_minutes * 60, create.job_pause_seconds + max(0.0, delays)
+    return asks / (asks + pause)
+
+
+def drought(api: ClusterApi, rounds: int) -> tuple[list[float], list[float], bool]:
+    job = QueuedJob(api, f"drought-{rounds}", PodLife(runs=0.5))
+    asked, paused = spells(job, rounds)
+    with PlayedKubelet(api, plays.NAMESPACE) as kubelet:
+        kubelet.add(PlayedNode("after-the-drought", job.selector))
+        wait_until(job.is_complete, interval_seconds=0.2)
+    job.remove()
+    return asked, paused, True
+
+
+def check(found: tuple[list[float], list[float], bool]) -> float:
+    asked, paused, _ = found
+    create = settings(kubernetes=CREATED).kubernetes
+    assert create is not None
+    assert create.create is not None
+    # The last pauses are no longer than the first: a busy machine may be late once.
+    assert sorted(paused)[len(paused) // 2] < 3 * _PAUSE_SECONDS
+    assert max(paused[-3:]) < 6 * _PAUSE_SECONDS
+    return asked_share(asked, paused, create.create)
+
+
+def test_a_job_goes_on_asking_in_a_drought_and_runs_when_it_ends(api: ClusterApi) -> None:
+    assert check(drought(api, _ROUNDS)) >= 0.95
+
+
+@pytest.mark.soak
+def test_a_day_of_drought(api: ClusterApi, record_property: Any) -> None:
+    share = check(drought(api, _DAY_ROUNDS))
+    record_property("cluster", f"drought of 24 hours: {share:.1%} of it asked for capacity")
+    assert share >= 0.95
+
+
+def test_a_second_job_waits_for_the_quota(api: ClusterApi) -> None:
+    first, second = (QueuedJob(api, name, PodLife(runs=2)) for name in ("first", "second"))
+    with PlayedKubelet(api, plays.NAMESPACE) as kubelet:
+        for job, name in ((first, "first"), (second, "second")):
+            kubelet.add(PlayedNode(f"quota-{name}", job.selector))
+        both = []
+
+        def are_complete() -> bool:
+            both.append(first.asks() and second.asks() and not (first.is_complete() or second.is_complete()))
+            return first.is_complete() and second.is_complete()
+
+        wait_until(are_complete, interval_seconds=0.1)
+    assert not any(both)
+    for job in (first, second):
+        job.remove()

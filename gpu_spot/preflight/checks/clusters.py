@@ -125,13 +125,12 @@ def _addons(version: str, chosen_versions: Mapping[Any, str], account: Account) 
 
 def snapshots(stack: Stack, account: Account) -> Iterator[CheckResult]:
     """Check that the EBS driver may create volumes from the snapshots of entries on Kubernetes."""
-    entries, kubernetes = stack.settings.on_kubernetes, stack.settings.kubernetes
-    ids = sorted(
-        {dataset.snapshot for entry in (*entries.services, *entries.training) for dataset in entry.datasets}
-    )
-    if kubernetes is None or not ids:
+    entries, kubernetes = stack.kubernetes, stack.settings.kubernetes
+    if entries is None or kubernetes is None:
         return
-    for snapshot in ids:
+    for snapshot in sorted(
+        {dataset.snapshot for entry in (*entries.services, *entries.training) for dataset in entry.datasets}
+    ):
         try:
             [details] = account.clients("ec2").describe_snapshots(SnapshotIds=[snapshot])["Snapshots"]
         except ClientError as error:

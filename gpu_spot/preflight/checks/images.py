@@ -158,9 +158,10 @@ def _root_device(stack: Stack) -> str | None:
 def containers(stack: Stack, account: Account) -> Iterator[CheckResult]:
     """Ask ECR for every digest of a container image: an instance or node would start, and wait for it."""
     settings = stack.settings
+    training = (*settings.training, *(stack.kubernetes.training if stack.kubernetes else ()))
     for key, image in [
-        *((stack.key(service.name, "image"), service.image) for service in settings.services),
-        *((stack.key(job.name, "image"), job.image) for job in settings.training),
+        *((stack.key(service.name, "image"), service.image) for service in stack.services),
+        *((stack.key(job.name, "image"), job.image) for job in training),
         *(
             (stack.key(host.name, "tenants"), tenant.image)
             for host in settings.shared_hosts

@@ -147,7 +147,13 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("contracts", "infra.catalogue", "infra.schema", "infra.settings", "lambdas.core.model"),
         *("boto3", "botocore", "gpu_spot.declared"),
     },
-    "gpu_spot.reference": {"infra.schema"},
+    "gpu_spot.reference": {
+        "contracts",
+        "infra.catalogue",
+        "infra.kubernetes",
+        "infra.schema",
+        "userdata.agent",
+    },
     "gpu_spot.review": set(),
     "gpu_spot.status": {
         *("contracts", "gpu_spot.jobs", "gpu_spot.text", "lambdas.core", "lambdas.aws", "rich")

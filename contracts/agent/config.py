@@ -110,6 +110,8 @@ class Training:
     environment: limits.Environment = field(default_factory=dict)
     secrets: limits.Secrets = field(default_factory=dict)
     """Secret variables by name, see `secret_sources`."""
+    shm_gib: limits.SharedMemoryGib | None = None
+    """Size of ``/dev/shm`` in a container; omitted: half of the machine's memory."""
     uses_aws: bool = False
     """Whether the command may use the instance's role."""
     max_restarts: limits.MaxRestarts = 5
@@ -231,6 +233,10 @@ class Service:
     environment: limits.Environment = field(default_factory=dict)
     secrets: limits.Secrets = field(default_factory=dict)
     """Secret variables by name, see `secret_sources`."""
+    shm_gib: limits.SharedMemoryGib | None = None
+    """Size of ``/dev/shm`` in a container; omitted: half of the machine's memory, divided by its workers."""
+    read_only_root: bool = True
+    """Whether a container may write to its mounts only."""
     user: str = ""
     """Unprivileged user that runs ``command`` without an image; empty: the agent's user."""
     reports_readiness: Annotated[bool, Stored("saysReady")] = False

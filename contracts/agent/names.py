@@ -49,6 +49,10 @@ JOB_USER: Final = "gpu-spot-job"
 """System user that runs the commands of jobs, and of services without a container."""
 SCRATCH_DIR: Final = Path("/var/lib/gpu-spot/scratch")
 """Scratch space for reproducible data; on the instance store if the type has one."""
+WORK_HOME: Final = SCRATCH_DIR / "home"
+"""``HOME`` of a service's containers, whose own may be read-only."""
+CACHE_DIR: Final = SCRATCH_DIR / "cache"
+"""Caches of frameworks."""
 GIT_USER: Final = "gpu-spot-git"
 """User that fetches the jobs' code; jobs cannot read its credentials."""
 CODE_DIR: Final = Path("/var/lib/gpu-spot/code")

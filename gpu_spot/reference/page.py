@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from gpu_spot.reference import keys
+from gpu_spot.reference import containers, keys
 from gpu_spot.reference.keys import Key, Section
 
 _HEAD: Final = (
@@ -34,7 +34,8 @@ def page() -> str:
     def link(ref: str) -> str:
         return f"[{titles[ref].rpartition('.')[2]}](#{_anchor(titles[ref])})"
 
-    return "\n".join([_HEAD, *(_shown(section, titles[section.ref], link) for section in sections)])
+    shown = (_shown(section, titles[section.ref], link) for section in sections)
+    return "\n".join([_HEAD, *shown, containers.table()])
 
 
 def _title(section: Section) -> str:

@@ -12,6 +12,7 @@ from contracts.agent.names import CODE_DIR, DATA_DIR, JOB_HOME, JOB_TMP, RUN_DIR
 from infra.kubernetes import pod_resources, pods, secrets
 from infra.kubernetes.context import ClusterContext, Manifest
 from infra.schema import Training
+from userdata.agent.work.container import Container, shared_memory
 from userdata.agent.work.training import variables
 
 STOPPED_EXIT_CODE: Final = 75
@@ -163,7 +164,7 @@ def _pod(job: Training, context: ClusterContext) -> Manifest:
     volumes += [
         {"name": "local", "emptyDir": {}},
         {"name": "run", **pods.memory_volume(16)},
-        {"name": "shm", **pods.memory_volume(requests.memory_mib // 2)},
+        {"name": "shm", **pods.memory_volume(pod_container(job, user, group).shared_memory // 2**20)},
         {"name": "checkpoints", "persistentVolumeClaim": {"claimName": job.checkpoints}},
     ]
     local = [{"name": "local", "mountPath": str(_LOCAL_DIR)}]
@@ -222,6 +223,21 @@ def _pod(job: Training, context: ClusterContext) -> Manifest:
     # Without karpenter.sh/do-not-disrupt: Karpenter would delete the pod instead of evicting it, later and
     # without the condition DisruptionTarget. Nothing else moves a job (nodes.node_pool).
     return pods.pod_template(context.labels(job.name), spec)
+
+
+def pod_container(job: Training, user: int, group: int) -> Container:
+    """Return what the container of a job's pod gets."""
+    requests = pod_resources.job_requests(job.capacity.types)
+    memory = requests.memory_mib * 2**20
+    return Container(
+        network="pod",
+        gpus=tuple(range(requests.gpus)),
+        shared_memory=shared_memory(job.shm_gib, memory),
+        memory=memory,
+        writable=tuple((path, path) for path in (_LOCAL_DIR, RUN_DIR, DATA_DIR / "checkpoints")),
+        user=f"{user}:{group}",
+        has_role=job.uses_aws or bool(job.secrets),
+    )
 
 
 def _lives(job: Training) -> list[Manifest]:

@@ -6,12 +6,13 @@ from typing import Final
 
 from contracts import names
 from contracts.agent import config as agent
-from contracts.agent.names import RUN_DIR
+from contracts.agent.names import RUN_DIR, SCRATCH_DIR, WORK_HOME
 from infra.kubernetes import deletion_cost, nodes, pod_resources, pods, secrets
 from infra.kubernetes.context import ClusterContext, Manifest
 from infra.schema import Service
 from infra.schema.services.scaling import DAYS, Scaling, ScalingFloor
 from userdata.agent.work import worker_report_file
+from userdata.agent.work.container import TMP, Container, shared_memory, worker_variables
 from userdata.agent.work.service import queue as agent_queue
 from userdata.agent.work.service import workers
 
@@ -50,13 +51,36 @@ def service_manifests(service: Service, context: ClusterContext) -> list[Manifes
 
 def environment(service: Service, queue: agent.Queue | None) -> dict[str, str]:
     """Return the variables of a worker except secret ones."""
-    variables = {**workers.environment(workers.Slot(0, 0), RUN_DIR), **service.environment}
+    variables = {
+        **worker_variables(has_read_only_root=service.read_only_root),
+        **workers.environment(workers.Slot(0, 0), RUN_DIR),
+        **service.environment,
+    }
     if queue is None:
         return variables
     queue_variables = agent_queue.environment(queue, _URL_PLACEHOLDER)
     if queue.secret is not None:
         del queue_variables[_URL_VARIABLE]
     return {**variables, **queue_variables}
+
+
+def pod_container(service: Service) -> Container:
+    """Return what the container of a service's pod gets."""
+    requests = _requests(service)
+    memory = requests.memory_mib * 2**20
+    return Container(
+        network="pod",
+        gpus=tuple(range(requests.gpus)),
+        shared_memory=shared_memory(service.shm_gib, memory),
+        memory=memory,
+        has_read_only_root=service.read_only_root,
+        writable=tuple((path, path) for path in (SCRATCH_DIR, TMP)),
+        has_role=service.uses_aws or service.queue is not None or bool(service.secrets),
+    )
+
+
+def _requests(service: Service) -> pod_resources.Requests:
+    return pod_resources.worker_requests(service.capacity.types, service.gpus_per_worker)
 
 
 def _deployment(service: Service, queue: agent.Queue | None, context: ClusterContext) -> Manifest:
@@ -92,10 +116,18 @@ def _rolling_update(service: Service) -> Manifest:
 
 def _pod(service: Service, queue: agent.Queue | None, context: ClusterContext) -> Manifest:
     volumes, mounts = pods.dataset_volumes(service, context)
-    volumes += [{"name": "run", **pods.memory_volume(16)}, {"name": "tmp", **pods.memory_volume()}]
+    limits = pod_container(service)
+    volumes += [
+        {"name": "run", **pods.memory_volume(16)},
+        {"name": "scratch", "emptyDir": {}},
+        {"name": "shm", **pods.memory_volume(limits.shared_memory // 2**20)},
+    ]
     mounts += [
         {"name": "run", "mountPath": str(worker_report_file.worker_directory(RUN_DIR, 0))},
-        {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - in the container
+        {"name": "scratch", "mountPath": str(SCRATCH_DIR)},
+        {"name": "scratch", "mountPath": str(WORK_HOME), "subPath": WORK_HOME.name},
+        {"name": "scratch", "mountPath": str(TMP), "subPath": "tmp"},
+        {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108 - in the container
     ]
     variables = pods.environment(environment(service, queue))
     if queue is not None and queue.secret is not None:
@@ -116,8 +148,11 @@ def _pod(service: Service, queue: agent.Queue | None, context: ClusterContext) -
         "name": pods.CONTAINER,
         "image": service.image,
         "env": variables,
-        "resources": pod_resources.worker_requests(service.capacity.types, service.gpus_per_worker).resources,
-        "securityContext": {**pods.CONTAINER_SECURITY_CONTEXT, "readOnlyRootFilesystem": True},
+        "resources": _requests(service).resources,
+        "securityContext": {
+            **pods.CONTAINER_SECURITY_CONTEXT,
+            "readOnlyRootFilesystem": limits.has_read_only_root,
+        },
         "volumeMounts": mounts,
     }
     if service.is_scaled:

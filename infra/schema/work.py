@@ -12,6 +12,7 @@ from contracts import limits
 from contracts.agent.config import check_mount_paths
 from contracts.agent.names import DATASET_DEVICES
 from contracts.agent.secret_sources import parameter_names, secret_names
+from infra.catalogue.instance_sizes import INSTANCE_SIZES
 from infra.schema.access import ARN_BYTES, MAX_BYTES, CommandPermissions, PolicyArns
 from infra.schema.base import Model
 from infra.schema.capacity import Capacity
@@ -82,6 +83,10 @@ class Work(Model):
     policy_arns: PolicyArns = ()
     """Managed policies of the same role."""
 
+    shm_gib: Annotated[limits.SharedMemoryGib | None, Field(alias="shmGiB")] = None
+    """Size of ``/dev/shm`` of each container in GiB. Default: half of the container's memory, which without a
+    limit is its share of the instance's."""
+
     @property
     def secret_names(self) -> tuple[str, ...]:
         """Names of the secrets in Secrets Manager that its instances or pods read for the command."""
@@ -142,6 +147,15 @@ class Work(Model):
                 f"{MAX_BYTES} (use policyArns)"
             )
         return permissions
+
+    @field_validator("shm_gib")
+    @classmethod
+    def _fits_the_memory(cls, gib: int | None, info: ValidationInfo) -> int | None:
+        capacity: Capacity | None = info.data.get("capacity")
+        for kind in capacity.types if capacity is not None and gib is not None else ():
+            if (memory := INSTANCE_SIZES[kind].memory_gib) <= (gib or 0):
+                raise ValueError(f"{gib}, but {kind} has {memory:g} GiB, allowed: less")
+        return gib
 
     # The subclasses declare the field, each with its own bounds.
     @field_validator("command", check_fields=False)

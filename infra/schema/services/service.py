@@ -31,6 +31,9 @@ class Service(Work):
     """Number of whole, neighbouring GPUs of each worker. Each instance type has a multiple of it."""
     image: limits.ContainerImage | None = None
     """Container image of the worker, with its digest."""
+    read_only_root: bool = True
+    """Whether containers have a read-only root file system: they write to the scratch space of the instance,
+    which has ``HOME``, ``/tmp`` and the caches (``HF_HOME``, ``TORCH_HOME``, ``XDG_CACHE_HOME``)."""
     command: limits.Arguments = ()
     """Arguments of the container; without an image, the program on the machine image and its arguments."""
     reports_readiness: bool = False

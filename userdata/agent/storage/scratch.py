@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from contracts.agent.names import SCRATCH_DIR
+from contracts.agent.names import CACHE_DIR, SCRATCH_DIR, WORK_HOME
 from userdata.agent.machine import log
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import QUICK, SLOW, Host
@@ -38,6 +38,24 @@ def prepare_scratch(
                 if _is_mounted(host, device, directory):
                     break
     host.run([*owner, str(directory)], QUICK)
+
+
+def prepare_containers(host: Host) -> None:
+    """Make the scratch space for a service's containers, whose images choose their users."""
+    prepare_scratch(host, "root")
+    for directory in (WORK_HOME, CACHE_DIR):
+        host.run(["install", "--directory", "--mode=1777", str(directory)], QUICK)
+
+
+def worker_tmp(slot: int) -> Path:
+    """Return the directory that a worker's container sees as ``/tmp``."""
+    return SCRATCH_DIR / "tmp" / str(slot)
+
+
+def prepare_worker(host: Host, slot: int) -> None:
+    """Make a worker's ``/tmp``, empty."""
+    host.run(["rm", "--recursive", "--force", "--one-file-system", str(worker_tmp(slot))], SLOW)
+    host.run(["install", "--directory", "--mode=1777", str(worker_tmp(slot))], QUICK)
 
 
 def _is_mounted(host: Host, device: str, directory: Path) -> bool:

@@ -54,4 +54,5 @@ def _container(node: Node, code: Path) -> JobEnvironment:
         gpu_count if node.config.nvidia else None,
         training.environment,
         uses_aws=training.uses_aws,
+        shm_gib=training.shm_gib,
     )

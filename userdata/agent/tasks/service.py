@@ -64,6 +64,7 @@ def work(node: Node) -> int:
     """Run the workers; in a drain only end those that an earlier process of this unit has started."""
     from userdata.agent.machine import accounts
     from userdata.agent.machine.control_groups import kill_others
+    from userdata.agent.storage import scratch
     from userdata.agent.work import containers, notice
     from userdata.agent.work.service.worker_reports import WorkerReports, gpu_poller
     from userdata.agent.work.service.workers import Workers, slots
@@ -77,6 +78,7 @@ def work(node: Node) -> int:
         node.mount()
         service = _read_first_release(node, service)
         if service.image:
+            scratch.prepare_containers(node.host)
             _pull(node, service.image)
             if node.config.nvidia:  # without a launch hook no `prepare` does so
                 containers.generate_missing_specification(node.host, node.kernel)

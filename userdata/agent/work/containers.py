@@ -1,26 +1,15 @@
-"""Docker containers of the agent: pulling images, common options, removal, GPU check."""
+"""Docker containers of the agent: pulling images, removal, GPU check."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
 from userdata.agent.machine import log
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import LOAD, QUICK, SLOW, Host
-
-UNPRIVILEGED: Final = ("--cap-drop", "ALL", "--security-opt", "no-new-privileges")
-"""Options of ``docker run``: no capabilities and no privilege escalation."""
-
-READ_ONLY: Final = ("--read-only", "--tmpfs", "/tmp")  # noqa: S108 - a path in the container
-"""Options of ``docker run``: a read-only root file system, ``/tmp`` in memory."""
-
-LIMITS: Final = ("nofile=1048576:1048576", "memlock=-1:-1", "core=0")
-"""``--ulimit`` values: many open files, locked memory for RDMA and pinned buffers, no core dumps."""
-
-MountPairs = Iterable[tuple[Path, Path] | tuple[str, str]]
-"""Pairs of a path on the host and its path in the container."""
+from userdata.agent.work.container import UNPRIVILEGED, gpu
 
 _METADATA: Final = "169.254.169.254"
 # The chain for user rules, evaluated before Docker's own. Source: Docker manual, "Docker and iptables".
@@ -30,46 +19,6 @@ _REJECT_RULE: Final = ("--destination", _METADATA, "--jump", "REJECT")
 CDI_SPECIFICATION: Final = "/var/run/cdi/nvidia.yaml"
 _MAX_REMOVAL_ATTEMPTS: Final = 60
 """Attempts to remove a container, half a second apart."""
-
-
-def gpu(name: int | str) -> tuple[str, str]:
-    """Return the options that expose a GPU, by index or UUID (CDI name of NVIDIA's container toolkit)."""
-    return "--device", f"nvidia.com/gpu={name}"
-
-
-def run(
-    name: str,
-    network: str,
-    environment: Path,
-    gpus: Iterable[int | str] = (),
-    writable: MountPairs = (),
-    read_only: MountPairs = (),
-    limits: Sequence[str] = (),
-) -> list[str]:
-    """Return the common prefix of a ``docker run`` command: unprivileged, with an init process.
-
-    The init is needed because the kernel drops a SIGTERM for a PID 1 without a handler.
-    Source: pid_namespaces(7).
-
-    Args:
-        name: of the container.
-        network: of the container.
-        environment: a file of variables; it may contain secrets, which no command line may show.
-        gpus: indexes or UUIDs, or ``all``.
-        writable: directories mounted read-write.
-        read_only: directories mounted read-only.
-        limits: values of ``--ulimit``.
-    """
-    argv = ["docker", "run", "--init", "--name", name, "--network", network, *UNPRIVILEGED]
-    for limit in limits:
-        argv += ["--ulimit", limit]
-    for gpu_name in gpus:
-        argv += gpu(gpu_name)
-    for host_path, container_path in writable:
-        argv += ["--volume", f"{host_path}:{container_path}"]
-    for host_path, container_path in read_only:
-        argv += ["--volume", f"{host_path}:{container_path}:ro"]
-    return [*argv, "--env-file", str(environment)]
 
 
 def log_in(host: Host, image: str, password: Callable[[], str]) -> None:
@@ -180,7 +129,7 @@ def check_gpus(host: Host, image: str, expected: int) -> int:
     Raises:
         AgentError: containers do not get all GPUs; the message says what is missing.
     """
-    options = ["--rm", "--network", "none", *gpu("all"), *READ_ONLY, *UNPRIVILEGED]
+    options = ["--rm", "--network", "none", *gpu("all"), "--read-only", *UNPRIVILEGED]
     options += ["--entrypoint", "nvidia-smi"]
     command = ["docker", "run", *options, image, "--list-gpus"]
     try:

@@ -27,6 +27,8 @@ def work(service: Service, queue: agent.Queue | None) -> dict[str, Any]:
         command=_IDLE_COMMAND if is_idle else service.command,
         environment=service.environment,
         secrets=service.secrets,
+        shm_gib=service.shm_gib,
+        read_only_root=service.read_only_root,
         user=user,
         reports_readiness=service.reports_readiness,
         queue=queue,

@@ -53,6 +53,7 @@ def _training(job: Training, stack: str, region: str, outputs: JobOutputs) -> ag
         environment=job.environment,
         secrets=job.secrets,
         uses_aws=job.uses_aws,
+        shm_gib=job.shm_gib,
         max_restarts=job.max_restarts,
         stalled_after_minutes=job.stalled_after_minutes,
         repository_secret=job.repository_secret,

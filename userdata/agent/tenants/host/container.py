@@ -15,7 +15,7 @@ from userdata.agent.tenants import codec
 from userdata.agent.tenants.host.steps import DesiredTenant
 from userdata.agent.tenants.model import UIDS_APART, Slice, Tenant
 from userdata.agent.tenants.throughput import TenantBounds
-from userdata.agent.work import containers
+from userdata.agent.work.container import LIMITS, TMP, Container, shared_memory
 
 LABEL_TENANT: Final = "gpu-spot.tenant"
 LABEL_SLICE: Final = "gpu-spot.slice"
@@ -32,7 +32,6 @@ Docker's default pools are private networks (172.17.0.0/12, 192.168.0.0/16), as 
 MAX_PIDS: Final = 4096
 """Maximum processes and threads of a tenant; stops fork bombs."""
 
-_TMP: Final = "/tmp"  # noqa: S108 - in the container
 _CDI_KIND: Final = "gpu-spot/tenant"
 PERIOD_MICROSECONDS: Final = 100_000
 """Docker's and the kernel's period of a CPU quota."""
@@ -219,28 +218,34 @@ def _disk_options(bounds: TenantBounds, disks: TenantDisks) -> list[str]:
     return options
 
 
-def _command(tenant: Tenant, memory_bytes: int, gpus: Sequence[str], paths: TenantPaths) -> list[str]:
-    home, memory = paths.volume_path(tenant.name), str(memory_bytes)
-    argv = containers.run(
-        name_of(tenant.name),
-        name_of(tenant.name),
-        paths.environment_file(tenant.name),
-        gpus,
-        [
-            (str(home / "data"), "/data"),
-            (str(home / "log"), "/log"),
-            (str(paths.temporary_directory(tenant.name)), _TMP),
-        ],
-        [(paths.notice_directory(tenant.name), RUN_DIR)],
-        containers.LIMITS,
+def container(tenant: Tenant, memory_bytes: int, gpus: Sequence[str], paths: TenantPaths) -> Container:
+    """Return what a tenant's container gets; data loaders' batches in ``/dev/shm`` count as its memory."""
+    home = paths.volume_path(tenant.name)
+    return Container(
+        network=name_of(tenant.name),
+        gpus=tuple(gpus),
+        shared_memory=shared_memory(None, memory_bytes),
+        memory=memory_bytes,
+        has_read_only_root=True,
+        writable=(
+            (home / "data", Path("/data")),
+            (home / "log", Path("/log")),
+            (paths.temporary_directory(tenant.name), TMP),
+        ),
+        read_only=((paths.notice_directory(tenant.name), RUN_DIR),),
+        user=f"{tenant.uid}:{tenant.uid}",
+        limits=LIMITS,
     )
+
+
+def _command(tenant: Tenant, memory_bytes: int, gpus: Sequence[str], paths: TenantPaths) -> list[str]:
+    limits = container(tenant, memory_bytes, gpus, paths)
+    argv = limits.docker_run(name_of(tenant.name), paths.environment_file(tenant.name))
     if gpus:
         argv += ["--device", f"{_CDI_KIND}={tenant.name}"]
     argv += ["--detach", "--restart", "no", "--pull", "never", "--runtime", "runc"]
-    argv += ["--user", f"{tenant.uid}:{tenant.uid}", "--read-only"]
-    argv += ["--memory", memory, "--memory-swap", memory]  # both the same: no swap
-    # Data loaders pass batches in shared memory, which counts against the container's memory.
-    argv += ["--shm-size", str(memory_bytes // 2), "--pids-limit", str(MAX_PIDS)]
+    # As much as its memory: no swap.
+    argv += ["--memory-swap", str(memory_bytes), "--pids-limit", str(MAX_PIDS)]
     argv += ["--stop-timeout", str(_STOP_SECONDS)]
     # Rotated: a tenant's output cannot fill the host's disk.
     argv += ["--log-driver", "local", "--log-opt", f"max-size={_LOG_MIB}m", "--log-opt", "max-file=2"]

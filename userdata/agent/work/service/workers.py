@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from contracts.agent.config import Service
-from contracts.agent.names import RUN_DIR, WORKERS_DIR
+from contracts.agent.names import RUN_DIR, SCRATCH_DIR, WORKERS_DIR
 from contracts.registry.worker_report import WorkerReport
 from userdata.agent.machine import files, log
 from userdata.agent.machine.background import (
@@ -26,7 +26,15 @@ from userdata.agent.machine.background import (
 from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import Host
+from userdata.agent.storage import scratch
 from userdata.agent.work import containers, notice, process, worker_report_file
+from userdata.agent.work.container import (
+    TMP,
+    Container,
+    machine_memory,
+    shared_memory,
+    worker_variables,
+)
 from userdata.agent.work.heartbeat import HeartbeatSender
 from userdata.agent.work.process import JobProcess
 from userdata.agent.work.service.http_checks import HttpChecks
@@ -118,20 +126,39 @@ def process_command(
     return ["env", *_lines({**pairs, **service.environment}), *service.command]
 
 
-def container_command(
-    service: Service, slot: Slot, directory: Path, datasets: Sequence[str] = ()
-) -> list[str]:
-    """Return the argv of a worker in a container, run in the foreground so that signals reach it.
+def worker_container(
+    service: Service,
+    slot: Slot,
+    directory: Path,
+    datasets: Sequence[str] = (),
+    workers: int = 1,
+    memory: int | None = None,
+) -> Container:
+    """Return what a worker's container gets on a machine with this number of ``workers`` and bytes of memory.
 
     It uses the host's network: with hop limit 1 the metadata service, and so the worker's credentials, cannot
-    be reached across a bridge. The GPUs are the container toolkit's CDI devices; ``datasets`` are mounted
-    read-only.
+    be reached across a bridge. ``datasets`` are mounted read-only.
     """
-    workers_directory, ready = directory / WORKERS_DIR, ready_file(slot, directory).parent
-    file = workers_directory / f"{slot.number}.env"
-    read = [(path, path) for path in (str(directory), *datasets)]
-    argv = containers.run(container(slot), "host", file, slot.gpus, [(ready, ready)], read)
-    argv += ["--rm", *containers.READ_ONLY, "--cidfile", str(workers_directory / f"{slot.number}.cid")]
+    ready = ready_file(slot, directory).parent
+    return Container(
+        network="host",
+        gpus=slot.gpus,
+        shared_memory=shared_memory(service.shm_gib, (memory or machine_memory()) // workers),
+        has_read_only_root=service.read_only_root,
+        writable=((ready, ready), (SCRATCH_DIR, SCRATCH_DIR), (scratch.worker_tmp(slot.number), TMP)),
+        read_only=((directory, directory), *((Path(path), Path(path)) for path in datasets)),
+        has_role=True,
+    )
+
+
+def container_command(
+    service: Service, slot: Slot, directory: Path, datasets: Sequence[str] = (), workers: int = 1
+) -> list[str]:
+    """Return the argv of a worker in a container, run in the foreground so that signals reach it."""
+    folder = directory / WORKERS_DIR
+    limits = worker_container(service, slot, directory, datasets, workers)
+    argv = limits.docker_run(container(slot), folder / f"{slot.number}.env")
+    argv += ["--rm", "--cidfile", str(folder / f"{slot.number}.cid")]
     assert service.image is not None
     return [*argv, service.image, *service.command]
 
@@ -423,6 +450,7 @@ class Workers:
         if self._service.image:
             # A container whose client was killed keeps running, with its name and its GPU.
             containers.remove(self._host, container(slot))
+            scratch.prepare_worker(self._host, slot.number)
         for suffix in ("cid", _STOPPING):
             self._file(slot.number, suffix).unlink(missing_ok=True)
         worker_report_file.create_worker_directory(self._directory, slot.number)
@@ -432,10 +460,16 @@ class Workers:
         slot, workers_directory = worker.slot, self._directory / WORKERS_DIR
         port = self._http.environment(slot.number) if self._http else {}
         if self._service.image:
-            pairs = {**environment(slot, self._directory), **port, **self._service.environment, **secrets}
+            pairs = {
+                **worker_variables(has_read_only_root=self._service.read_only_root),
+                **self._service.environment,
+                **environment(slot, self._directory),
+                **port,
+                **secrets,
+            }
             variables = _lines(pairs)
             files.write_atomic(workers_directory / f"{slot.number}.env", "\n".join(variables) + "\n", 0o600)
-            argv = container_command(self._service, slot, self._directory, self._datasets)
+            argv = container_command(self._service, slot, self._directory, self._datasets, len(self._workers))
         else:
             workers_directory.mkdir(parents=True, exist_ok=True)
             argv = process_command(self._service, slot, self._directory, port)

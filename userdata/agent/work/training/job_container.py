@@ -13,14 +13,12 @@ from userdata.agent.machine import files
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import Host
 from userdata.agent.work import containers
+from userdata.agent.work.container import LIMITS, Container, machine_memory, shared_memory
 from userdata.agent.work.training.environment import CommandLine
 
 _MEMORY_LIMIT_SHARE: Final = 0.95
 """Memory limit of the container, as a share of the machine's memory: if it is exceeded, the kernel kills a
 process in the container, never one of the agent's."""
-_SHARED_MEMORY_SHARE: Final = 0.5
-"""Size of ``/dev/shm``, as the kernel's default; Docker's is 64 MiB, too little for data loaders' batches."""
-
 # These variables have the host's values, not the image's.
 _HOST_VARIABLES: Final = ("PATH", "USER", "LOGNAME")
 
@@ -54,6 +52,7 @@ class JobContainer:
         memory: of the machine, in bytes; None: read from the kernel.
         uses_aws: whether it reaches the metadata service, which has the instance's role: on the host's
             network, because the hop limit is 1.
+        shm_gib: size of ``/dev/shm``; None: by the machine's memory.
     """
 
     def __init__(
@@ -67,10 +66,11 @@ class JobContainer:
         password: Callable[[], str],
         gpus: Callable[[], int] | None,
         environment: Mapping[str, str],
-        limits: Sequence[str] = containers.LIMITS,
+        limits: Sequence[str] = LIMITS,
         memory: int | None = None,
         *,
         uses_aws: bool = False,
+        shm_gib: int | None = None,
     ) -> None:
         self._host = host
         self.name = f"gpu-spot-job-{job}"
@@ -83,8 +83,9 @@ class JobContainer:
         self._gpus = gpus
         self._declared_environment = environment
         self._limits = limits
-        self._network = "host" if uses_aws else "bridge"
-        self._memory = memory or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        self._uses_aws = uses_aws
+        self._memory = memory or machine_memory()
+        self._shm_gib = shm_gib
 
     def clear(self) -> None:
         """Remove the container of an earlier start: it keeps running if its client is killed."""
@@ -115,32 +116,40 @@ class JobContainer:
         }
         variables["TINI_KILL_PROCESS_GROUP"] = "1"
         files.write_atomic(self._file, "".join(f"{key}={value}\n" for key, value in variables.items()), 0o600)
-        argv = containers.run(
-            self.name,
-            self._network,
-            self._file,
-            ["all"] if self._gpus else [],
-            [(path, path) for path in self._mounts.writable],
-            [(path, path) for path in self._mounts.read_only],
-            self._limits,
-        )
+        argv = self.container().docker_run(self.name, self._file)
         # The client forwards the command's output; a second copy in Docker's log would fill the disk.
-        argv += ["--rm", "--pull", "never", "--log-driver", "none", *self._user_options()]
-        argv += ["--memory", str(int(self._memory * _MEMORY_LIMIT_SHARE))]
-        argv += ["--shm-size", str(int(self._memory * _SHARED_MEMORY_SHARE))]
+        argv += ["--rm", "--pull", "never", "--log-driver", "none", *self._group_options()]
         argv += ["--workdir", str(directory), "--entrypoint", command[0]]
         return CommandLine([*argv, self._image, *command[1:]], dict(os.environ))
 
-    def _user_options(self) -> list[str]:
+    def container(self) -> Container:
+        """Return what the container gets.
+
+        Raises:
+            AgentError: the user does not exist.
+        """
+        account = self._find_account()
+        return Container(
+            network="host" if self._uses_aws else "bridge",
+            gpus=("all",) if self._gpus else (),
+            shared_memory=shared_memory(self._shm_gib, self._memory),
+            memory=int(self._memory * _MEMORY_LIMIT_SHARE),
+            writable=tuple((path, path) for path in self._mounts.writable),
+            read_only=tuple((path, path) for path in self._mounts.read_only),
+            user=f"{account.pw_uid}:{account.pw_gid}",
+            limits=tuple(self._limits),
+            has_role=self._uses_aws,
+        )
+
+    def _find_account(self) -> pwd.struct_passwd:
         try:
-            account = pwd.getpwnam(self._account)
+            return pwd.getpwnam(self._account)
         except KeyError:
             raise AgentError(
                 f"user: {self._account!r} does not exist; allowed: a user of this machine"
             ) from None
-        groups = os.getgrouplist(self._account, account.pw_gid)
-        options = ["--user", f"{account.pw_uid}:{account.pw_gid}"]
-        for group in groups:
-            if group != account.pw_gid:
-                options += ["--group-add", str(group)]
-        return options
+
+    def _group_options(self) -> list[str]:
+        primary = self._find_account().pw_gid
+        groups = [group for group in os.getgrouplist(self._account, primary) if group != primary]
+        return [option for group in groups for option in ("--group-add", str(group))]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from contracts.agent.names import JOB_HOME, JOB_TMP, SCRATCH_DIR
 from contracts.limits import NOTICE_SECONDS
 from userdata.agent.work import worker_report_file
+from userdata.agent.work.container import scratch_variables
 from userdata.agent.work.process import GIVE_BACK_SECONDS
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def fixed_variables(
     """
     return {
         "HOME": str(JOB_HOME),
-        "XDG_CACHE_HOME": str(JOB_HOME / ".cache"),
+        **scratch_variables(),
         "TMPDIR": str(JOB_TMP),
         "LANG": "C.UTF-8",
         "PYTHONUNBUFFERED": "1",
@@ -88,7 +89,6 @@ def fixed_variables(
         "GPU_SPOT_DATASETS": str(data / "datasets"),
         "GPU_SPOT_CHECKPOINTS": str(checkpoints),
         "GPU_SPOT_ARTIFACTS": str(artifacts),
-        "GPU_SPOT_SCRATCH": str(SCRATCH_DIR),
         "GPU_SPOT_NOTICE": str(directory / "notice.json"),
         "GPU_SPOT_DONE": str(done),
         "GPU_SPOT_TELL": str(worker_report_file.report_path(directory, 0)),

@@ -11,6 +11,7 @@ from moto.eks.models import EKSBackend, eks_backends
 
 from pulumi_on_moto.cluster import rules
 from pulumi_on_moto.cluster.api import ApiRefusedError, ApiServer, key_of
+from pulumi_on_moto.cluster.fields import merge_key
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.fixes.clusters import ADDONS, EXISTING, is_administered, stored_on
 from pulumi_on_moto.sandbox import ACCOUNT, AwsClients
@@ -168,7 +169,7 @@ def _of(declared: Any, live: Any) -> Any:
     if isinstance(declared, Mapping) and isinstance(live, Mapping):
         return {key: _of(value, live.get(key)) for key, value in declared.items()}
     if isinstance(declared, list) and isinstance(live, list):
-        named = {item["name"]: item for item in live if isinstance(item, Mapping) and "name" in item}
-        if named and all(isinstance(item, Mapping) and item.get("name") in named for item in declared):
-            return [_of(item, named[item["name"]]) for item in declared]
+        named = {merge_key(item): item for item in live if isinstance(item, Mapping) and merge_key(item)}
+        if named and all(isinstance(item, Mapping) and merge_key(item) in named for item in declared):
+            return [_of(item, named[merge_key(item)]) for item in declared]
     return live

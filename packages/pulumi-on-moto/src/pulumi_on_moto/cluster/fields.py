@@ -1,7 +1,7 @@
 """An object as the set of fields of server-side apply.
 
 Source: Kubernetes, "Server-Side Apply", "Merge strategy". A field is a path of keys; list items with a
-``name`` (containers, their variables) are merged by name, other lists are one value.
+``name`` (containers, their variables) are merged by name, mounts by ``mountPath``, other lists are one value.
 """
 
 from __future__ import annotations
@@ -30,19 +30,24 @@ def joined(fields_by_path: Mapping[Path, Any]) -> dict[str, Any]:
     return result
 
 
+def merge_key(item: Mapping[str, Any]) -> Any:
+    """Return what identifies an item of a merged list; None if nothing does."""
+    return item.get("mountPath", item.get("name"))
+
+
 def _walk(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
     if isinstance(value, Mapping) and value:
         for key, item in value.items():
             yield from _walk(item, (*path, key))
     elif isinstance(value, list) and _is_merged(value):
         for item in value:
-            yield from _walk(item, (*path, f"[{item['name']}]"))
+            yield from _walk(item, (*path, f"[{merge_key(item)}]"))
     else:
         yield path, value
 
 
 def _is_merged(items: list[Any]) -> bool:
-    names = [item.get("name") for item in items if isinstance(item, Mapping)]
+    names = [merge_key(item) for item in items if isinstance(item, Mapping)]
     return bool(items) and len(set(names)) == len(items) and all(isinstance(name, str) for name in names)
 
 

@@ -17,7 +17,7 @@ from userdata.agent.machine.host import SystemHost
 from userdata.agent.tenants import model
 from userdata.agent.tenants.host import container as tenants
 from userdata.agent.work.container import TMP, Container
-from userdata.agent.work.service import workers
+from userdata.agent.work.service import slots
 from userdata.agent.work.training.job_container import JobContainer, Mounts
 
 _TYPE: Final = "g6.12xlarge"
@@ -36,7 +36,7 @@ def containers() -> dict[str, Container]:
     """Return an example of each kind of container on one instance type."""
     run, memory = Path("/run/gpu-spot"), int(INSTANCE_SIZES[_TYPE].memory_gib * 2**30)
     service = Service(image=_IMAGE, gpus_per_worker=2, shm_gib=None)
-    worker = workers.worker_container(service, workers.slots(service, 4)[0], run, workers=2, memory=memory)
+    worker = slots.worker_container(service, slots.slots(service, 4)[0], run, workers=2, memory=memory)
     mounts = Mounts(tuple(map(Path, ("<checkout>", "/dltraining", "<home>", "<scratch>"))), (run,))
     user = pwd.getpwuid(os.getuid()).pw_name
     job = JobContainer(SystemHost(), "job", _IMAGE, user, mounts, run, str, lambda: 4, {}, memory=memory)

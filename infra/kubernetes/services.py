@@ -14,7 +14,7 @@ from infra.schema.services.scaling import DAYS, Scaling, ScalingFloor
 from userdata.agent.work import worker_report_file
 from userdata.agent.work.container import TMP, Container, shared_memory, worker_variables
 from userdata.agent.work.service import queue as agent_queue
-from userdata.agent.work.service import workers
+from userdata.agent.work.service import slots
 
 _URL_VARIABLE: Final = "SPOT_WORK_URL"
 _URL_PLACEHOLDER: Final = "amqps://broker"
@@ -53,7 +53,7 @@ def environment(service: Service, queue: agent.Queue | None) -> dict[str, str]:
     """Return the variables of a worker except secret ones."""
     variables = {
         **worker_variables(has_read_only_root=service.read_only_root),
-        **workers.environment(workers.Slot(0, 0), RUN_DIR),
+        **slots.environment(slots.Slot(0, 0), RUN_DIR),
         **service.environment,
     }
     if queue is None:
@@ -162,7 +162,7 @@ def _pod(service: Service, queue: agent.Queue | None, context: ClusterContext) -
     if service.command:
         container["args"] = pods.arguments(service.command)
     if service.reports_readiness:
-        ready = str(workers.ready_file(workers.Slot(0, 0), RUN_DIR))
+        ready = str(slots.ready_file(slots.Slot(0, 0), RUN_DIR))
         container["readinessProbe"] = {"exec": {"command": ["test", "-e", ready]}, "periodSeconds": 5}
     spec: Manifest = {
         "terminationGracePeriodSeconds": pods.DRAIN_SECONDS,

@@ -24,7 +24,7 @@ from tests.kubernetes import entries
 from tests.kubernetes.entries import of_kind
 from userdata.agent.work.container import worker_variables
 from userdata.agent.work.service import queue as queue_environment
-from userdata.agent.work.service import workers
+from userdata.agent.work.service import slots
 from userdata.agent.work.training import variables
 
 URL: Final = "amqps://user:password@broker"
@@ -131,7 +131,7 @@ def test_a_worker_has_its_image_arguments_queue_and_variables(kind: str) -> None
     assert expanded(pod["args"]) == list(service.command)
     assert "command" not in pod  # the image's own entry point, as on instances
     expected = worker_variables(has_read_only_root=True)
-    expected |= {**workers.environment(workers.Slot(0, 0), RUN_DIR), **service.environment}
+    expected |= {**slots.environment(slots.Slot(0, 0), RUN_DIR), **service.environment}
     expected |= queue_environment.environment(service.queue, URL)
     if kind == "rabbitmq":
         del expected["SPOT_WORK_URL"]

@@ -39,8 +39,9 @@ from userdata.agent.tenants.host import docker
 from userdata.agent.tenants.host.supervisor import TenantSupervisor
 from userdata.agent.work.failures.inspection import Inspector
 from userdata.agent.work.heartbeat import HeartbeatSender
+from userdata.agent.work.service.slots import Slot
 from userdata.agent.work.service.worker_reports import WorkerReports
-from userdata.agent.work.service.workers import Slot, Workers
+from userdata.agent.work.service.workers import Workers
 from userdata.agent.work.training.checkpoint_files import CheckpointFiles
 from userdata.agent.work.training.record import Recorder
 from userdata.agent.work.training.train import Trainer, TrainingPaths

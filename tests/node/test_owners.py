@@ -31,7 +31,8 @@ from userdata.agent.machine.host import SystemHost
 from userdata.agent.storage.volume.fill import S3Filler
 from userdata.agent.tasks import crashes, job, training
 from userdata.agent.work import worker_report_file
-from userdata.agent.work.service.workers import Slot, Workers, ready_file
+from userdata.agent.work.service.slots import Slot, ready_file
+from userdata.agent.work.service.workers import Workers
 from userdata.agent.work.training.environment import CommandLine
 from userdata.agent.work.worker_report_file import read_job, read_requests, report_path
 

@@ -27,14 +27,8 @@ from userdata.agent.work.heartbeat import HeartbeatSender
 from userdata.agent.work.notice import Notice
 from userdata.agent.work.process import STOP_SECONDS
 from userdata.agent.work.service import queue
-from userdata.agent.work.service.workers import (
-    Slot,
-    Workers,
-    container_command,
-    gpu_count,
-    process_command,
-    slots,
-)
+from userdata.agent.work.service.slots import Slot, container_command, gpu_count, process_command, slots
+from userdata.agent.work.service.workers import Workers
 
 STUBBORN = "trap 'echo drained; exit 0' TERM; echo up; while :; do sleep 0.05; done"
 

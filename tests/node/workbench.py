@@ -21,8 +21,9 @@ from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import SystemHost
 from userdata.agent.work.heartbeat import HeartbeatSender
 from userdata.agent.work.service.http_checks import HttpChecks
+from userdata.agent.work.service.slots import Slot
 from userdata.agent.work.service.worker_reports import WorkerReports
-from userdata.agent.work.service.workers import Slot, Workers
+from userdata.agent.work.service.workers import Workers
 
 
 class Bench:

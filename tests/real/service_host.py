@@ -32,8 +32,9 @@ from userdata.agent.machine.host import SystemHost
 from userdata.agent.work import notice
 from userdata.agent.work.heartbeat import HeartbeatSender
 from userdata.agent.work.service.http_checks import HttpChecks
+from userdata.agent.work.service.slots import Slot, ready_file
 from userdata.agent.work.service.worker_reports import WorkerReports
-from userdata.agent.work.service.workers import Slot, Workers, ready_file
+from userdata.agent.work.service.workers import Workers
 
 _HEARTBEAT_SECONDS: Final = 1.0
 

@@ -14,7 +14,7 @@ from packages.broker_plays.workers import FUNCTION, NOTICE_SECONDS, Worker
 from packages.environments import ROOT
 from tests.real import containers, service_host
 from tests.real.service_host import kill_all
-from userdata.agent.work.service.workers import ready_file
+from userdata.agent.work.service.slots import ready_file
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,8 @@ from tests.real import containers as real
 from userdata.agent.machine.host import SystemHost
 from userdata.agent.storage import scratch
 from userdata.agent.work import container
-from userdata.agent.work.service import workers
-from userdata.agent.work.service.workers import Workers, slots
+from userdata.agent.work.service import slots
+from userdata.agent.work.service.workers import Workers
 
 TOKEN = "hf-canary-77c1"
 DEMANDS = f"""
@@ -63,7 +63,7 @@ def run_directory() -> Iterator[Path]:
 def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder in place of the instance's scratch space."""
     with real.folder() as folder:
-        for module in (scratch, container, workers):
+        for module in (scratch, container, slots):
             for name, below in zip(MADE, ("", "home", "cache"), strict=True):
                 monkeypatch.setattr(module, name, folder / below, raising=False)
         scratch.prepare_containers(SystemHost())
@@ -87,7 +87,7 @@ def started(
         return found[-1]
 
     made = Workers(
-        service, slots(service, 2), bench.heartbeats, SystemHost(), clock, tmp, spawn=spawn,
+        service, slots.slots(service, 2), bench.heartbeats, SystemHost(), clock, tmp, spawn=spawn,
         secrets=lambda: {"HF_TOKEN": TOKEN},
     )  # fmt: skip
     made.tick()
@@ -108,14 +108,14 @@ def test_an_image_that_demands_what_model_servers_demand_starts(
 ) -> None:
     process = started(place, run_directory, DEMANDS, user)
     try:
-        wait_for(workers.ready_file(workers.Slot(0, 0), run_directory), process, run_directory / "said")
+        wait_for(slots.ready_file(slots.Slot(0, 0), run_directory), process, run_directory / "said")
         assert (place / "cache" / "huggingface" / "hub" / "written").read_text() == "model\n"
         assert (place / "tmp" / "0" / "ray" / "written").exists()
         assert (place / "home" / ".cache" / "vllm" / "written").exists()
         lines = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
         assert not [line for line in lines if TOKEN.encode() in line]
     finally:
-        podman.run(["docker", "rm", "--force", workers.container(workers.Slot(0, 0))], 60)
+        podman.run(["docker", "rm", "--force", slots.container(slots.Slot(0, 0))], 60)
         process.wait(60)
 
 

@@ -32,7 +32,7 @@ def job_environment(node: Node, code: Path) -> JobEnvironment:
 def _container(node: Node, code: Path) -> JobEnvironment:
     from userdata.agent.tasks.service import ecr_password
     from userdata.agent.work import worker_report_file
-    from userdata.agent.work.service.workers import gpu_count
+    from userdata.agent.work.service.slots import gpu_count
     from userdata.agent.work.training.job_container import JobContainer, Mounts
 
     training = node.config.training

@@ -66,8 +66,9 @@ def work(node: Node) -> int:
     from userdata.agent.machine.control_groups import kill_others
     from userdata.agent.storage import scratch
     from userdata.agent.work import containers, notice
+    from userdata.agent.work.service.slots import slots
     from userdata.agent.work.service.worker_reports import WorkerReports, gpu_poller
-    from userdata.agent.work.service.workers import Workers, slots
+    from userdata.agent.work.service.workers import Workers
 
     service = node.config.service
     if service is None:
@@ -238,7 +239,7 @@ def _queue_variables(node: Node, service: Service) -> dict[str, str]:
 
 
 def _expect_gpus(service: Service) -> int:
-    from userdata.agent.work.service.workers import gpu_count
+    from userdata.agent.work.service.slots import gpu_count
 
     return service.gpus or gpu_count()
 
@@ -246,7 +247,7 @@ def _expect_gpus(service: Service) -> int:
 def _check_gpus(node: Node, image: str, expected: int) -> None:
     """Check once that containers get the GPUs, before any work is scheduled on this instance."""
     from userdata.agent.work import containers
-    from userdata.agent.work.service.workers import gpu_count
+    from userdata.agent.work.service.slots import gpu_count
 
     if node.config.nvidia:
         containers.check_gpus(node.host, image, expected or gpu_count())

@@ -29,6 +29,7 @@ space  := $(empty) $(empty)
 USED   := $(subst $(space),|,$(sort $(shell grep -rhoE --include='*.py' '\baws\.[a-z0-9_]+\.' infra packages/pulumi-on-moto | cut -d. -f2)))
 # The files with tests that replay a market; to import all others takes longer than some of these take.
 MARKETS = $(shell grep -rlw traces --include='test_*.py' --exclude-dir={real,engine,cluster} tests)
+CONTROLLERS := kueue karpenter
 SCRIPTS := $(basename $(filter-out %/__init__.py research/fit/% research/parts/% research/simulation/% research/smoke/%,$(wildcard research/*/*.py tests/measured/*.py)))
 BENCHES := $(subst _,-,$(notdir $(SCRIPTS)))
 FITS := $(notdir $(basename $(filter-out %/__init__.py,$(sort $(wildcard research/fit/*.py)))))
@@ -95,11 +96,17 @@ test-real: setup system-packages-real ## what needs real frameworks, a broker, c
 real-%: setup system-packages-real # of a library
 	@$(PYTEST) --durations 20 -m "$(MARKS)" -c packages/$*/pyproject.toml $(wildcard packages/$*/tests/frameworks packages/$*/tests/broker) $(ARGS)
 
-# The plays of one process run at the same time; building is shown, and done once.
+# The plays of one process run at the same time; building is shown, and done once, of each controller by itself: where
+# one cannot be built, its tests are skipped by its name.
 test-cluster: setup ## entries' objects and Jobs on a real Kubernetes control plane: KUBECONFIG's empty cluster, or one built here (go, etcd)
 	@test -n "$${KUBECONFIG:-}" || .ci/system-packages cluster
 	@tests/cluster/control_plane/build "$${XDG_CACHE_HOME:-$$HOME/.cache}/gpu-spot/control-plane" $${KUBECONFIG:+crds} >/dev/null
+	@test -n "$${KUBECONFIG:-}" || $(MAKE) $(CONTROLLERS:%=controller-%)
 	@$(BIN)/python -m pytest --durations 5 -o faulthandler_timeout=600 -m "not soak" tests/cluster $(ARGS)
+
+controller-%:
+	@tests/cluster/control_plane/controllers "$${XDG_CACHE_HOME:-$$HOME/.cache}/gpu-spot/control-plane" $* >/dev/null \
+	  || echo "no $*: its tests are skipped"
 
 # Without a root file system (root and the network build it, once) the tests are skipped with that reason, or fail
 # with GPU_SPOT_BOOT=required. A machine mostly waits: one more than WORKERS at a time.

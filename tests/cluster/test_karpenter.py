@@ -62,9 +62,17 @@ class NodesPlay(JobPlay):
 
     def interrupt(self, pod: Manifest) -> None:
         """Delete the NodeClaim of a pod's node, as Karpenter does at AWS's warning."""
-        for claim in self.claims():
-            if claim.get("status", {}).get("nodeName") == pod["spec"]["nodeName"]:
-                self._api.delete(f"{_CLAIMS}/{claim['metadata']['name']}")
+        node = pod["spec"]["nodeName"]
+
+        def of_node() -> list[str]:  # Karpenter writes the node's name after the pod is bound
+            return [
+                claim["metadata"]["name"]
+                for claim in self.claims()
+                if claim.get("status", {}).get("nodeName") == node
+            ]
+
+        [name] = wait_until(of_node, interval_seconds=0.1)
+        self._api.delete(f"{_CLAIMS}/{name}")
 
 
 def interrupted(play: NodesPlay, life: PodLife, count: int) -> tuple[JobState, int, int]:

@@ -14,13 +14,19 @@ from infra.schema.cluster.created_cluster import CreatedCluster
 from tests.cluster import clusters, controllers, plays
 from tests.cluster.client import ClusterApi
 from tests.cluster.kubelet import PlayedKubelet, PlayedNode, PodLife
-from tests.kubernetes.entries import of_kind, settings
+from tests.kubernetes.entries import CLUSTER, of_kind, rendered, settings
 from tests.kubernetes.test_own_cluster import CREATED
 from tests.waiting import wait_until
 
 _ASKS_SECONDS: Final = 3
 _PAUSE_SECONDS: Final = 1
 _ROUNDS: Final = 6
+_KINDS: Final = frozenset(
+    {
+        *("Namespace", "ServiceAccount", "PersistentVolume", "PersistentVolumeClaim"),
+        *("ResourceFlavor", "ClusterQueue", "LocalQueue"),
+    }
+)
 _DAY_ROUNDS: Final = 46
 """Of half an hour of asking and a minute's pause: 24 hours."""
 
@@ -41,18 +47,15 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterApi]:
 
 
 class QueuedJob:
-    """A job of the stack under a name of its own, in Kueue's queue; ``life`` is that of its pods."""
+    """A job of the stack under a name of its own, in Kueue's queue for ``gpus``; ``life`` is its pods'."""
 
-    def __init__(self, api: ClusterApi, name: str, life: PodLife) -> None:
-        objects = plays.job_objects()
-        kinds = ("Namespace", "ServiceAccount", "PersistentVolume", "PersistentVolumeClaim")
-        kinds += ("ResourceFlavor", "ClusterQueue", "LocalQueue")  # type: ignore[assignment]
+    def __init__(self, api: ClusterApi, name: str, life: PodLife, gpus: int = 1, **entry: Any) -> None:
+        objects = rendered(
+            job={"datasets": [], **entry},
+            kubernetes={**CLUSTER, "namespace": plays.NAMESPACE, "quotaGpus": gpus},
+        )
         for item in objects:
-            if item["kind"] in kinds:
-                if item["kind"] == "ClusterQueue":
-                    for resource in item["spec"]["resourceGroups"][0]["flavors"][0]["resources"]:
-                        if resource["name"] == "nvidia.com/gpu":
-                            resource["nominalQuota"] = 1
+            if item["kind"] in _KINDS:
                 api.apply(item)
         self._api, job = api, of_kind(objects, "Job")
         job["metadata"]["name"] = name
@@ -61,7 +64,14 @@ class QueuedJob:
         template["metadata"]["annotations"] = life.annotation()
         self.selector: dict[str, str] = template["spec"]["nodeSelector"]
         self.path = f"/apis/batch/v1/namespaces/{plays.NAMESPACE}/jobs/{name}"
+        self._pods = f"/api/v1/namespaces/{plays.NAMESPACE}/pods"
+        self._selected = {"labelSelector": f"batch.kubernetes.io/job-name={name}"}
         api.apply(job)
+
+    def pods(self, phase: str) -> dict[str, Manifest]:
+        """Return the pods in a phase by their ids."""
+        pods = self._api.items(self._pods, **self._selected)
+        return {pod["metadata"]["uid"]: pod for pod in pods if pod["status"]["phase"] == phase}
 
     def job(self) -> Manifest:
         found: Manifest = self._api.get(self.path)
@@ -147,3 +157,20 @@ def test_a_second_job_waits_for_the_quota(api: ClusterApi) -> None:
     assert not any(both)
     for job in (first, second):
         job.remove()
+
+
+def test_a_run_that_lacks_a_node_for_long_keeps_its_survivors(api: ClusterApi) -> None:
+    job = QueuedJob(api, "survives", PodLife(), 2, nodes={"min": 1, "max": 2})
+    with PlayedKubelet(api, plays.NAMESPACE) as kubelet:
+        for number in (1, 2):
+            kubelet.add(PlayedNode(f"survives-{number}", job.selector))
+        wait_until(lambda: len(job.pods("Running")) == 2, interval_seconds=0.1)
+        taken, kept = job.pods("Running").values()
+        kubelet.lose(taken["spec"]["nodeName"])
+        wait_until(lambda: bool(job.pods("Pending")), interval_seconds=0.2)
+        end = time.monotonic() + 4 * _ASKS_SECONDS
+        while time.monotonic() < end:
+            assert job.asks()
+            assert kept["metadata"]["uid"] in job.pods("Running")
+            time.sleep(0.3)
+    job.remove()

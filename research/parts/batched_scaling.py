@@ -115,15 +115,19 @@ def rivals(time: BatchTime) -> list[tuple[str, str, Make, int]]:
     rate, size = time.rate(time.max_size), time.max_size
     settings: list[tuple[str, str, Make, int]] = []
     for share in (0.7, 0.8, 0.9, 0.95, 1.0, 1.1):
-        settings.append(("KEDA", f"rate, {share:g} of the largest", partial(Keda, "rate", share * rate), 30))
+        settings.append(
+            ("KEDA", f"rate, {share:g} of the largest", partial(Keda, [("rate", share * rate)]), 30)
+        )
     for share in (0.5, 0.85, 1.2, 2.0):
         value = round(share * size, 2)
         settings.append(
-            ("KEDA", f"length with in-flight, {value:g}", partial(Keda, "unacknowledged", value), 30)
+            ("KEDA", f"length with in-flight, {value:g}", partial(Keda, [("unacknowledged", value)]), 30)
         )
-    for share in (1.0,):
-        value = round(share * size, 2)
-        settings.append(("KEDA", f"length, {value:g}", partial(Keda, "length", value), 30))
+    settings.append(("KEDA", f"length, {size:g}", partial(Keda, [("length", float(size))]), 30))
+    for share, batches in product((0.8, 0.9, 1.0, 1.1), (0.5, 2.0)):
+        triggers = [("rate", share * rate), ("length", batches * size)]
+        name = f"rate, {share:g} of the largest, and length, {batches * size:g}"
+        settings.append(("KEDA", name, partial(Keda, triggers), 30))
     for share, step in product((0.1, 1.0), (0.1, 1.0)):
         value = round(share * size, 2)
         rule = partial(TargetTracking, "backlog", value, step=step)

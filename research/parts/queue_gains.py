@@ -1,8 +1,9 @@
 """What batches gain on a real RabbitMQ server, and what ``spot_work`` costs beside the bare client library.
 
-One worker in its own process, with all requests already in the queue. The overhead is the worker's CPU time
-for an empty message, compared with a dozen lines on the bare client library: reply and acknowledgement,
-without and with a confirmed reply (ours confirms the reply before it acknowledges).
+One worker in its own process, with all requests already in the queue. Empty messages are compared with two
+workers of a few lines on pika. The first waits for nothing: it acknowledges before the broker has the reply.
+The second makes our promise, a confirmed reply before the acknowledgement, and does not wait for it either:
+it takes `PIPELINED` requests at a time, as many as ours.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,9 +29,10 @@ from spot_work import Client, Queue
 ROUNDS: Final = 3
 _IMAGES: Final = 1_500
 _NOTHINGS: Final = 5_000
-_BARE: Final = (
-    "import sys; from research.parts.queue_gains import bare; "
-    "bare(*sys.argv[1:3], confirmed=bool(sys.argv[3]))"
+PIPELINED: Final = 16
+_RIVALS: Final = ("bare", "pipelined")
+_RIVAL: Final = (
+    "import sys; from research.parts import queue_gains as q; getattr(q, sys.argv[1])(*sys.argv[2:])"
 )
 
 
@@ -50,25 +53,52 @@ def nothing(value: Any) -> Any:
     return value
 
 
-def bare(url: str, queue: str, *, confirmed: bool) -> None:
-    """Run a worker on the bare client library that does nothing, until it is killed.
+def _answer(channel: Any, request: pika.BasicProperties, body: bytes) -> None:
+    properties = pika.BasicProperties(
+        content_type=request.content_type, delivery_mode=2, correlation_id=request.correlation_id
+    )
+    channel.basic_publish("", request.reply_to, body, properties)
 
-    ``confirmed``: it acknowledges after the broker has confirmed the reply, as ours does.
-    """
+
+def bare(url: str, queue: str) -> None:
+    """Run a worker on pika that acknowledges before the broker has the reply, until it is killed."""
     channel = pika.BlockingConnection(pika.URLParameters(url)).channel()
-    channel.basic_qos(prefetch_count=2)
-    if confirmed:
-        channel.confirm_delivery()
+    channel.basic_qos(prefetch_count=PIPELINED)
 
-    def reply(_: Any, method: Any, properties: pika.BasicProperties, body: bytes) -> None:
-        reply_properties = pika.BasicProperties(
-            content_type=properties.content_type, delivery_mode=2, correlation_id=properties.correlation_id
-        )
-        channel.basic_publish("", properties.reply_to, body, reply_properties)
+    def on_request(_: Any, method: Any, properties: pika.BasicProperties, body: bytes) -> None:
+        _answer(channel, properties, body)
         channel.basic_ack(method.delivery_tag)
 
-    channel.basic_consume(queue, reply)
+    channel.basic_consume(queue, on_request)
     channel.start_consuming()
+
+
+def pipelined(url: str, queue: str) -> None:
+    """Run a worker on pika that acknowledges what the broker has confirmed, until it is killed."""
+    unconfirmed: deque[int] = deque()  # delivery tags, in the order of the replies
+
+    def on_open(connection: pika.SelectConnection) -> None:
+        connection.channel(on_open_callback=on_channel)
+
+    def on_channel(channel: Any) -> None:
+        first = 1  # the number of the oldest unconfirmed reply
+
+        def on_confirmed(frame: Any) -> None:
+            nonlocal first
+            # Replies that are confirmed out of their order are acknowledged with the ones before them.
+            while unconfirmed and first <= frame.method.delivery_tag:
+                first += 1
+                channel.basic_ack(unconfirmed.popleft())
+
+        def on_request(_: Any, method: Any, properties: pika.BasicProperties, body: bytes) -> None:
+            unconfirmed.append(method.delivery_tag)
+            _answer(channel, properties, body)
+
+        channel.confirm_delivery(on_confirmed)
+        channel.basic_qos(prefetch_count=PIPELINED)
+        channel.basic_consume(queue, on_request)
+
+    pika.SelectConnection(pika.URLParameters(url), on_open_callback=on_open).ioloop.start()
 
 
 def _seconds_of(process: subprocess.Popen[bytes]) -> float:
@@ -113,7 +143,8 @@ def gains(broker: RabbitServer) -> dict[str, float]:
     """Return the gain of batches and the package's overhead: medians of rounds with both variants."""
     image = bytes(range(256)) * 4
     served = ["-m", "spot_work", "--batch"]
-    speed, cpu, cpu_confirmed, wall, vs_pika = [], [], [], [], []
+    speed: list[float] = []
+    seconds: dict[str, list[tuple[float, float]]] = {"ours": [], **{name: [] for name in _RIVALS}}
     for number in range(ROUNDS):
         alone, _ = measure(
             broker,
@@ -128,24 +159,21 @@ def gains(broker: RabbitServer) -> dict[str, float]:
             [image] * _IMAGES,
         )
         speed.append(alone / batched)
-        ours = measure(
-            broker,
-            f"ours-{number}",
-            [*served, "1", "research.parts.queue_gains:nothing", "--queue", f"ours-{number}"],
-            [1] * _NOTHINGS,
-        )
-        theirs, confirmed = (
-            measure(broker, name, ["-c", _BARE, broker.url, name, promise], [1] * _NOTHINGS)
-            for name, promise in ((f"bare-{number}", ""), (f"confirmed-{number}", "confirmed"))
-        )
-        wall.append(ours[0] / theirs[0])
-        vs_pika.append(confirmed[0] / ours[0])
-        cpu.append(ours[1] / theirs[1])
-        cpu_confirmed.append(ours[1] / confirmed[1])
+        served_by = {
+            "ours": [*served, "1", "research.parts.queue_gains:nothing", "--queue"],
+            **{name: ["-c", _RIVAL, name, broker.url] for name in _RIVALS},
+        }
+        for name, command in served_by.items():
+            queue = f"{name}-{number}"
+            seconds[name].append(measure(broker, queue, [*command, queue], [1] * _NOTHINGS))
+    ours, bare_, promised = (seconds[name] for name in ("ours", *_RIVALS))
     return {
-        "batching_speedup": round(statistics.median(speed), 2),
-        "overhead_ratio": round(statistics.median(cpu), 2),
-        "overhead_ratio_confirmed": round(statistics.median(cpu_confirmed), 2),
-        "overhead_ratio_wall": round(statistics.median(wall), 2),
-        "vs_pika": round(statistics.median(vs_pika), 2),
+        "batching_speedup": _median(speed),
+        "overhead_ratio": _median(a[1] / b[1] for a, b in zip(ours, bare_, strict=True)),
+        "overhead_ratio_confirmed": _median(a[1] / b[1] for a, b in zip(ours, promised, strict=True)),
+        "vs_pipelined": _median(b[0] / a[0] for a, b in zip(ours, promised, strict=True)),
     }
+
+
+def _median(ratios: Iterable[float]) -> float:
+    return round(statistics.median(ratios), 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from contracts.group.scaling_settings import Bounds
 from lambdas.core.scaling.batches import BatchesDone
 from research.simulation.load.queue import RequestQueue
-from research.simulation.load.rules import View
+from research.simulation.load.rules import Keda, TargetTracking, View
 from research.simulation.load.scaler_rule import HttpRule
 from research.simulation.load.shapes import SHAPES, LoadShape
 
@@ -79,3 +80,46 @@ def test_proxies_see_how_many_requests_are_at_a_worker_a_minute_later() -> None:
     # 40 s with four and 120 s with sixteen of them: 13 at once
     assert row[1] / row[0] == pytest.approx(13.0)
     assert row[1] / row[2] == pytest.approx(200 / 160)
+
+
+def seen(**fields: Any) -> View:
+    quiet = {"now": 0.0, "target": 4, "ready": {"a": 4}, "booting": 0, "arriving": 0.0, "leaving": 1.0}
+    none = {"waiting": 0, "in_flight": 0, "oldest": 0, "busy": 0.0, "served": {}}
+    return View(**{**quiet, **none, **fields})
+
+
+@pytest.mark.parametrize(
+    ("triggers", "view", "target"),
+    [
+        ([("length", 5.0)], seen(waiting=41), 9),
+        ([("unacknowledged", 5.0)], seen(waiting=40, in_flight=6), 10),
+        ([("rate", 0.5)], seen(arriving=4.2), 9),
+        ([("delivered", 0.5)], seen(leaving=4.2), 9),
+        ([("ratio", 1.0)], seen(arriving=3.0, leaving=1.5), 8),
+        ([("seconds", 10.0)], seen(waiting=30, leaving=1.0), 12),
+        # The larger of two counts; a tenth more than there are changes nothing.
+        ([("rate", 0.5), ("length", 5.0)], seen(arriving=4.2, waiting=60), 12),
+        ([("rate", 1.0), ("length", 5.0)], seen(arriving=4.3, waiting=1), 4),
+        # Nothing leaves an empty queue, and nothing leaves a stuck one.
+        ([("seconds", 10.0)], seen(leaving=0.0), 1),
+        ([("ratio", 1.0)], seen(arriving=0.01, leaving=0.0), 40),
+    ],
+)
+def test_keda_takes_the_largest_of_its_triggers(
+    triggers: list[tuple[str, float]], view: View, target: int
+) -> None:
+    assert Keda(triggers).target(view) == target
+
+
+def test_keda_scales_in_to_the_maximum_of_its_window() -> None:
+    rule = Keda([("rate", 1.0)])
+    assert rule.target(seen(arriving=9.0)) == 9
+    assert rule.target(seen(now=299.0, target=9, arriving=2.0)) == 9
+    assert rule.target(seen(now=301.0, target=9, arriving=2.0)) == 2
+
+
+@pytest.mark.parametrize(("period", "minutes"), [(60.0, 3), (10.0, 1)])
+def test_target_tracking_scales_out_after_three_periods(period: float, minutes: int) -> None:
+    rule = TargetTracking("backlog", 1.0, period=period)
+    targets = [rule.target(seen(now=60.0 * minute, waiting=16)) for minute in range(minutes)]
+    assert targets == [4] * (minutes - 1) + [16]

@@ -44,7 +44,7 @@ WORLDS: Mapping[str, Mapping[str, float]] = {
     "a warm pool, On-Demand in 60 s": {},
     "no pool, On-Demand in 180 s": {"warm_instances": 0, "on_demand_cold_start": 180.0},
 }
-"""The default stack, and everybody's first: without ``policyParameters`` it has no warm pool."""
+"""A stack with the pool that it has by default, and one without, as with an image from a parameter."""
 _POOL, _NO_POOL = WORLDS
 
 

@@ -1,8 +1,13 @@
-"""Write one benchmark's part of a page of ``research``; other parts do not change."""
+"""Write one benchmark's part of a page of ``research``; other parts do not change.
+
+README and documentation quote cells of these pages between markers, ``<!--=PART:ROW:COLUMN-->1.02<!--/-->``
+with ``_`` for a space; a written part rewrites its quotations.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +19,8 @@ PAGES: Final = {
     "hosts": ("slices",),
 }
 """The parts of each page, in their order."""
+QUOTING: Final = ("README.md", "docs/performance.md")
+_QUOTED: Final = re.compile(r"<!--=([^:>]+):([^:>]+):([^:>]+)-->[^<]*<!--/-->")
 
 
 def replace_part(root: Path, part: str, text: str) -> None:
@@ -30,6 +37,41 @@ def replace_part(root: Path, part: str, text: str) -> None:
         new = f"{old.rstrip()}\n\n{block}\n"
     page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text(new, encoding="utf-8")
+    for quoting in map(root.joinpath, QUOTING):
+        if quoting.exists():
+            quoting.write_text(quoted(root, quoting.read_text("utf-8")), "utf-8")
+
+
+def quoted(root: Path, text: str) -> str:
+    """Return a text with its quotations as the pages have them; raise ``LookupError`` for one without."""
+
+    def current(match: re.Match[str]) -> str:
+        return f"<!--={match[1]}:{match[2]}:{match[3]}-->{cell(root, *match.groups())}<!--/-->"
+
+    return _QUOTED.sub(current, text)
+
+
+def cell(root: Path, part: str, row: str, column: str) -> str:
+    """Return a cell of the first table of a part that has the row and the column."""
+    [name] = [name for name, parts in PAGES.items() if part in parts] or [part]
+    page = (root / "research" / f"{name}.md").read_text("utf-8")
+    text = page.partition(f"<!-- {part}: begin -->")[2].partition(f"<!-- {part}: end -->")[0]
+    head: list[str] = []
+    for cells in _rows(text):
+        if not cells:
+            head = []
+        elif not head:
+            head = cells
+        elif cells[0] == row and column in head:
+            return cells[head.index(column)]
+    raise LookupError(f"{part} of research/{name}.md has no row {row!r} with a column {column!r}")
+
+
+def _rows(text: str) -> Iterator[list[str]]:
+    """Yield the cells of each line of a table, without marks and with ``_`` for a space; else nothing."""
+    for line in text.splitlines():
+        parts = line.strip().strip("|").split("|") if line.startswith("|") else []
+        yield [re.sub(r"[*`]", "", part.strip()).replace(" ", "_") for part in parts]
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -11,6 +11,7 @@ import pytest
 from contracts import names
 from docs.site import pictures
 from docs.site.stage import DeadLinkError, pages, stage
+from research.parts import page
 
 ROOT = Path(__file__).resolve().parents[2]
 SERVICES: Final = ROOT / "docs" / "services.md"
@@ -107,3 +108,20 @@ def test_links_follow_their_pages_and_code_is_left_alone(tmp_path: Path) -> None
     (tree / "b.yaml").unlink()
     with pytest.raises(DeadLinkError, match=r"README.md: b.yaml\npackages/worker/README.md: ../../b.yaml"):
         stage(out, tree)
+
+
+@pytest.mark.parametrize("name", page.QUOTING)
+def test_a_quoted_figure_is_the_benchmarks(name: str) -> None:
+    text = (ROOT / name).read_text("utf-8")
+    assert text.count("<!--=") == text.count("<!--/-->") >= 5
+    assert page.quoted(ROOT, text) == text, "a figure is stale: its benchmark's page has another"
+
+
+def test_a_stale_quotation_is_rewritten_and_one_without_a_cell_is_an_error(tmp_path: Path) -> None:
+    stale = "<!--=capacity:expected-cost:cost_÷_bound-->9<!--/-->"
+    (tmp_path / "README.md").write_text(stale)
+    new = "| policy | cost ÷ bound |\n| --- | --: |\n| **expected-cost** | 1.02 |\n"
+    page.replace_part(tmp_path, "capacity", new)
+    assert (tmp_path / "README.md").read_text() == stale.replace("9", "1.02")
+    with pytest.raises(LookupError, match="no row 'expected-cost' with a column 'price'"):
+        page.quoted(tmp_path, stale.replace("cost_÷_bound", "price"))

@@ -53,7 +53,7 @@ def nothing(value: Any) -> Any:
     return value
 
 
-def _answer(channel: Any, request: pika.BasicProperties, body: bytes) -> None:
+def _publish_reply(channel: Any, request: pika.BasicProperties, body: bytes) -> None:
     properties = pika.BasicProperties(
         content_type=request.content_type, delivery_mode=2, correlation_id=request.correlation_id
     )
@@ -66,7 +66,7 @@ def bare(url: str, queue: str) -> None:
     channel.basic_qos(prefetch_count=PIPELINED)
 
     def on_request(_: Any, method: Any, properties: pika.BasicProperties, body: bytes) -> None:
-        _answer(channel, properties, body)
+        _publish_reply(channel, properties, body)
         channel.basic_ack(method.delivery_tag)
 
     channel.basic_consume(queue, on_request)
@@ -92,7 +92,7 @@ def pipelined(url: str, queue: str) -> None:
 
         def on_request(_: Any, method: Any, properties: pika.BasicProperties, body: bytes) -> None:
             unconfirmed.append(method.delivery_tag)
-            _answer(channel, properties, body)
+            _publish_reply(channel, properties, body)
 
         channel.confirm_delivery(on_confirmed)
         channel.basic_qos(prefetch_count=PIPELINED)

@@ -25,6 +25,9 @@ class Scope:
     """A stack in an account and Region.
 
     Attributes:
+        stack: the stack's name in AWS: in physical names, tags and parameters.
+        logical_prefix: begins each logical name of a component in another program, which may have two.
+            A URN names its stack already, so that a renamed stack replaces nothing.
         extra_tags: tags of the stack file.
         permissions_boundary: ARN of the permissions boundary of every role.
         protect: whether Pulumi protects resources that hold data from deletion.
@@ -43,6 +46,7 @@ class Scope:
     kms_key_arn: str | None = None
     parent: pulumi.Resource | None = None
     export: Callable[[str, Any], None] = pulumi.export
+    logical_prefix: str = ""
 
     def __post_init__(self) -> None:
         """Raise ``SettingsError`` for a stack name that is not allowed in the name of a Lambda function."""
@@ -65,21 +69,30 @@ class Scope:
         return pulumi.InvokeOptions(parent=self.parent)
 
     def name(self, *parts: str, limit: int = _MIN_NAME_LIMIT) -> str:
-        """Return a logical name. Pulumi appends a random suffix for the physical name.
+        """Return a logical name. The engine adds a prefix and a random suffix for the physical name.
 
-        ``limit`` is the length limit of physical names of the type.
+        ``limit`` is the length limit of physical names of the type. The pattern is ``pulumi:autonaming`` in
+        ``Pulumi.yaml``.
         """
-        name = self.prefix + "-".join(parts)
+        logical = "-".join(parts)
+        name = self.prefix + logical
         if len(name) + NAME_SUFFIX_LENGTH > limit:
             raise SettingsError(
                 f"resource name {name!r} has {len(name)} characters, allowed: "
                 f"at most {limit - NAME_SUFFIX_LENGTH} (shorten the name of the stack or the service)"
             )
-        return name
+        return self.logical_prefix + logical
+
+    def physical(self, name: str) -> str:
+        """Return the physical name of a logical one, without the random suffix."""
+        return self.prefix + name.removeprefix(self.logical_prefix)
 
     def tags(self, name: str, *, group: str | None = None, group_role: str | None = None) -> dict[str, str]:
-        """Return a resource's tags: those of the stack file, ``Name``, stack, and if given group and role."""
-        tags = {**self.extra_tags, "Name": name, names.TAG_STACK: self.stack}
+        """Return a resource's tags: those of the stack file, ``Name``, stack, and if given group and role.
+
+        ``name`` is the logical name.
+        """
+        tags = {**self.extra_tags, "Name": self.physical(name), names.TAG_STACK: self.stack}
         if group is not None:
             tags[names.TAG_GROUP] = group
         if group_role is not None:
@@ -114,6 +127,7 @@ def build_scope(
     stack: str,
     parent: pulumi.Resource | None = None,
     export: Callable[[str, Any], None] = pulumi.export,
+    logical_prefix: str = "",
 ) -> Scope:
     """Return the scope of the stack of ``settings``; the arguments are those of ``Scope``."""
     invoke_options = pulumi.InvokeOptions(parent=parent)
@@ -128,4 +142,5 @@ def build_scope(
         kms_key_arn=settings.kms_key_arn,
         parent=parent,
         export=export,
+        logical_prefix=logical_prefix,
     )

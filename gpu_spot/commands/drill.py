@@ -49,6 +49,7 @@ def run(args: argparse.Namespace) -> int:
     from gpu_spot.declared.stackfile import find_project, load
 
     config = load(find_project(), args.stack)
+    args.stack = config.stack
     return act(args, clients_for(args, config), config)
 
 

@@ -41,7 +41,8 @@ def run(args: argparse.Namespace) -> int:
     from rich.console import Console
 
     console = Console()
-    region = load(find_project(), args.stack).region
+    config = load(find_project(), args.stack)
+    args.stack, region = config.stack, config.region
     ec2, ssm = boto3.client("ec2", region_name=region), boto3.client("ssm", region_name=region)
     try:
         if args.stop:

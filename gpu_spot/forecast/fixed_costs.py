@@ -36,7 +36,6 @@ _INVOCATION_SECONDS: Final = 1.0
 _FUNCTION: Final = "aws:lambda/function:Function"
 _FILE_SYSTEM: Final = "aws:efs/fileSystem:FileSystem"
 _CLUSTER: Final = "aws:eks/cluster:Cluster"
-_OURS: Final = "gpu-spot"
 
 
 def reduce_entries(config: StackConfig) -> tuple[StackConfig, dict[str, int]]:
@@ -82,12 +81,11 @@ def _outline(value: Any, key: str = "") -> Any:
 
 def multiply(stack: Stack, times: Mapping[str, int], settings: Settings) -> Stack:
     """Return the stack of ``settings``: the resources of each entry times the number it represents."""
-    prefix = f"{_OURS}-{stack.name}-"
     longest_first = sorted(times, key=len, reverse=True)
 
     def multiplicity(resource: Declared) -> int:
-        name = resource.name.removeprefix(prefix)
-        return next((times[e] for e in longest_first if name == e or name.startswith(f"{e}-")), 1)
+        name = f"{resource.name}-"
+        return next((times[entry] for entry in longest_first if name.startswith(f"{entry}-")), 1)
 
     declared = [resource for resource in stack.declared for _ in range(multiplicity(resource))]
     return replace(stack, declared=declared, settings=settings)

@@ -36,6 +36,7 @@ from infra.schema import Settings
 def run(args: argparse.Namespace) -> int:
     """Run an action with the caller's credentials. Raises ``UserError`` or ``JobError``."""
     config = load(find_project(), args.stack)
+    args.stack = config.stack
     return act(args, clients_for(args, config), config.region, settings=partial(settings_of, config))
 
 

@@ -29,6 +29,7 @@ from infra.schema import Settings
 def run(args: argparse.Namespace) -> int:
     """Show the stack with the caller's credentials."""
     config = load(find_project(), args.stack)
+    args.stack = config.stack
     if args.policy:
         _print(permissions.policy(args.stack, config.region))
         return 0

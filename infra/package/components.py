@@ -56,7 +56,8 @@ class StackComponent(pulumi.ComponentResource):
                 raise SettingsError("matrix: creates jobs with other names, allowed: in GpuSpot")
         except SettingsError as error:
             raise SettingsError("\n".join(f"{name}.{line}" for line in str(error).splitlines())) from None
-        stack.declare_in(build_scope(settings, stack_name, self, outputs.__setitem__), settings)
+        prefix = f"{PACKAGE}-{stack_name}-"
+        stack.declare_in(build_scope(settings, stack_name, self, outputs.__setitem__, prefix), settings)
         self.stack_name = pulumi.Output.from_input(stack_name)
         self.vpc_id = outputs["vpcId"]
         self.private_subnet_ids = pulumi.Output.from_input(outputs["privateSubnetIds"])

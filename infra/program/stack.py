@@ -16,7 +16,7 @@ from infra.settings import read_settings
 def declare() -> None:
     """Declare all resources of the running stack and export its outputs."""
     settings = read_settings()
-    declare_in(build_scope(settings, pulumi.get_stack()), settings)
+    declare_in(build_scope(settings, settings.stack_name or pulumi.get_stack()), settings)
 
 
 def declare_in(scope: Scope, settings: Settings) -> None:

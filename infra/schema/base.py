@@ -42,6 +42,7 @@ Region: TypeAlias = Annotated[str, Field(pattern=REGION)]
 Image: TypeAlias = Annotated[str, Field(pattern=r"^(ami-[0-9a-f]{8,17}|/[A-Za-z0-9_./-]+)$")]
 """An AMI ID, or the path of a parameter that holds one."""
 
+StackName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9-]{0,39}$")]
 TagKey: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9+\-=.,_:@]{1,128}$")]
 """Characters that instance metadata allows in a tag key: no spaces, no slashes.
 

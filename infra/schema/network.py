@@ -129,7 +129,7 @@ class Network(Model):
         subnets = info.data.get("subnets")
         if subnets and set(zones) != set(subnets):
             raise ValueError(f"{', '.join(zones)}, allowed: the zones of subnets: {', '.join(subnets)}")
-        return zones
+        return tuple(sorted(zones))
 
     @field_validator("endpoints")
     @classmethod

@@ -11,7 +11,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from contracts import limits, names
 from contracts.agent.names import TAG_JOB
 from infra.schema import entry_warnings
-from infra.schema.base import Model, Region, Retention, TagKey, TagValue, check_unique
+from infra.schema.base import Model, Region, Retention, StackName, TagKey, TagValue, check_unique
 from infra.schema.capacity import Capacity
 from infra.schema.cluster.kubernetes import Kubernetes, check_network
 from infra.schema.cross_entry_checks import (
@@ -56,6 +56,9 @@ class Settings(Model):
 
     region: Region
     """AWS Region."""
+    stack_name: StackName | None = None
+    """Name in AWS, in place of the stack's: a renamed stack keeps its old one here and in the pattern of
+    ``pulumi:autonaming``."""
     network: Network
     """The VPC."""
     services: tuple[Service, ...]
@@ -84,10 +87,10 @@ class Settings(Model):
     log_retention_days: Retention = 30
     """Days that the log groups of the Lambda functions retain their events."""
 
-    @field_validator("kms_key_arn", mode="before")
+    @field_validator("kms_key_arn", "stack_name", mode="before")
     @classmethod
-    def _none_is_empty(cls, arn: object) -> object:
-        return None if arn == "" else arn  # the project file needs a default, which cannot be null
+    def _none_is_empty(cls, text: object) -> object:
+        return None if text == "" else text  # the project file needs a default, which cannot be null
 
     @field_validator("kms_key_arn")
     @classmethod

@@ -73,14 +73,16 @@ class Aws(Provider):
             return [("", f"no such type in pulumi-aws {self.version}")]
         return list(schema.problems(described, inputs))
 
-    def defaults(self, token: str, name: str, inputs: dict[str, Any], seed: bytes) -> dict[str, Any]:
+    def defaults(
+        self, token: str, name: str, inputs: dict[str, Any], seed: bytes, proposed: str
+    ) -> dict[str, Any]:
         described, kind = schema.resource_schema(token), token.rpartition(":")[2]
         if described is None or kind in _NOT_NAMED or inputs.get("namePrefix"):
             return {}
         for key in _NAME_INPUTS:
             if key in described["object"] and inputs.get(key) is None:
                 suffix = hashlib.sha256(seed or name.encode()).hexdigest()[:7]
-                return {key: f"{name}-{suffix}"}
+                return {key: proposed or f"{name}-{suffix}"}
         return {}
 
     def forces_replacement(self, world: World, token: str, inputs: dict[str, Any], path: Path) -> bool:

@@ -31,8 +31,13 @@ class Provider:
         """Return what is wrong with inputs: a path and a reason each."""
         raise NotImplementedError
 
-    def defaults(self, token: str, name: str, inputs: dict[str, Any], seed: bytes) -> dict[str, Any]:
-        """Return the inputs that the provider sets if the program does not, such as a physical name."""
+    def defaults(
+        self, token: str, name: str, inputs: dict[str, Any], seed: bytes, proposed: str
+    ) -> dict[str, Any]:
+        """Return the inputs that the provider sets if the program does not, such as a physical name.
+
+        ``proposed`` is the engine's proposal by ``pulumi:autonaming``, if any.
+        """
         return {}
 
     def forces_replacement(self, world: World, token: str, inputs: dict[str, Any], path: Path) -> bool:
@@ -84,7 +89,9 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
     def Check(self, request: Any, context: Any) -> Any:  # noqa: N802
         token, name = _token(request.urn), _name(request.urn)
         old, new = read(request.olds), read(request.news)
-        defaults = self._provider.defaults(token, name, new, request.randomSeed)
+        defaults = self._provider.defaults(
+            token, name, new, request.randomSeed, request.autonaming.proposed_name
+        )
         inputs = {**new, **{key: old.get(key, value) for key, value in defaults.items()}}
         failures = [
             provider_pb2.CheckFailure(property=path, reason=f"{token} {path}: {reason}")

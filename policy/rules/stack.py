@@ -27,11 +27,15 @@ TAGGED: Final = frozenset(
 """Resource kinds that cost money, or that IAM conditions select by tag."""
 
 
+_SELECTED_BY_NAME: Final = {"Bucket": "bucket", "Group": "name", "InstanceProfile": "name", "Secret": "name"}
+"""Input with the physical name of the kinds that IAM statements select by its prefix."""
+
+
 def _named(subject: Subject, _settings: RuleSettings, _facts: ExternalFacts) -> Iterator[str]:
-    project = subject.urn.split("::")[1]
-    prefix = f"{project}-{subject.stack}-"
-    if subject.kind and not subject.name.startswith(prefix):
-        yield f"logical name {subject.name}, allowed: {prefix}…, because IAM statements use the prefix"
+    name = subject.inputs.get(_SELECTED_BY_NAME.get(subject.kind, ""))
+    prefix = f"gpu-spot-{subject.tags.get(names.TAG_STACK, subject.stack)}-"
+    if name and name != UNKNOWN and not str(name).lower().startswith(prefix.lower()):
+        yield f"name {name}, allowed: {prefix}…, because IAM statements use the prefix (pulumi:autonaming)"
 
 
 def _tagged(subject: Subject, settings: RuleSettings, _facts: ExternalFacts) -> Iterator[str]:
@@ -58,13 +62,15 @@ def _watched(
         if subject.kind == "MetricAlarm" and subject.inputs.get("alarmActions")
     ]
     for group, urn in sorted(groups.items()):
-        # An alarm's name is <project>-<stack>-<group>-<condition>.
-        if not any(f"-{group}-" in alarm.name for alarm in alarms):
+        # An alarm's name is <group>-<condition>.
+        if not any(alarm.name.startswith(f"{group}-") for alarm in alarms):
             yield urn, f"no alarm of {group} has an action, allowed: at least one"
 
 
 RULES: Final = (
-    PolicyRule("names", "Logical names start with project and stack.", "mandatory", _named),
+    PolicyRule(
+        "names", "Names that permissions select by start with the stack's prefix.", "mandatory", _named
+    ),
     PolicyRule(
         "tags",
         "Resources that cost money have tags for cost allocation.",

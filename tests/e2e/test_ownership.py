@@ -133,10 +133,10 @@ def test_changes_of_the_controller_are_no_difference(stack: str, owned: set[str]
 def test_a_changed_mix_changes_its_group_alone() -> None:
     changes = apart(changed, "dev", {f"{CAPACITY}.spotPercentage": 50})
     assert {(change.type, change.name, *sorted(change.inputs)) for change in changes} == {
-        (GROUP, "gpu-spot-dev-inference-primary", "mixedInstancesPolicy"),
-        (PARAMETER, "gpu-spot-dev-inference-config", "insecureValue"),
+        (GROUP, "inference-primary", "mixedInstancesPolicy"),
+        (PARAMETER, "inference-config", "insecureValue"),
         # How much on-demand is too much for long depends on the mix.
-        (ALARM, "gpu-spot-dev-inference-on-demand", "alarmDescription", "threshold"),
+        (ALARM, "inference-on-demand", "alarmDescription", "threshold"),
     }
 
 

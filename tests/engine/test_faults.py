@@ -148,7 +148,7 @@ def test_every_row_of_the_runbook_has_a_planted_fault() -> None:
 def test_what_others_changed_is_found_by_a_refresh(workspace: Workspace) -> None:
     """What the controller moves is no change; what a person changed or deleted is put right."""
     workspace.up()
-    group, alarm = "Group::gpu-spot-dev-inference-primary", "MetricAlarm::gpu-spot-dev-controller-errors"
+    group, alarm = "Group::inference-primary", "MetricAlarm::controller-errors"
     workspace.world.plant(drift={group: {"desiredCapacity": 5}})
     workspace.refresh()
     workspace.preview("--expect-no-changes")

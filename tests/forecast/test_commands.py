@@ -43,7 +43,7 @@ def slot_questions(monkeypatch: pytest.MonkeyPatch) -> list[Question]:
         made = [Declared("aws:ec2/natGateway:NatGateway", "nat", {})]
         alarm = {"namespace": "gpu-spot"}
         for name in times:
-            made.append(Declared("aws:cloudwatch/metricAlarm:MetricAlarm", f"gpu-spot-x-{name}-boot", alarm))
+            made.append(Declared("aws:cloudwatch/metricAlarm:MetricAlarm", f"{name}-boot", alarm))
         return fixed_costs.multiply(Stack("x", settings, made), times, settings)
 
     @contextlib.contextmanager

@@ -43,8 +43,11 @@ class Run:
             if one["custom"] and one["type"].endswith(f":{kind}")
         }
 
+    def physical(self, name: str) -> str:
+        return f"gpu-spot-{self.stack}-{name}"
+
     def the(self, kind: str, name: str) -> dict[str, Any]:
-        return self.of(kind)[f"gpu-spot-{self.stack}-{name}"]
+        return self.of(kind)[name]
 
     def policy(self, role: str) -> dict[str, Any]:
         document: dict[str, Any] = json.loads(self.the("RolePolicy", role)["policy"])
@@ -55,10 +58,7 @@ class Run:
 
     def alarms(self) -> dict[str, dict[str, Any]]:
         """Inputs of all alarms by the name that an operator sees, without the stack's prefix."""
-        return {
-            inputs.get("name", name).removeprefix(f"gpu-spot-{self.stack}-"): inputs
-            for name, inputs in self.of("MetricAlarm").items()
-        }
+        return self.of("MetricAlarm")
 
     def cloud_config(self, template: str) -> str:
         return base64.b64decode(self.the("LaunchTemplate", template)["userData"]).decode()

@@ -86,7 +86,7 @@ class Recorder(mocks.Mocks):
         self.known = known
         self.deployed = deployed
         self.forcing = forcing
-        self.partition = "aws"
+        self.partition, self.prefix = "aws", ""
         self.lookups: list[str] = []
 
     def call(self, args: mocks.MockCallArgs) -> tuple[dict[str, Any], list[tuple[str, str]]]:
@@ -116,19 +116,21 @@ class Recorder(mocks.Mocks):
     def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str, dict[str, Any]]:
         if not self.known or self._is_new(args):
             return "", {}
-        computed = {"arn": f"arn:{args.name}", "url": f"https://{args.name}", "latestVersion": 1}
+        # As the engine's ``pulumi:autonaming`` has it, without the random suffix.
+        name = self.prefix + args.name.removeprefix(self.prefix)
+        computed = {"arn": f"arn:{name}", "url": f"https://{name}", "latestVersion": 1}
         if args.typ == "aws:mq/broker:Broker":
             # AWS tells no users of RabbitMQ, so the provider forgets them.
-            computed |= {"instances": [BROKER], "brokerName": f"{args.name}-0123456", "users": []}
+            computed |= {"instances": [BROKER], "brokerName": f"{name}-0123456", "users": []}
         if args.typ in ("aws:lb/loadBalancer:LoadBalancer", "aws:lb/targetGroup:TargetGroup"):
-            computed |= {"arnSuffix": f"suffix/{args.name}", "dnsName": f"{args.name}.elb", "zoneId": "ZELB"}
+            computed |= {"arnSuffix": f"suffix/{name}", "dnsName": f"{name}.elb", "zoneId": "ZELB"}
         if args.typ == "aws:eks/cluster:Cluster":
             computed |= LOOKUPS["aws:eks/getCluster:getCluster"] | {"certificateAuthority": {"data": "Y2E="}}
             computed["vpcConfig"] = args.inputs["vpcConfig"] | computed["vpcConfig"]
         if args.typ == "aws:secretsmanager/secretVersion:SecretVersion":
             computed["versionId"] = "v"
-        identity = IDS.get(args.typ, f"{args.name}-id")
-        return identity, {"name": args.name, **args.inputs, **computed}
+        identity = IDS.get(args.typ, f"{name}-id")
+        return identity, {"name": name, **args.inputs, **computed}
 
 
 class Monitor(mocks.MockMonitor):
@@ -229,6 +231,7 @@ def warned(mode: str, stack: str, stack_file: Path) -> str:
 
 def _run(monitor: Monitor, mode: str, stack: str, stack_file: Path) -> None:
     raw = yaml.safe_load(stack_file.read_text("utf-8"))["config"]
+    monitor.recorder.prefix = f"gpu-spot-{stack}-"
     monitor.recorder.partition = get_session().get_partition_for_region(raw["aws:region"])
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)

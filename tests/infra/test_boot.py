@@ -51,7 +51,7 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
 def everything(tmp_path: Path) -> Iterator[str]:
     for stack in STACKS:
         for name in shipped(stack).of("LaunchTemplate"):
-            yield shipped(stack).cloud_config(name.removeprefix(f"gpu-spot-{stack}-"))
+            yield shipped(stack).cloud_config(name)
     largest = training.stack(tmp_path / "training", "prod", checkpoints="checkpoints")
     yield largest.cloud_config("resnet-fallback")
 

@@ -97,12 +97,12 @@ def test_gpus_are_slots_if_the_target_counts_them(tmp_path: Path) -> None:
 
 
 def test_the_scaler_owns_the_target_except_in_a_dry_run(tmp_path: Path) -> None:
-    name = "gpu-spot-dev-inference-target"
+    name = "inference-target"
     assert owned(stack(tmp_path, SCALING), name) == ["insecureValue"]
     (tmp_path / "dry").mkdir()
     assert owned(stack(tmp_path / "dry", {**SCALING, "dryRun": True}), name) == []
     assert owned(shipped("dev"), name) == []
-    assert "gpu-spot-dev-scaler" not in shipped("dev").of("Function")
+    assert "scaler" not in shipped("dev").of("Function")
 
 
 def test_it_may_write_targets_of_services_that_scale_only(tmp_path: Path) -> None:

@@ -204,7 +204,7 @@ def test_its_events_wake_the_controller_and_only_where_there_is_a_fleet() -> Non
     pattern = json.loads(shipped("fleet").the("EventRule", "fleet")["eventPattern"])
     assert pattern["source"] == ["aws.ec2spotfleet"]
     assert "EC2 Spot Fleet Error" in pattern["detail-type"]
-    assert "gpu-spot-dev-fleet" not in shipped("dev").of("EventRule")
+    assert "fleet" not in shipped("dev").of("EventRule")
 
 
 def test_only_fleets_of_this_account_may_take_its_role() -> None:
@@ -255,8 +255,8 @@ def test_a_request_fleet_is_requested_once_and_not_maintained(tmp_path: Path) ->
     }
     assert weighed == {"g6.xlarge": 1, "g6.12xlarge": 4}
     assert not known.of("Group")
-    assert list(known.of("Parameter")) == ["gpu-spot-fleet-inference-agent"]
-    assert "gpu-spot-fleet-fleet" not in known.of("EventRule")
+    assert list(known.of("Parameter")) == ["inference-agent"]
+    assert "fleet" not in known.of("EventRule")
     assert known.exports["groups"]["inference"].get("control") is None
     assert not [name for name in known.of("MetricAlarm") if "inference" in name]
 

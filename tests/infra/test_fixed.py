@@ -137,7 +137,7 @@ def test_a_zone_with_a_broker_or_a_clusters_subnet_cannot_be_removed(
 
 def test_another_zone_of_a_stack_with_a_broker_can_be_removed(tmp_path: Path) -> None:
     after = preview("ocr", zones("a", "b"), tmp_path)
-    assert "gpu-spot-ocr-private-us-west-2c" not in after.of("Subnet")
+    assert "private-us-west-2c" not in after.of("Subnet")
 
 
 def test_a_zone_more_replaces_no_node_and_makes_only_what_uses_it_unknown(tmp_path: Path) -> None:
@@ -150,16 +150,16 @@ def test_a_zone_more_replaces_no_node_and_makes_only_what_uses_it_unknown(tmp_pa
 
 def test_an_access_point_of_instances_may_change(tmp_path: Path) -> None:
     after = changed("research-efs", access_point(path="/elsewhere"), tmp_path)
-    assert after["AccessPoint gpu-spot-research-efs-files-checkpoints"] == {"rootDirectory"}
+    assert after["AccessPoint files-checkpoints"] == {"rootDirectory"}
 
 
 def test_a_revision_changes_the_one_job_of_its_entry(tmp_path: Path) -> None:
     """No second Job beside the one that runs."""
     after = preview("eks", job(revision="f" * 40), tmp_path)
     jobs = [one for one in after.declared if one["type"].endswith(":Job")]
-    assert [one["name"] for one in jobs] == ["gpu-spot-eks-job-resnet"]
+    assert [one["name"] for one in jobs] == ["job-resnet"]
     found = differences(shipped("eks"), after)
-    assert found["Job gpu-spot-eks-job-resnet"] == {"spec"}
+    assert found["Job job-resnet"] == {"spec"}
 
 
 @pytest.mark.parametrize("matrix", [None, {"SEED": [1, 2]}])
@@ -219,18 +219,18 @@ def differences(before: Run, after: Run, *, shared_only: bool = False) -> dict[s
             "dev",
             {"onDemandBase": 2, "spotPercentage": 80},
             {
-                "Group gpu-spot-dev-batch-primary": {"mixedInstancesPolicy"},
-                "Group gpu-spot-dev-batch-fallback": {"warmPool"},  # as large as the spot share
-                "Parameter gpu-spot-dev-batch-config": {"insecureValue"},
+                "Group batch-primary": {"mixedInstancesPolicy"},
+                "Group batch-fallback": {"warmPool"},  # as large as the spot share
+                "Parameter batch-config": {"insecureValue"},
             },
         ),
         (
             "dev",
             {"instanceTypes": ["g6.xlarge", "g5.xlarge"]},
             {
-                "Group gpu-spot-dev-batch-primary": {"mixedInstancesPolicy"},
-                "Group gpu-spot-dev-batch-fallback": {"mixedInstancesPolicy"},
-                "Parameter gpu-spot-dev-batch-config": {"insecureValue"},
+                "Group batch-primary": {"mixedInstancesPolicy"},
+                "Group batch-fallback": {"mixedInstancesPolicy"},
+                "Parameter batch-config": {"insecureValue"},
             },
         ),
         # The target is the controller's business: no capacity is declared but what stands by.
@@ -238,8 +238,8 @@ def differences(before: Run, after: Run, *, shared_only: bool = False) -> dict[s
             "dev",
             {"target": 6},
             {
-                "Group gpu-spot-dev-batch-fallback": {"warmPool"},
-                "Parameter gpu-spot-dev-batch-target": {"insecureValue"},
+                "Group batch-fallback": {"warmPool"},
+                "Parameter batch-target": {"insecureValue"},
             },
         ),
         # So are a fleet's base and percentage: they change in place, by the controller.
@@ -247,26 +247,26 @@ def differences(before: Run, after: Run, *, shared_only: bool = False) -> dict[s
             "fleet",
             {"onDemandBase": 2, "spotPercentage": 75},
             {
-                "Group gpu-spot-fleet-batch-fallback": {"warmPool"},
-                "Parameter gpu-spot-fleet-batch-config": {"insecureValue"},
+                "Group batch-fallback": {"warmPool"},
+                "Parameter batch-config": {"insecureValue"},
             },
         ),
         (
             "fleet",
             {"target": 6, "fallback": {"warmInstances": 8}},
-            {"Parameter gpu-spot-fleet-batch-target": {"insecureValue"}},
+            {"Parameter batch-target": {"insecureValue"}},
         ),
         (
             "fleet",
             {"allocationStrategy": "capacity-optimized"},
-            {"SpotFleetRequest gpu-spot-fleet-batch-primary": {"allocationStrategy"}},
+            {"SpotFleetRequest batch-primary": {"allocationStrategy"}},
         ),
         (
             "fleet",
             {"rootVolumeGiB": 200},
             {
-                "LaunchTemplate gpu-spot-fleet-batch-primary": {"blockDeviceMappings"},
-                "LaunchTemplate gpu-spot-fleet-batch-fallback": {"blockDeviceMappings"},
+                "LaunchTemplate batch-primary": {"blockDeviceMappings"},
+                "LaunchTemplate batch-fallback": {"blockDeviceMappings"},
             },
         ),
     ],

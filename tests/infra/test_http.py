@@ -86,7 +86,7 @@ def test_the_load_balancer_is_internal_by_default_and_in_two_zones(internal: Run
         assert one["dropInvalidHeaderFields"] is True
         assert one["preserveHostHeader"] is True
         assert one["securityGroups"] == [f"{NAME}-id"]
-        assert one["accessLogs"]["bucket"] in {f"{name}-id" for name in run_.of("Bucket")}
+        assert one["accessLogs"]["bucket"] in {f"{run_.physical(name)}-id" for name in run_.of("Bucket")}
     # Longer than a wait and a silence at the proxies.
     assert (inside["idleTimeout"], outside["idleTimeout"]) == (130, 610)
 
@@ -172,7 +172,7 @@ def test_a_proxy_may_find_workers_and_write_its_own_item_only(internal: Run) -> 
 
 def test_only_load_balancers_of_the_account_write_access_logs(public: Run) -> None:
     bucket = "gpu-spot-dev-inference-access-logs"
-    policy = json.loads(public.of("BucketPolicy")[bucket]["policy"])
+    policy = json.loads(public.the("BucketPolicy", "inference-access-logs")["policy"])
     [write] = [one for one in policy["Statement"] if one["Effect"] == "Allow"]
     assert write["Principal"] == {"Service": "logdelivery.elasticloadbalancing.amazonaws.com"}
     assert (write["Action"], write["Resource"]) == (
@@ -181,9 +181,9 @@ def test_only_load_balancers_of_the_account_write_access_logs(public: Run) -> No
     )
     of_account = "arn:aws:elasticloadbalancing:us-west-2:123456789012:loadbalancer/*"
     assert write["Condition"] == {"ArnLike": {"aws:SourceArn": of_account}}
-    [rule] = public.of("BucketServerSideEncryptionConfiguration")[bucket]["rules"]
+    [rule] = public.the("BucketServerSideEncryptionConfiguration", "inference-access-logs")["rules"]
     assert rule["applyServerSideEncryptionByDefault"]["sseAlgorithm"] == "AES256"
-    [_, expire] = public.of("BucketLifecycleConfiguration")[bucket]["rules"]
+    [_, expire] = public.the("BucketLifecycleConfiguration", "inference-access-logs")["rules"]
     assert expire["expiration"]["days"] == 7
 
 
@@ -220,7 +220,7 @@ def test_without_an_address_nothing_is_added(internal: Run) -> None:
     assert not [name for name in plain if "http" in name or "proxies" in name]
     changed = {name for _, name in internal.identities()} - plain
     # The queue watcher adds up what the proxies count.
-    own = ("gpu-spot-dev-inference-", "gpu-spot-dev-queues")
+    own = ("inference-", "queues")
     assert {name for name in changed if not name.startswith(own)} == set()
 
 
@@ -311,6 +311,6 @@ def test_the_functions_know_the_concurrency_of_a_worker(chat: Run) -> None:
 
 
 def test_without_http_nothing_is_different() -> None:
-    assert "gpu-spot-dev-queues" not in shipped("dev").of("Function")
+    assert "queues" not in shipped("dev").of("Function")
     text = shipped("dev").the("Parameter", "inference-config")["insecureValue"]
     assert "httpConcurrency" not in text

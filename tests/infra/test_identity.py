@@ -163,9 +163,9 @@ def test_deployments_have_the_policies_of_the_stack_file_and_may_write_the_state
     )
     attached = {name: one["policyArn"] for name, one in known.of("RolePolicyAttachment").items()}
     assert attached == {
-        "gpu-spot-dev-deploys-0": POLICY,
-        "gpu-spot-dev-deploys-1": POLICY + "-2",
-        "gpu-spot-dev-drift-0": "arn:aws:iam::aws:policy/ReadOnlyAccess",
+        "deploys-0": POLICY,
+        "deploys-1": POLICY + "-2",
+        "drift-0": "arn:aws:iam::aws:policy/ReadOnlyAccess",
     }
     state = "arn:aws:s3:::acme-state/.pulumi/stacks/gpu-spot/dev.json"
     for role, writes in (("deploys", True), ("drift", False), ("previews", False)):

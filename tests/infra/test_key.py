@@ -88,7 +88,7 @@ def test_the_key_encrypts_every_store(stack: str, tmp_path: Path) -> None:
     encrypted = {
         one["inputs"]["bucket"] for one in stores if one["type"].endswith("ServerSideEncryptionConfiguration")
     }
-    assert encrypted == {f"{name}-id" for name in deployed.of("Bucket")}
+    assert encrypted == {f"{deployed.physical(name)}-id" for name in deployed.of("Bucket")}
 
 
 def test_a_queue_has_one_kind_of_encryption(tmp_path: Path) -> None:
@@ -111,16 +111,12 @@ def test_roles_may_use_the_key_through_what_they_call(tmp_path: Path) -> None:
     controller = statements(deployed, "controller-function")
     assert controller.keys() == {"UseKey"}
     assert through(controller["UseKey"]) == ["dynamodb", "lambda", "sqs"]
-    [instance] = [
-        name.removeprefix("gpu-spot-research-")
-        for name in deployed.of("RolePolicy")
-        if name.endswith("-instance")
-    ]
+    [instance] = [name for name in deployed.of("RolePolicy") if name.endswith("-instance")]
     job = statements(deployed, instance)
     assert job.keys() == {"UseKey", "LendKeyToVolumes"}
     assert sorted(through(job["UseKey"])) == ["dynamodb", "ec2", "s3"]
     assert job["LendKeyToVolumes"]["Condition"]["Bool"] == {"kms:GrantIsForAWSResource": "true"}
-    template = next(iter(deployed.of("LaunchTemplate"))).removeprefix("gpu-spot-research-")
+    template = next(iter(deployed.of("LaunchTemplate")))
     assert deployed.agent(template)["volume"]["kmsKeyArn"] == KEY
 
 

@@ -185,3 +185,22 @@ def deployed_into_an_existing_network() -> tuple[Any, ...]:
 def test_it_deploys_into_an_existing_network() -> None:
     subnets = "subnet-0000000a,subnet-0000000b"
     assert apart(deployed_into_an_existing_network) == (1, {subnets}, True)
+
+
+def test_the_order_of_zones_has_no_meaning(tmp_path: Path) -> None:
+    """In either order of the zones the same gateway has the same address."""
+    reversed_ = run("known", variant(tmp_path, lambda config: config["gpu-spot:network"]["zones"].reverse()))
+    assert reversed_.declared == run("known").declared
+    assert list(reversed_.of("Eip")) == list(reversed_.of("NatGateway")) == ["nat"]
+
+
+def test_a_renamed_stack_has_the_same_resources(tmp_path: Path) -> None:
+    """With its old name as ``stackName`` a renamed stack declares the same, and without it the same names."""
+    other = run("known", stack="team")
+    assert other.identities() == run("known").identities()
+    kept = run(
+        "known", variant(tmp_path, lambda config: config.update({"gpu-spot:stackName": "dev"})), "team"
+    )
+    assert {one["name"]: one["inputs"] for one in kept.declared if "Parameter" in one["type"]} == {
+        one["name"]: one["inputs"] for one in run("known").declared if "Parameter" in one["type"]
+    }

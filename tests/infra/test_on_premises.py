@@ -58,7 +58,7 @@ def test_the_functions_know_the_hosts_and_their_slots(tmp_path: Path) -> None:
 def test_a_long_host_name_is_shortened_in_the_name_of_its_role(tmp_path: Path) -> None:
     known = stack(tmp_path, {"hosts": [{"name": "g" * 63, "gpus": 1}], "trustAnchor": ANCHOR})
     [name] = [name for name in known.of("Role") if "host" in name]
-    assert re.fullmatch("gpu-spot-dev-inference-host-[0-9a-f]{6}", name)
+    assert re.fullmatch("inference-host-[0-9a-f]{6}", name)
 
 
 def test_an_image_in_ecr_may_be_pulled_and_a_key_be_used(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def test_the_job_waits_for_the_group_that_prepares(known: Run) -> None:
     assert makes["run"] == f"{training.REVISION}/{DATASET}"
     assert waits["run"] == training.REVISION
     [said] = [one for one in known.declared if one["name"].endswith("-prepared")]
-    assert said["name"] == "gpu-spot-dev-imagenet-data-prepared"
+    assert said["name"] == "imagenet-data-prepared"
     assert (said["inputs"]["insecureValue"], said["ignore_changes"]) == ("none", ["insecureValue"])
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from contracts import names
 from contracts.agent import config as model
@@ -84,12 +85,12 @@ def test_instances_are_protected_from_scale_in(side: str) -> None:
 def test_ignored_changes_are_exactly_what_others_than_pulumi_set_and_what_is_fixed() -> None:
     ignored = {one["name"]: one["ignore_changes"] for one in run("known").declared if one["ignore_changes"]}
     assert ignored == {
-        "gpu-spot-dev-inference-primary": ["desiredCapacity"],
-        "gpu-spot-dev-inference-fallback": ["desiredCapacity"],
-        "gpu-spot-dev-inference-control": ["insecureValue"],
-        "gpu-spot-dev-inference-rolling": ["insecureValue"],
-        "gpu-spot-dev-inference-replacements": ["insecureValue"],
-        "gpu-spot-dev-vpc": ["cidrBlock"],
+        "inference-primary": ["desiredCapacity"],
+        "inference-fallback": ["desiredCapacity"],
+        "inference-control": ["insecureValue"],
+        "inference-rolling": ["insecureValue"],
+        "inference-replacements": ["insecureValue"],
+        "vpc": ["cidrBlock"],
     }
 
 
@@ -121,7 +122,7 @@ def test_what_holds_data_is_protected_in_production_and_nothing_else_is() -> Non
         "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration",
         "aws:s3/bucketVersioning:BucketVersioning",
     }
-    of_the_agent = [one for one in shipped("prod").declared if one["name"] == "gpu-spot-prod-agent"]
+    of_the_agent = [one for one in shipped("prod").declared if one["name"] == "agent"]
     assert not any(one["protect"] for one in of_the_agent)  # built again from the sources
     assert all(table["deletionProtectionEnabled"] for table in shipped("prod").of("Table").values())
     assert not [one["name"] for one in shipped("dev").declared if one["protect"]]
@@ -260,7 +261,7 @@ def test_a_message_stays_hidden_for_six_runs_of_the_function() -> None:
 
 def test_every_wake_up_goes_to_the_one_queue_and_a_lost_one_to_the_dead_letters() -> None:
     known = run("known")
-    checks = "gpu-spot-dev-health-checker"
+    checks = "health-checker"
     rules = {name: rule for name, rule in known.of("EventRule").items() if name != checks}
     targets = {name: target for name, target in known.of("EventTarget").items() if name != checks}
     assert set(targets) == set(rules)
@@ -310,7 +311,10 @@ def test_scheduled_ends_of_instances_wake_and_mere_network_maintenance_does_not(
 
 def test_the_groups_physical_names_match_the_event_pattern() -> None:
     prefix = Scope("dev", "us-west-2", "1", "aws").prefix
-    assert all(name.startswith(prefix) for name in run("known").of("Group"))
+    naming = yaml.safe_load(Path("Pulumi.yaml").read_text())["config"]["pulumi:autonaming"]["value"]
+    pattern = naming["providers"]["aws"]["pattern"]
+    assert pattern.replace("${stack}", "dev") == f"{prefix}${{name}}-${{hex(7)}}"
+    assert not any("dev" in name for _, name in run("known").identities())
     assert wake_ups.event_patterns(prefix, has_fleets=False)["launch"]["detail"] == {
         "AutoScalingGroupName": [{"prefix": prefix}]
     }
@@ -327,8 +331,8 @@ def test_without_fallback_there_is_no_second_group(tmp_path: Path) -> None:
         config["gpu-spot:services"][0]["capacity"]["fallback"] = {"enabled": False}
 
     known = run("known", variant(tmp_path, change))
-    assert list(known.of("Group")) == ["gpu-spot-dev-inference-primary"]
-    assert list(known.of("LaunchTemplate")) == ["gpu-spot-dev-inference-primary"]
+    assert list(known.of("Group")) == ["inference-primary"]
+    assert list(known.of("LaunchTemplate")) == ["inference-primary"]
     config = json.loads(known.the("Parameter", "inference-config")["insecureValue"])
     assert config["fallback"] is None
     assert config["policy"]["name"] == policies.DEFAULT
@@ -346,7 +350,7 @@ def test_two_services_and_a_gateway_in_each_zone(tmp_path: Path) -> None:
     known = run("known", variant(tmp_path, change))
     assert len(known.of("NatGateway")) == 3
     assert set(known.of("Group")) == {
-        f"gpu-spot-dev-{g}-{s}" for g in ("inference", "batch") for s in ("primary", "fallback")
+        f"{g}-{s}" for g in ("inference", "batch") for s in ("primary", "fallback")
     }
     template = known.the("LaunchTemplate", "batch-primary")
     assert "/arm64/" in template["imageId"]

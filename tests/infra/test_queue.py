@@ -80,7 +80,9 @@ def test_a_cluster_is_in_three_zones(cluster: Run) -> None:
 
 
 def test_only_workers_and_callers_may_connect_to_two_ports(own: Run) -> None:
-    rules = [one for name, one in own.of("SecurityGroupIngressRule").items() if name.startswith(NAME)]
+    rules = [
+        one for name, one in own.of("SecurityGroupIngressRule").items() if name.startswith("inference-mq")
+    ]
     assert all(one["securityGroupId"] == f"{NAME}-id" and one["fromPort"] == one["toPort"] for one in rules)
     sources_and_ports = {
         (one.get("referencedSecurityGroupId") or one["cidrIpv4"], one["ipProtocol"], int(one["fromPort"]))
@@ -90,13 +92,13 @@ def test_only_workers_and_callers_may_connect_to_two_ports(own: Run) -> None:
     assert sources_and_ports == {(source, "tcp", port) for source in sources for port in (443, 5671)}
     assert len(rules) == len(sources_and_ports)
     assert own.the("Broker", "inference-mq")["securityGroups"] == [f"{NAME}-id"]
-    assert not [name for name in own.of("SecurityGroupEgressRule") if name.startswith(NAME)]
+    assert not [name for name in own.of("SecurityGroupEgressRule") if name.startswith("inference-mq")]
 
 
 def test_the_password_is_generated_once_and_comes_from_the_secret(own: Run) -> None:
     """AWS tells no users of RabbitMQ, so the provider forgets them: the broker cannot keep it."""
     versions = by_name(own, "SecretVersion")
-    password, url = versions[f"{NAME}-password"], versions[f"{NAME}-url"]
+    password, url = versions["inference-mq-password"], versions["inference-mq-url"]
     assert "secretString" in password["ignore_changes"]
     assert "secretString" not in url["ignore_changes"]  # a new broker has a new address
     [broker] = by_name(own, "Broker").values()
@@ -129,7 +131,7 @@ def test_the_password_is_a_pulumi_secret(own: Run) -> None:
 def test_what_holds_data_is_protected(cluster: Run) -> None:
     for kind in ("Broker", "Secret"):
         protected = {name for name, one in by_name(cluster, kind).items() if one["protect"]}
-        assert protected == {"gpu-spot-prod-inference-mq"}, kind
+        assert protected == {"inference-mq"}, kind
 
 
 @pytest.mark.parametrize(("which", "secret"), [("own", f"{NAME}-workers"), ("existing", "queues/ocr")])
@@ -171,7 +173,7 @@ def test_the_secret_is_under_the_stacks_key_and_the_role_may_use_it(cluster: Run
 
 
 def test_without_a_way_out_there_is_an_endpoint_for_the_secret(cluster: Run) -> None:
-    assert "gpu-spot-prod-endpoint-secretsmanager" in cluster.of("VpcEndpoint")
+    assert "endpoint-secretsmanager" in cluster.of("VpcEndpoint")
 
 
 def test_previews_may_generate_a_password(cluster: Run) -> None:
@@ -262,9 +264,7 @@ def readers(of: Run, secret: str) -> set[str]:
     arn = f"arn:aws:secretsmanager:us-west-2:123456789012:secret:{secret}-a1B2c3"
     asked = Request("secretsmanager:GetSecretValue", arn)
     return {
-        name.removeprefix(f"gpu-spot-{of.stack}-")
-        for name, policy in of.of("RolePolicy").items()
-        if allows([json.loads(policy["policy"])], asked)
+        name for name, policy in of.of("RolePolicy").items() if allows([json.loads(policy["policy"])], asked)
     }
 
 
@@ -307,11 +307,11 @@ def test_the_function_of_the_users_may_write_their_secrets_and_has_alarms(cluste
 
 
 def test_a_stack_without_queues_has_no_watcher() -> None:
-    assert not {"gpu-spot-dev-queues", "gpu-spot-dev-broker-users"} & shipped("dev").of("Function").keys()
+    assert not {"queues", "broker-users"} & shipped("dev").of("Function").keys()
 
 
 def test_an_existing_broker_has_no_users_of_the_stack(existing: Run) -> None:
-    assert "gpu-spot-dev-broker-users" not in existing.of("Function")
+    assert "broker-users" not in existing.of("Function")
 
 
 def test_every_alarm_of_a_broker_has_a_heading_in_the_runbook(own: Run) -> None:

@@ -118,7 +118,7 @@ def test_each_service_reads_the_url_of_its_own_user_on_the_only_broker() -> None
     [broker] = stack.of("Broker")
     variables = stack.the("Function", "broker-users")["environment"]["variables"]
     [managed] = broker_users.parse(variables[names.ENV_BROKERS])
-    assert managed.administrator == broker
+    assert managed.administrator == stack.physical(broker)
     assert {(user.name, user.queue, user.calls) for user in managed.users} == {
         ("ocr.workers", "ocr", ()),
         ("ocr.clients", "ocr", ()),

@@ -49,7 +49,7 @@ OWN_CALLS: Final = {
 def roles_of(run: Run) -> dict[str, list[dict[str, Any]]]:
     """Return the policy documents of each role: inline ones, and AWS's as recorded."""
     roles = [name for name, role in run.of("Role").items() if "assumeRolePolicy" in role]
-    names = {f"{name}{suffix}": name for name in roles for suffix in ("", "-id")}
+    names = {f"{run.physical(name)}{suffix}": name for name in roles for suffix in ("", "-id")}
     documents: dict[str, list[dict[str, Any]]] = {name: [] for name in roles}
     for policy in run.of("RolePolicy").values():
         if policy["role"] in names:
@@ -62,8 +62,7 @@ def roles_of(run: Run) -> dict[str, list[dict[str, Any]]]:
 
 
 def named(run: Run) -> Iterable[tuple[str, list[dict[str, Any]]]]:
-    for name, documents in roles_of(run).items():
-        short = name.removeprefix(f"gpu-spot-{run.stack}-")
+    for short, documents in roles_of(run).items():
         yield "instance" if short.endswith("-instance") else short, documents
 
 
@@ -197,11 +196,7 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def policies(known: Run, function: str) -> list[dict[str, Any]]:
-    found = [
-        policy["policy"]
-        for name, policy in known.of("RolePolicy").items()
-        if name.startswith(f"gpu-spot-{known.stack}-{function}")
-    ]
+    found = [policy["policy"] for name, policy in known.of("RolePolicy").items() if name.startswith(function)]
     assert found
     return [json.loads(text) for text in found]
 

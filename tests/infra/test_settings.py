@@ -242,7 +242,11 @@ def test_the_engine_prints_a_settings_error_without_a_traceback() -> None:
 
 def test_the_project_file_declares_every_key_with_the_same_default() -> None:
     project = yaml.safe_load((ROOT / "Pulumi.yaml").read_text("utf-8"))
-    declared = {key.removeprefix("gpu-spot:"): entry for key, entry in project["config"].items()}
+    declared = {
+        key.removeprefix("gpu-spot:"): entry
+        for key, entry in project["config"].items()
+        if key != "pulumi:autonaming"
+    }
     fields = {f.alias or name: f for name, f in Settings.model_fields.items() if name != "region"}
     assert set(declared) == set(fields)
     assert all(entry["description"] for entry in declared.values())

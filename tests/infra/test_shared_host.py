@@ -272,9 +272,9 @@ def test_the_controllers_configuration_has_one_slot_with_break_before_make() -> 
 def test_a_host_has_an_alarm_for_restarts_and_each_tenant_one_for_waiting() -> None:
     alarms = shared().of("MetricAlarm")
     of_host = {"group": "lab", "stack": "shared"}
-    assert alarms["gpu-spot-shared-lab-restarting"]["dimensions"] == of_host
+    assert alarms["lab-restarting"]["dimensions"] == of_host
     for name in TENANTS:
-        assert alarms[f"gpu-spot-shared-lab-{name}-waiting"]["dimensions"] == {**of_host, "tenant": name}
+        assert alarms[f"lab-{name}-waiting"]["dimensions"] == {**of_host, "tenant": name}
 
 
 def test_memory_under_ten_datasets_is_warned_of() -> None:

@@ -88,8 +88,8 @@ def test_existing_queues_are_not_created(existing: Run) -> None:
 
 def test_without_a_way_out_there_is_an_endpoint_for_sqs_and_none_for_secrets(own: Run) -> None:
     endpoints = own.of("VpcEndpoint")
-    assert "gpu-spot-prod-endpoint-sqs" in endpoints
-    assert "gpu-spot-prod-endpoint-secretsmanager" not in endpoints
+    assert "endpoint-sqs" in endpoints
+    assert "endpoint-secretsmanager" not in endpoints
 
 
 def test_permissions_of_the_watcher(existing: Run) -> None:

@@ -218,7 +218,7 @@ def test_the_file_system_allows_named_principals_and_denies_plain_text() -> None
         [
             statement
             for name, statement in statements_of("prod")
-            if name == "gpu-spot-prod-files" and statement["Sid"] == "OnlyOverTls"
+            if name == "files" and statement["Sid"] == "OnlyOverTls"
         ],
     )
     assert allowed["Principal"] == {"AWS": "arn:aws:iam::123456789012:root"}
@@ -239,7 +239,7 @@ def test_every_action_exists(all_statements: list[tuple[str, dict[str, Any]]]) -
 
 def granted_to_functions(stack: str) -> set[str]:
     """What controller and health checker may do; tests/e2e compares each with what it does."""
-    functions = {f"gpu-spot-{stack}-{name}-function" for name in ("controller", "health-checker")}
+    functions = {f"{name}-function" for name in ("controller", "health-checker")}
     return {
         action
         for name, statement in statements_of(stack)
@@ -323,7 +323,7 @@ def test_every_permission_outside_the_functions_is_used() -> None:
 
 
 def role_of(group: str, stack: str) -> list[dict[str, Any]]:
-    return [s for name, s in statements_of(stack) if name.endswith(f"-{group}-instance") and "Resource" in s]
+    return [s for name, s in statements_of(stack) if name == f"{group}-instance" and "Resource" in s]
 
 
 def needed(*needs: str) -> set[str]:

@@ -20,7 +20,7 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def parameter(of: Run, leaf: str) -> dict[str, Any]:
-    [declared] = [one for one in of.declared if one["name"] == f"gpu-spot-dev-resnet-{leaf}"]
+    [declared] = [one for one in of.declared if one["name"] == f"resnet-{leaf}"]
     return declared
 
 
@@ -121,7 +121,7 @@ def test_a_finished_job_stays_finished_and_another_revision_runs(known: Run, tmp
     assert json.loads(parameter(other, "config")["inputs"]["insecureValue"])["run"] == "f" * 40
     assert parameter(other, "finished")["inputs"] == finished["inputs"]
     # A service never ends.
-    assert not [one for one in known.declared if one["name"] == "gpu-spot-dev-inference-finished"]
+    assert not [one for one in known.declared if one["name"] == "inference-finished"]
 
 
 def test_the_job_table_is_found_by_job_and_forgets_nothing(known: Run) -> None:
@@ -170,7 +170,7 @@ def test_a_budget_reaches_the_controller_with_the_prices_to_count_by_and_has_an_
     alarm = bounded.the("MetricAlarm", "resnet-budget")
     assert (alarm["metricName"], alarm["dimensions"]["group"]) == (names.METRIC_BUDGET_AT_RISK, "resnet")
     assert json.loads(known.the("Parameter", "resnet-config")["insecureValue"])["budget"] == 0
-    assert "gpu-spot-dev-resnet-budget" not in known.of("MetricAlarm")
+    assert "resnet-budget" not in known.of("MetricAlarm")
 
 
 def test_a_deadline_reaches_the_controller_and_has_an_alarm(tmp_path: Path, known: Run) -> None:
@@ -180,4 +180,4 @@ def test_a_deadline_reaches_the_controller_and_has_an_alarm(tmp_path: Path, know
     alarm = due.the("MetricAlarm", "resnet-deadline")
     assert (alarm["metricName"], alarm["dimensions"]["group"]) == (names.METRIC_DEADLINE_AT_RISK, "resnet")
     assert json.loads(known.the("Parameter", "resnet-config")["insecureValue"])["deadline"] == 0
-    assert "gpu-spot-dev-resnet-deadline" not in known.of("MetricAlarm")
+    assert "resnet-deadline" not in known.of("MetricAlarm")

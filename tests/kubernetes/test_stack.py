@@ -52,7 +52,7 @@ def unknown(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 def test_entries_are_declared_where_they_run(known: Run) -> None:
     groups = {one["name"] for one in known.declared if one["type"].endswith(":CapacityGroup")}
-    assert groups == {"gpu-spot-dev-near", "gpu-spot-dev-close"}
+    assert groups == {"near", "close"}
     items = objects(known)
     assert {one["metadata"]["name"] for one in items if one["kind"] == "Deployment"} == {"ocr", "asr"}
     [job] = [one for one in items if one["kind"] == "Job"]

@@ -153,7 +153,7 @@ class Group:
         return client
 
     def boot_data(self, side: GroupRole) -> str:
-        template = f"gpu-spot-{self.world.deployment.stack}-{self.name}-{side}"
+        template = f"{self.name}-{side}"
         made = self.world.deployment.resource("aws:ec2/launchTemplate:LaunchTemplate", template)
         return base64.b64decode(made.inputs["userData"]).decode()
 
@@ -254,7 +254,7 @@ class Group:
 
     def role(self, of: str = "instance") -> Role:
         self.server.close()
-        name = f"gpu-spot-{self.world.deployment.stack}-{self.name}-{of}"
+        name = f"{self.name}-{of}"
         role = self.world.deployment.resource("aws:iam/role:Role", name).outputs["name"]
         found = documents(self.world.clients, role)
         return Role(found, tuple(self.asked.values()), frozenset(self.commands))

@@ -109,7 +109,7 @@ def deployed_wrongly() -> None:
 
 
 def test_in_a_deployment_the_error_names_the_resource() -> None:
-    with pytest.raises(LocalCloudError, match=r"MetricAlarm .gpu-spot-dev-.*: .*Value 'Above' at "):
+    with pytest.raises(LocalCloudError, match=r"MetricAlarm .*: .*Value 'Above' at "):
         apart(deployed_wrongly)
 
 

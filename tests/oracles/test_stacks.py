@@ -269,9 +269,7 @@ def mistaken() -> list[tuple[str, str]]:
     for mistake in MISTAKES.values():
         name, kind = mistake.resource
         [resource] = [
-            one
-            for one in deployed("prod").resources
-            if one.name == f"gpu-spot-prod-{name}" and one.type.endswith(f":{kind}")
+            one for one in deployed("prod").resources if one.name == name and one.type.endswith(f":{kind}")
         ]
         *path, last = mistake.path
         parent: Any = mistaken.setdefault(mistake.resource, copy.deepcopy(resource)).inputs

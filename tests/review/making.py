@@ -273,7 +273,7 @@ REQUESTS: Final[Mapping[str, Mapping[str, Edit | None]]] = {
 ERRORS: Final = {
     ("without-a-bucket", "prod"): (
         "error: Preview failed: resource "
-        "urn:pulumi:prod::gpu-spot::aws:s3/bucket:Bucket::gpu-spot-prod-bucket-datasets cannot be deleted\n"
+        "urn:pulumi:prod::gpu-spot::aws:s3/bucket:Bucket::bucket-datasets cannot be deleted\n"
         "because it is protected. To unprotect the resource, either remove the `protect` flag from the "
         "resource in your Pulumi program and run `pulumi up`, or use the command:\n"
         "`pulumi state unprotect <urn>`"

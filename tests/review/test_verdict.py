@@ -38,7 +38,7 @@ def step(op: str, type_: str, name: str, old: Any = None, new: Any = None, **mor
 def target(value: Any = "8", new: Any = None, op: str = "same") -> dict[str, Any]:
     old = {"insecureValue": value, "tags": TAGS}
     after = {"insecureValue": value if new is None else new, "tags": TAGS}
-    return step(op, "aws:ssm/parameter:Parameter", "gpu-spot-dev-web-target", old, after)
+    return step(op, "aws:ssm/parameter:Parameter", "web-target", old, after)
 
 
 def reviewed(*steps: dict[str, Any], **digest: Any) -> list[ReviewedEnvironment]:
@@ -102,7 +102,7 @@ def test_an_unknown_or_secret_target_is_not_known(old: str, new: Any, outcome: s
 
 def test_an_unknown_configuration_is_not_known() -> None:
     config = step(
-        *("update", "aws:ssm/parameter:Parameter", "gpu-spot-dev-web-config"),
+        *("update", "aws:ssm/parameter:Parameter", "web-config"),
         {"insecureValue": '{"max": 8}', "tags": TAGS},
         {"insecureValue": UNKNOWN, "tags": TAGS},
         diffReasons=["insecureValue"],
@@ -120,7 +120,7 @@ def test_an_unknown_configuration_is_not_known() -> None:
 def test_unknown_inputs_of_a_group_are_read(inputs: Any, op: str) -> None:
     old = {"maxSize": 8, "mixedInstancesPolicy": {}, "tags": GROUP_TAGS}
     new = inputs if isinstance(inputs, dict) else {}
-    outcome, _ = said(reviewed(step(op, "aws:autoscaling/group:Group", "gpu-spot-dev-web-primary", old, new)))
+    outcome, _ = said(reviewed(step(op, "aws:autoscaling/group:Group", "web-primary", old, new)))
     assert outcome != "nothing" or op == "create"
 
 
@@ -263,7 +263,7 @@ BY_ROW = sorted({pair for row in ROWS for pair in row})
 
 def replaced(kind: str, key: str) -> EngineStep:
     type_ = TYPES.get(kind, f"aws:x/y:{kind}")
-    return EngineStep("replace", type_, "gpu-spot-dev-it", {key: 1}, {key: 2}, (key,), (key,))
+    return EngineStep("replace", type_, "it", {key: 1}, {key: 2}, (key,), (key,))
 
 
 def test_the_table_has_exactly_the_replacements_of_the_page() -> None:

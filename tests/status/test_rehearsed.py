@@ -102,9 +102,7 @@ def test_reports_of_unknown_writers_are_shown_and_not_counted(results: dict[str,
 
 def test_deploy_prints_its_resources_as_json(results: dict[str, Any]) -> None:
     deployed = json.loads(results["deployed"])
-    assert {"type": "aws:autoscaling/group:Group", "name": "gpu-spot-dev-inference-primary"} in deployed[
-        "resources"
-    ]
+    assert {"type": "aws:autoscaling/group:Group", "name": "inference-primary"} in deployed["resources"]
     assert deployed["outputs"].keys() >= {"queueUrl", "memoryTable", "groups"}
     assert all(one["rule"] and one["words"] for one in deployed["violations"])
 

@@ -32,13 +32,13 @@ class Groups:
         if tagged := group_of(step):
             return tagged
         parts = step.name.split("-")
-        # <project>-<stack>-<group>-…; project, stack and group may have hyphens. The longest group wins.
+        # A group's name may have hyphens. The longest one wins.
         fitting = [name for name in self.targets if _is_inside(name.split("-"), parts)]
         return max(fitting, key=len, default="")
 
 
 def _is_inside(group: Sequence[str], parts: Sequence[str]) -> bool:
-    return any(parts[at : at + len(group)] == group for at in range(2, len(parts) - len(group) + 1))
+    return any(parts[at : at + len(group)] == group for at in range(len(parts) - len(group) + 1))
 
 
 def find_groups(steps: Sequence[EngineStep]) -> Groups:

@@ -37,7 +37,7 @@ class AgentStore(pulumi.ComponentResource):
             source=pulumi.FileAsset(str(self.archive.path)),
             content_type="application/zip",
             # Without the user's tags: an S3 object has at most ten.
-            tags={"Name": name, names.TAG_STACK: scope.stack},
+            tags={"Name": scope.physical(name), names.TAG_STACK: scope.stack},
             opts=pulumi.ResourceOptions(parent=self, retain_on_delete=True),
         )
         # The object's output, not the bucket's: instances depend on the uploaded archive.

@@ -90,10 +90,12 @@ class ClusterObjects(pulumi.ComponentResource):
         metadata = dict(item.header["metadata"])
         if kind in _SKIP_AWAIT_KINDS:
             metadata["annotations"] = {**metadata.get("annotations", {}), **_SKIP_AWAIT}
+        # Cluster-scoped names and the default namespace have the stack's name, logical names do not.
+        short = metadata["name"].removeprefix(args.scope.prefix.lower().rstrip("-")).lstrip(".")
         # By type token: built-in and custom kinds alike, with the keys of the manifest.
         return pulumi.CustomResource(
             f"kubernetes:{version if '/' in version else f'core/{version}'}:{kind}",
-            args.scope.name(kind.lower(), metadata["name"], limit=_MAX_LOGICAL_NAME_LENGTH),
+            args.scope.name(kind.lower(), *filter(None, [short]), limit=_MAX_LOGICAL_NAME_LENGTH),
             {"apiVersion": version, "kind": kind, "metadata": metadata, **item.body},
             pulumi.ResourceOptions(
                 parent=self,

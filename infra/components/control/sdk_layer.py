@@ -22,7 +22,7 @@ class SdkLayer(pulumi.ComponentResource):
         super().__init__("gpu-spot:infra:SdkLayer", name, None, opts)
         layer = aws.lambda_.LayerVersion(
             name,
-            layer_name=name,
+            layer_name=scope.physical(name),
             description="boto3 and the service models that the functions use",
             code=pulumi.FileArchive(str(sdk.build_layer().path)),
             compatible_runtimes=[aws.lambda_.Runtime.PYTHON3D13],

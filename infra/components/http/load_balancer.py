@@ -70,7 +70,7 @@ class HttpLoadBalancer(pulumi.ComponentResource):
         self._args, self._child = args, pulumi.ResourceOptions(parent=self)
         self._logical_name = name
         # A physical name is the logical one with a suffix if that fits, else this prefix with one.
-        fits = len(name) + NAME_SUFFIX_LENGTH <= _MAX_NAME_LENGTH
+        fits = len(args.scope.physical(name)) + NAME_SUFFIX_LENGTH <= _MAX_NAME_LENGTH
         self._prefix = None if fits else _NAME_PREFIX
         balancer, group = self._load_balancer(), self._target_group()
         self.listener = self._listener(balancer, group)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
-from contracts import names
 from infra import schema
 from infra.components.capacity.launch_options import (
     AMAZON_LINUX,
@@ -45,7 +44,7 @@ class TensorBoard(pulumi.ComponentResource):
         """Declare the launch template."""
         super().__init__("gpu-spot:infra:TensorBoard", name, None, opts)
         scope, settings, child = args.scope, args.settings, pulumi.ResourceOptions(parent=self)
-        tags = scope.tags(names.tensorboard(scope.stack))
+        tags = scope.tags(name)
         point = args.files.access_point_arns[settings.access_point]
         role = aws.iam.Role(
             name,

@@ -188,8 +188,9 @@ class Network(pulumi.ComponentResource):
             self._associate("public", zone, subnet, out)
         self.public_subnet_ids = {zone: subnet.id for zone, subnet in public.items()}
         first = next(iter(public))
+        # One gateway keeps its address, which others have in allow lists, when its zone is removed.
         nats = {
-            zone: self._nat(zone, subnet, route=route)
+            zone: self._nat(("nat", zone) if per_zone else ("nat",), subnet, route=route)
             for zone, subnet in public.items()
             if per_zone or zone == first
         }
@@ -223,8 +224,10 @@ class Network(pulumi.ComponentResource):
             self._scope.name(kind, zone), subnet_id=subnet.id, route_table_id=table.id, opts=self._child
         )
 
-    def _nat(self, zone: str, subnet: aws.ec2.Subnet, *, route: pulumi.Resource) -> aws.ec2.NatGateway:
-        name = self._scope.name("nat", zone)
+    def _nat(
+        self, parts: tuple[str, ...], subnet: aws.ec2.Subnet, *, route: pulumi.Resource
+    ) -> aws.ec2.NatGateway:
+        name = self._scope.name(*parts)
         address = aws.ec2.Eip(name, domain="vpc", tags=self._scope.tags(name), opts=self._child)
         # A NAT gateway needs the internet route, which none of its inputs refers to.
         return aws.ec2.NatGateway(
@@ -232,7 +235,8 @@ class Network(pulumi.ComponentResource):
             allocation_id=address.id,
             subnet_id=subnet.id,
             tags=self._scope.tags(name),
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[route]),
+            # Another subnet replaces it; the address is associated with one gateway at a time.
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[route], delete_before_replace=True),
         )
 
     def _worker_security_group(self) -> aws.ec2.SecurityGroup:

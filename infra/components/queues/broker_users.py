@@ -52,7 +52,7 @@ class BrokerUsers(pulumi.ComponentResource):
                 timeout_seconds=_TIMEOUT_SECONDS,
                 # Queues on one broker have one administrator.
                 statements=rabbitmq_statements.broker_users(
-                    scope, scope.name(SHORT), [*dict.fromkeys(secrets)]
+                    scope, scope.physical(scope.name(SHORT)), [*dict.fromkeys(secrets)]
                 ),
                 environment={names.ENV_BROKERS: _environment(args.queues)},
                 network=args.network,

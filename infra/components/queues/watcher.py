@@ -57,7 +57,7 @@ class QueueWatcher(pulumi.ComponentResource):
                 timeout_seconds=_TIMEOUT_SECONDS,
                 statements=queue_statements.queue_watcher(
                     scope,
-                    scope.name(_SHORT),
+                    scope.physical(scope.name(_SHORT)),
                     registry.arn,
                     [queue.access for queue in args.queues],
                     reads_proxies=bool(args.http_services),

@@ -59,7 +59,7 @@ class Tenancy(pulumi.ComponentResource):
             content=codec.encode(host.declared),
             content_type="application/json",
             # Without the user's tags: an S3 object has at most ten.
-            tags={"Name": name, names.TAG_STACK: scope.stack},
+            tags={"Name": scope.physical(name), names.TAG_STACK: scope.stack},
             opts=self._child,
         )
         self.list_arn = pulumi.Output.concat(

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pulumi_on_moto import LocalCloudError, load
+from pulumi_on_moto.program.stackfile import name_pattern
 
 SAMPLE = Path(__file__).with_name("sample")
 
@@ -66,3 +67,21 @@ def test_malformed_yaml_is_one_line(tmp_path: Path) -> None:
 def test_missing_project_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(LocalCloudError, match=r"no Pulumi\.yaml in"):
         load(tmp_path, "dev")
+
+
+def test_generated_names_follow_the_engines_pattern() -> None:
+    def pattern(naming: str) -> str | None:
+        return name_pattern(load(SAMPLE, "dev", {"pulumi:autonaming": naming}))
+
+    assert name_pattern(load(SAMPLE, "dev")) is None
+    of_aws = '{"providers": {"aws": {"pattern": "x-${stack}-${name}-${hex(7)}"}}}'
+    assert pattern(of_aws) == "x-dev-${name}-${hex(7)}"
+    assert pattern('{"pattern": "${project}.${name}"}') == "sample.${name}"
+    assert pattern('{"providers": {"kubernetes": {"mode": "verbatim"}}}') is None
+    for wrong in (
+        '{"mode": "verbatim"}',
+        '{"pattern": "${uuid}"}',
+        '{"providers": {"aws": {"resources": {}}}}',
+    ):
+        with pytest.raises(LocalCloudError, match="allowed: a pattern with"):
+            pattern(wrong)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
@@ -30,6 +31,7 @@ class ResourceRequest:
     inputs: dict[str, Any]
     params: dict[str, Any] = field(default_factory=dict)
     code: dict[str, bytes] = field(default_factory=dict)
+    name_pattern: str = "${name}-${hex(7)}"
 
     def take(self, key: str, default: Any = None) -> Any:
         """Remove an input and return it; the caller applies it."""
@@ -184,8 +186,10 @@ def outputs(spec: Spec, resource: CreatedResource) -> dict[str, Any]:
 
 
 def generated_name(draft: ResourceRequest) -> str:
-    """Return a physical name as Pulumi would generate it: the logical name and seven hex digits."""
-    return f"{draft.name}-{hashlib.sha256(draft.urn.encode()).hexdigest()[:7]}"
+    """Return a physical name as Pulumi generates it: by default the logical name and seven digits."""
+    digits = hashlib.sha256(draft.urn.encode()).hexdigest()
+    named = draft.name_pattern.replace("${name}", draft.name)
+    return re.sub(r"\$\{hex\((\d+)\)\}", lambda match: digits[: int(match[1])], named)
 
 
 def json_text(value: Any) -> str | None:

@@ -38,12 +38,17 @@ class Provisioner(Monitor):
     """
 
     def __init__(
-        self, clients: AwsClients, default_tags: dict[str, str], clusters: Clusters | None = None
+        self,
+        clients: AwsClients,
+        default_tags: dict[str, str],
+        clusters: Clusters | None = None,
+        name_pattern: str | None = None,
     ) -> None:
         super().__init__()
         self.clusters = Clusters(clients) if clusters is None else clusters
         self.code: dict[str, bytes] = {}
         self._clients = clients
+        self._naming = {} if name_pattern is None else {"name_pattern": name_pattern}
         self._lookups = Lookups(clients)
         self._provider_tags: dict[str, dict[str, str]] = {"": default_tags}
 
@@ -71,7 +76,7 @@ class Provisioner(Monitor):
             )
         supplied_inputs = {key: value for key, value in inputs.items() if value is not None}
         tagged = self._with_default_tags(spec, supplied_inputs, request.provider)
-        draft = ResourceRequest(type_, name, urn, self._clients, tagged)
+        draft = ResourceRequest(type_, name, urn, self._clients, tagged, **self._naming)
         try:
             created, skipped = create(spec, draft)
             output_values = outputs(spec, created)

@@ -6,7 +6,7 @@ from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.program import monitor as program_monitor
 from pulumi_on_moto.program.provision import Provisioner
 from pulumi_on_moto.program.record import Deployment
-from pulumi_on_moto.program.stackfile import Stack
+from pulumi_on_moto.program.stackfile import Stack, name_pattern
 from pulumi_on_moto.running.events import EventBus
 from pulumi_on_moto.running.functions import FunctionRuntime
 from pulumi_on_moto.sandbox import AwsClients
@@ -22,7 +22,7 @@ def deploy(clients: AwsClients, config: Stack) -> Deployment:
     Raises:
         LocalCloudError: a resource cannot be created here; the message names it.
     """
-    monitor = Provisioner(clients, config.default_tags)
+    monitor = Provisioner(clients, config.default_tags, name_pattern=name_pattern(config))
     run(monitor, clients, config)
     functions = FunctionRuntime(clients, monitor.code)
     return Deployment(

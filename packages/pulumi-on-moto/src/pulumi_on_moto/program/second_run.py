@@ -21,7 +21,7 @@ from pulumi_on_moto.program.monitor import Resource
 from pulumi_on_moto.program.provision import PROVIDER_PREFIX, Provisioner
 from pulumi_on_moto.program.record import Deployment
 from pulumi_on_moto.program.run import run
-from pulumi_on_moto.program.stackfile import Stack
+from pulumi_on_moto.program.stackfile import Stack, name_pattern
 from pulumi_on_moto.sandbox import AwsClients
 
 
@@ -99,7 +99,7 @@ class _Comparing(Provisioner):
     """Compares registered resources with the deployment, as the engine does after a refresh."""
 
     def __init__(self, before: Deployment, config: Stack) -> None:
-        super().__init__(before.clients, config.default_tags, before.clusters)
+        super().__init__(before.clients, config.default_tags, before.clusters, name_pattern(config))
         self._changes: list[Change] = []
         self._before = {resource.urn: resource for resource in before.resources}
 

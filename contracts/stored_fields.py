@@ -70,9 +70,10 @@ class StoredFields:
             if not isinstance(data, Mapping):
                 raise ContractError(f"{data!r:.80} is not an object")
             return data
-        if not isinstance(data, list) or len(data) != len(self.fields):
+        if not isinstance(data, list) or len(data) < len(self.required):
             raise ContractError(f"{data!r:.80} is not a list of {', '.join(self.by_key)}")
-        return dict(zip(self.by_key, data, strict=True))
+        # Of another version: a shorter list lacks what has a default, a longer one has more than is read.
+        return dict(zip(self.by_key, data, strict=False))
 
     def _position(self, key: str) -> int:
         return list(self.by_key).index(key)

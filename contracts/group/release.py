@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Final
 
 from contracts import codec, names
+from contracts.agent.config import Queue
 from contracts.stored import ContractError, FieldMark, Stored, stored
 
 SORT_KEY: Final = "release"
@@ -22,11 +23,17 @@ SORT_KEY: Final = "release"
 @stored(is_open=True, has_defaults=True)
 @dataclass(frozen=True, slots=True)
 class WorkerRelease:
-    """An image with its command and environment; without an image, the command of a process on the AMI."""
+    """An image with its command and environment; without an image, the command of a process on the AMI.
+
+    ``secrets`` (secret by variable) and ``queue`` (none or one) are as in the node agent's configuration; of
+    an item without them, those that an instance was launched with.
+    """
 
     image: Annotated[str, FieldMark.REQUIRED] = ""
     command: Annotated[tuple[str, ...], FieldMark.REQUIRED] = ()
     environment: Annotated[Mapping[str, str], FieldMark.REQUIRED] = field(default_factory=dict, hash=False)
+    secrets: Annotated[Mapping[str, str] | None, FieldMark.SPARSE] = field(default=None, hash=False)
+    queue: Annotated[tuple[Queue, ...] | None, FieldMark.SPARSE] = None
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` if neither image nor command is set."""
@@ -35,11 +42,12 @@ class WorkerRelease:
 
     @property
     def version(self) -> str:
-        """The unique version: the image's digest, plus a hash of command and environment if set."""
-        if self.image and not self.command and not self.environment:
+        """The unique version: the image's digest, plus a hash of what else is set."""
+        more = [sorted((self.secrets or {}).items()), codec.dump(self.queue or ())]
+        settings = [self.command, sorted(self.environment.items()), *(more if any(more) else ())]
+        if self.image and not any(settings):
             return self.image.rpartition("@")[2]
-        settings = json.dumps([self.command, sorted(self.environment.items())])
-        digest = hashlib.sha256(settings.encode()).hexdigest()
+        digest = hashlib.sha256(json.dumps(settings).encode()).hexdigest()
         return f"{self.image.rpartition('@')[2]}+{digest[:12]}" if self.image else f"command:{digest}"
 
 

@@ -13,6 +13,8 @@ from contracts.stored import FieldMark, stored
 
 MAX_BYTES = 4096
 """Maximum size of a standard-tier parameter. Source: Systems Manager user guide, "Parameter tiers"."""
+MAX_QUEUE_BYTES = 900
+"""Maximum size of a queue in it: its name, and the name of a secret or a URL, with their keys."""
 
 
 @stored(is_open=True, has_defaults=True)

@@ -127,7 +127,8 @@ def _service_functions(
 
     def args(services: Sequence[Service]) -> ServiceFunctionArgs:
         groups = [workload.group for workload in workloads]
-        return ServiceFunctionArgs(foundation.functions, services, monitoring.topic_arn, groups)
+        queues = {name: queue.for_workers for name, queue in foundation.queues.items()}
+        return ServiceFunctionArgs(foundation.functions, services, monitoring.topic_arn, groups, queues)
 
     services = settings.on_instances.services
     if checked := [service for service in services if service.capacity.is_managed]:

@@ -190,7 +190,9 @@ def test_it_deploys_into_an_existing_network() -> None:
 def test_the_order_of_zones_has_no_meaning(tmp_path: Path) -> None:
     """In either order of the zones the same gateway has the same address."""
     reversed_ = run("known", variant(tmp_path, lambda config: config["gpu-spot:network"]["zones"].reverse()))
-    assert reversed_.declared == run("known").declared
+    assert {one["name"]: one["inputs"] for one in reversed_.declared} == {
+        one["name"]: one["inputs"] for one in run("known").declared
+    }
     assert list(reversed_.of("Eip")) == list(reversed_.of("NatGateway")) == ["nat"]
 
 
@@ -201,6 +203,8 @@ def test_a_renamed_stack_has_the_same_resources(tmp_path: Path) -> None:
     kept = run(
         "known", variant(tmp_path, lambda config: config.update({"gpu-spot:stackName": "dev"})), "team"
     )
-    assert {one["name"]: one["inputs"] for one in kept.declared if "Parameter" in one["type"]} == {
-        one["name"]: one["inputs"] for one in run("known").declared if "Parameter" in one["type"]
-    }
+    for kind in ("Parameter", "Table"):
+        names = [
+            [(one.get("name"), one["tags"]) for one in of.of(kind).values()] for of in (kept, run("known"))
+        ]
+        assert names[0] == names[1], kind

@@ -52,9 +52,15 @@ TAGS: Final = {"gpu-spot:stack": "dev", "gpu-spot:group": "inference"}
 
 
 def subject(kind: str, name: str = "inference-primary", *, protected: bool = False, **inputs: Any) -> Subject:
-    whole = f"gpu-spot-dev-{name}"
-    urn = f"urn:pulumi:dev::gpu-spot::{TYPES[kind]}::{whole}"
-    return Subject(TYPES[kind], whole, urn, inputs, protected, "us-west-2")
+    urn = f"urn:pulumi:dev::gpu-spot::{TYPES[kind]}::{name}"
+    return Subject(TYPES[kind], name, urn, inputs, protected, "us-west-2")
+
+
+def profile(name: str, **tags: str) -> Subject:
+    """Return an instance profile of this physical name."""
+    urn = "urn:pulumi:dev::gpu-spot::t::inference"
+    inputs = {"name": name, "tags": {**TAGS, **tags}}
+    return Subject("aws:iam/instanceProfile:InstanceProfile", "inference", urn, inputs, True)
 
 
 def template(**inputs: Any) -> Subject:
@@ -236,9 +242,7 @@ VIOLATING: Final[dict[str, list[Case]]] = {
         ({"maximumUsdPerHour": 11.06}, controlled_fleet(4, 62)),
         ({"maximumUsdPerHour": 20.0}, [group(spot=False), *controlled_fleet(0, 50)]),
     ],
-    "names": [
-        ({}, [Subject(TYPES["Table"], "memory", "urn:pulumi:dev::gpu-spot::t::memory", {"tags": TAGS}, True)])
-    ],
+    "names": [({}, [profile("inference-0a1b2c3")]), ({}, [profile("gpu-spot-team-inference")])],
     "tags": [({}, [subject("Queue", tags={"owner": "us"})]), ({"required": ["owner"]}, [template()])],
     "budget-and-alarm": [({}, [group(), ALARM]), ({}, [group(), BUDGET])],
 }
@@ -326,7 +330,11 @@ COMPLIANT: Final[dict[str, list[Case]]] = {
         ({"maximumUsdPerHour": 0.01}, controlled_fleet(0, 100)),
         ({"maximumUsdPerHour": 20.13}, [group(spot=False), *controlled_fleet(0, 50)]),
     ],
-    "names": [({}, [template()])],
+    "names": [
+        ({}, [template(), profile("gpu-spot-dev-inference")]),
+        # As after `pulumi stack rename`, with the old name as `stackName`.
+        ({}, [profile("gpu-spot-old-inference", **{"gpu-spot:stack": "old"})]),
+    ],
     "tags": [({}, [template(), group()]), ({"required": ["gpu-spot:group"]}, [template()])],
     "budget-and-alarm": [({}, [group(), ALARM, BUDGET]), ({}, [subject("Table")])],
 }

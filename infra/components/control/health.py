@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 import pulumi
@@ -33,6 +34,7 @@ class HealthChecker(pulumi.ComponentResource):
         super().__init__("gpu-spot:infra:HealthChecker", name, None, opts)
         context = args.context
         self._scope = scope = context.scope
+        self._queues = args.queues
         parameters = [self._parameters(service) for service in args.services]
         function = ScheduledFunction(
             name,
@@ -65,9 +67,11 @@ class HealthChecker(pulumi.ComponentResource):
 
     def _parameters(self, service: Service) -> list[aws.ssm.Parameter]:
         scope, group = self._scope, service.name
-        read = {names.PARAMETER_HEALTH: ("Health check settings", settings.dumps(service.health.contract))}
-        if service.desired_release is not None:
-            read[names.PARAMETER_RELEASE] = "Release of the workers", releases.dumps(service.desired_release)
+        read: dict[str, tuple[str, pulumi.Input[str]]] = {
+            names.PARAMETER_HEALTH: ("Health check settings", settings.dumps(service.health.contract))
+        }
+        if (desired := service.desired_release) is not None:
+            read[names.PARAMETER_RELEASE] = "Release of the workers", self._with_queue(desired, group)
         written = {
             names.PARAMETER_REPLACEMENT_REQUESTS: "Replacement requests of the health checker",
             names.PARAMETER_ROLLOUT_REQUEST: "Capacity request of a rollout",
@@ -82,3 +86,12 @@ class HealthChecker(pulumi.ComponentResource):
                 for leaf, description in written.items()
             ),
         ]
+
+    def _with_queue(self, desired: releases.DesiredRelease, group: str) -> pulumi.Input[str]:
+        """Return the parameter's value with the group's queue: running workers follow a changed one."""
+        queue = self._queues.get(group)
+        if queue is None:
+            return releases.dumps(desired)
+        return queue.apply(
+            lambda value: releases.dumps(replace(desired, release=replace(desired.release, queue=(value,))))
+        )

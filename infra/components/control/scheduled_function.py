@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pulumi
 import pulumi_aws as aws
 
 from contracts import names
+from contracts.agent import config as agent
 from infra.archives import functions as archive
 from infra.components.control.state import State
 from infra.components.identity.identity import FunctionIdentity, FunctionIdentityArgs
@@ -66,12 +67,16 @@ class FunctionArgs:
 
 @dataclass(frozen=True)
 class ServiceFunctionArgs:
-    """Arguments of the health checker and the scaler; ``topic_arn`` receives their messages and alarms."""
+    """Arguments of the health checker and the scaler; ``topic_arn`` receives their messages and alarms.
+
+    ``queues`` are the services' queues, as the node agent reads them.
+    """
 
     context: FunctionContext
     services: Sequence[Service]
     topic_arn: pulumi.Input[str]
     depends_on: Sequence[pulumi.Resource] = ()
+    queues: Mapping[str, pulumi.Output[agent.Queue]] = field(default_factory=dict)
 
 
 def declare_function(

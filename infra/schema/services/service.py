@@ -98,7 +98,7 @@ class Service(Work):
         """The release that the workers run; None if they only report."""
         if self.image is None and not self.command:
             return None
-        release = WorkerRelease(self.image or "", tuple(self.command), self.environment)
+        release = WorkerRelease(self.image or "", tuple(self.command), self.environment, self.secrets, ())
         return releases.DesiredRelease(release, self.workers_per_slot)
 
     @field_validator("gpus_per_worker")
@@ -141,11 +141,14 @@ class Service(Work):
     @field_validator("command")
     @classmethod
     def _fits_a_parameter(cls, command: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        release = WorkerRelease(info.data.get("image") or "-", command, info.data.get("environment", {}))
-        size = len(releases.dumps(releases.DesiredRelease(release, 9999)).encode())
+        release = WorkerRelease(
+            *(info.data.get("image") or "-", command, info.data.get("environment", {})),
+            secrets=info.data.get("secrets", {}),
+        )
+        size = len(releases.dumps(releases.DesiredRelease(release, 9999)).encode()) + releases.MAX_QUEUE_BYTES
         if size > releases.MAX_BYTES:
             raise ValueError(
-                f"image, command and environment have {size} bytes together, allowed: at most "
+                f"image, command, environment and queue have {size} bytes together, allowed: at most "
                 f"{releases.MAX_BYTES} (the size of an SSM parameter)"
             )
         return command

@@ -24,6 +24,7 @@ from lambdas.core.capacity.memory import (
     update_memory,
 )
 from lambdas.core.capacity.plan import Plan, Policy
+from lambdas.core.capacity.replacements import with_removed_zones
 from lambdas.core.model import (
     Action,
     GroupRole,
@@ -60,6 +61,7 @@ def decide(observation: Observation, policy: Policy, memory: Memory, now: float)
     observation = _with_remembered_workers(observation, memory)
     memory = update_memory(memory, observation, now)
     observation = surge.with_surge(_without_spent_budget(observation, memory, now), now)
+    observation = with_removed_zones(observation, now)
     observation = on_premises.with_offset(observation, memory.on_premises_offset.slots)
     state = GroupState.from_observation(observation, memory, now)
     control = observation.group.control
@@ -245,7 +247,9 @@ def _in_volume_zone(
     actions: Sequence[SetDesired | TerminateInstances], observation: Observation, memory: Memory
 ) -> list[SetDesired | TerminateInstances]:
     """Request On-Demand capacity in the zone of the job's volume; elsewhere the volume would have to move."""
-    zone = memory.volume_zone if observation.group.config.by_zone else ""
+    config = observation.group.config
+    is_offered = config.by_zone and (not config.zones or memory.volume_zone in config.zones)
+    zone = memory.volume_zone if is_offered else ""
     current = observation.fallback_desired
     return [
         replace(action, zone=zone)

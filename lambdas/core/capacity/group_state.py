@@ -94,7 +94,12 @@ class GroupState:
         if replacements:
             # Moves on with every run.
             drain_end = now + NOTICE_SECONDS + observation.group.config.drain_seconds
-            ends = {i: now if reason in NOT_SERVING else drain_end for i, reason in replacements.items()}
+            # A job saves and ends before its successor begins.
+            at_once = observation.group.config.break_before_make
+            ends = {
+                i: now if at_once or reason in NOT_SERVING else drain_end
+                for i, reason in replacements.items()
+            }
             memory = replace(
                 memory,
                 termination_deadlines={**memory.termination_deadlines, **ends},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from contracts.group.control import Mode
@@ -16,6 +17,28 @@ _MAX_CLOCK_SKEW_SECONDS: Final = 60.0
 """How far the health checker's clock may be ahead."""
 REPLACEMENT_DIVISOR: Final = 5
 """One instance in this many may be replaced within ``REPLACEMENT_WINDOW_SECONDS``, but at least one."""
+
+OUTSIDE_ZONES: Final = "outside-zones"
+"""Verdict of the controller itself on an instance in a zone that the group no longer has."""
+
+
+def with_removed_zones(observation: Observation, now: float) -> Observation:
+    """Return the observation with a request to replace each instance outside the group's zones.
+
+    AWS moves none of them while AZRebalance is suspended, and deletes no subnet that has one. Sources: Auto
+    Scaling user guide, "Considerations for suspending processes"; EC2 API reference, ``DeleteSubnet``.
+    """
+    group, requests = observation.group, observation.replacement_requests
+    if not group.config.zones or group.control.mode is Mode.MANUAL:
+        return observation
+    requested = {request.instance for request in requests}
+    outside = [
+        ReplacementRequest(i.id, int(now), OUTSIDE_ZONES)
+        for i in observation.instances
+        if i.is_described and not i.is_terminating and i.id not in requested
+        if i.pool.zone and i.pool.zone not in group.config.zones
+    ]
+    return replace(observation, replacement_requests=(*requests, *outside)) if outside else observation
 
 
 def filter_requests(

@@ -95,6 +95,7 @@ def work(node: Node) -> int:
         node.clock,
         node.directory,
     )
+    current = [service]
     workers = Workers(
         service,
         worker_slots,
@@ -103,8 +104,8 @@ def work(node: Node) -> int:
         node.clock,
         node.directory,
         paths,
-        secrets=partial(_secret_variables, node, service),
-        release=_release_fetcher(node, declared, service),
+        secrets=lambda: _secret_variables(node, current[-1]),
+        release=_release_fetcher(node, declared, current),
         worker_reports=worker_reports,
         run_in_background=node.run_in_background,
         http=http,
@@ -189,8 +190,14 @@ def released(node: Node, service: Service) -> Service:
     release = releases.read(client, node.config.registry_table, node.config.group, node.identity.instance)
     if release is None or bool(release.image) != bool(service.image):
         return service
+    secrets, queues = release.secrets, release.queue
     return replace(
-        service, image=release.image or None, command=release.command, environment=dict(release.environment)
+        service,
+        image=release.image or None,
+        command=release.command,
+        environment=dict(release.environment),
+        secrets=service.secrets if secrets is None else dict(secrets),
+        queue=service.queue if queues is None else next(iter(queues), None),
     )
 
 
@@ -206,9 +213,12 @@ def _read_first_release(node: Node, service: Service) -> Service:
     return service
 
 
-def _release_fetcher(node: Node, declared: Service, first: Service) -> Callable[[], Service]:
-    """Return a function that resolves and fetches the current release; it may raise `AgentError`."""
-    present = first.image
+def _release_fetcher(node: Node, declared: Service, fetched: list[Service]) -> Callable[[], Service]:
+    """Return a function that resolves and fetches the current release; it may raise `AgentError`.
+
+    ``fetched`` ends with the service that was fetched last.
+    """
+    present = fetched[-1].image
 
     def renew() -> Service:
         nonlocal present
@@ -216,6 +226,7 @@ def _release_fetcher(node: Node, declared: Service, first: Service) -> Callable[
         if service.image and service.image != present:
             _pull(node, service.image)
             present = service.image
+        fetched[:] = [service]
         return service
 
     return renew

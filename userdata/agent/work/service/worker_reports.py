@@ -44,7 +44,9 @@ def gpu_poller(
 
 def version(service: Service) -> str:
     """Return the release version that the workers of a service run."""
-    return WorkerRelease(service.image or "", service.command, service.environment).version
+    queue = () if service.queue is None else (service.queue,)
+    worker = service.image or "", service.command, service.environment
+    return WorkerRelease(*worker, service.secrets, queue).version
 
 
 class RequestRate:

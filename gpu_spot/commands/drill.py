@@ -45,11 +45,11 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run a drill with the caller's credentials."""
-    from gpu_spot.commands.stack import clients_for
+    from gpu_spot.commands.stack import clients_for, name_in_aws
     from gpu_spot.declared.stackfile import find_project, load
 
     config = load(find_project(), args.stack)
-    args.stack = config.stack
+    args.stack = name_in_aws(config)
     return act(args, clients_for(args, config), config)
 
 

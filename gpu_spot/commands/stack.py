@@ -40,6 +40,11 @@ def clients_for(args: argparse.Namespace, config: StackConfig) -> ClientOf:
     return client
 
 
+def name_in_aws(config: StackConfig) -> str:
+    """Return the stack's name in AWS: its own, or the old one of a renamed stack."""
+    return str(config.values.get("gpu-spot:stackName") or config.stack)
+
+
 def confirm(question: str, cancelled: str, error: type[ValueError]) -> None:
     """Ask ``question`` on stderr. Raises ``error`` without a terminal, or with ``cancelled`` unless yes."""
     if not sys.stdin.isatty():

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from botocore.exceptions import BotoCoreError, ClientError
 
 from contracts import names
+from gpu_spot.commands.stack import name_in_aws
 from gpu_spot.declared.stackfile import find_project, load
 from gpu_spot.errors import aws_error
 from userdata.tensorboard import IDLE_MINUTES, PORT
@@ -42,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
 
     console = Console()
     config = load(find_project(), args.stack)
-    args.stack, region = config.stack, config.region
+    args.stack, region = name_in_aws(config), config.region
     ec2, ssm = boto3.client("ec2", region_name=region), boto3.client("ssm", region_name=region)
     try:
         if args.stop:

@@ -39,7 +39,7 @@ class StackConfig:
 
     Attributes:
         project: the project's name.
-        stack: the stack's name in AWS: ``stackName`` of a renamed stack.
+        stack: the stack's name.
         program: the file or folder to run.
         values: configuration by full key (``namespace:key``), as parsed from YAML.
     """
@@ -105,7 +105,7 @@ def load(
         _override(values, path, value, name)
     _check_types(project, name, values, stack_file.name)
     program = (project_dir / str(project.get("main") or ".")).resolve()
-    return StackConfig(name, str(values.get(f"{name}:stackName") or stack), program, values)
+    return StackConfig(name, stack, program, values)
 
 
 def file_of(project_dir: Path, stack: str) -> Path:

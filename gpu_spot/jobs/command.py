@@ -16,7 +16,7 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 
 from gpu_spot.commands.jobs import ADOPT, POLL_SECONDS, STEERING
-from gpu_spot.commands.stack import clients_for, confirm
+from gpu_spot.commands.stack import clients_for, confirm, name_in_aws
 from gpu_spot.declared.stackfile import find_project, load
 from gpu_spot.errors import aws_error
 from gpu_spot.jobs import report
@@ -36,7 +36,7 @@ from infra.schema import Settings
 def run(args: argparse.Namespace) -> int:
     """Run an action with the caller's credentials. Raises ``UserError`` or ``JobError``."""
     config = load(find_project(), args.stack)
-    args.stack = config.stack
+    args.stack = name_in_aws(config)
     return act(args, clients_for(args, config), config.region, settings=partial(settings_of, config))
 
 

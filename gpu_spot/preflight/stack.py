@@ -126,7 +126,7 @@ def declare(config: StackConfig) -> Stack:
     """Run the program with a stack file's settings; in a separate process, without calls to AWS."""
     settings = settings_of(config)
     resources = declared(config, _lookups(settings), _IDS)
-    return Stack.of(config.stack, settings, resources, config.values.get(_PROFILE_KEY))
+    return Stack.of(settings.stack_name or config.stack, settings, resources, config.values.get(_PROFILE_KEY))
 
 
 def _keys(settings: Settings) -> Iterator[tuple[str, str]]:

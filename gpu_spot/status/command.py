@@ -13,7 +13,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
 from rich.live import Live
 
-from gpu_spot.commands.stack import clients_for
+from gpu_spot.commands.stack import clients_for, name_in_aws
 from gpu_spot.commands.status import POLL_SECONDS
 from gpu_spot.declared.stackfile import StackConfig, find_project, load
 from gpu_spot.errors import ExitStatus, aws_error
@@ -29,7 +29,7 @@ from infra.schema import Settings
 def run(args: argparse.Namespace) -> int:
     """Show the stack with the caller's credentials."""
     config = load(find_project(), args.stack)
-    args.stack = config.stack
+    args.stack = name_in_aws(config)
     if args.policy:
         _print(permissions.policy(args.stack, config.region))
         return 0

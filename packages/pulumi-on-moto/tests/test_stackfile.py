@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pulumi_on_moto import LocalCloudError, load
-from pulumi_on_moto.program.stackfile import name_pattern
+from pulumi_on_moto.program.provision import name_pattern
 
 SAMPLE = Path(__file__).with_name("sample")
 

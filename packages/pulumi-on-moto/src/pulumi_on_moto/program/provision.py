@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -14,8 +15,10 @@ from pulumi_on_moto.mapping import SPECS
 from pulumi_on_moto.mapping.base import ResourceRequest, Spec, create, outputs
 from pulumi_on_moto.program.lookups import Lookups
 from pulumi_on_moto.program.monitor import Monitor, Resource
+from pulumi_on_moto.program.stackfile import Stack
 from pulumi_on_moto.sandbox import AwsClients
 
+_AUTONAMING: Final = "pulumi:autonaming"
 PROVIDER_PREFIX: Final = "pulumi:providers:"
 _PROVIDER_INPUTS: Final = frozenset(
     {
@@ -142,3 +145,22 @@ class Provisioner(Monitor):
         if not tags or spec.tags == "none" or isinstance(inputs.get("tags"), list):
             return dict(inputs)
         return {**inputs, "tagsAll": {**tags, **(inputs.get("tags") or {})}}
+
+
+def name_pattern(config: Stack) -> str | None:
+    """Return the pattern of generated names of AWS resources (``pulumi:autonaming``), None for the default.
+
+    Raises:
+        LocalCloudError: the naming has a mode, names by type, or a placeholder that has no value here.
+    """
+    naming = json.loads(config.encoded().get(_AUTONAMING) or "{}")
+    of_aws = naming.get("providers", {}).get("aws", naming)
+    if not of_aws.keys() - {"providers"}:
+        return None
+    pattern = str(of_aws.get("pattern"))
+    pattern = pattern.replace("${stack}", config.stack).replace("${project}", config.project)
+    is_unknown = "${" in re.sub(r"\$\{(name|hex\(\d+\))\}", "", pattern)
+    if is_unknown or of_aws.keys() - {"pattern", "providers"}:
+        allowed = "a pattern with ${project}, ${stack}, ${name} and ${hex(…)}"
+        raise LocalCloudError(f"{_AUTONAMING}: {json.dumps(of_aws)}, allowed: {allowed}")
+    return pattern

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.program import monitor as program_monitor
-from pulumi_on_moto.program.provision import Provisioner
+from pulumi_on_moto.program.provision import Provisioner, name_pattern
 from pulumi_on_moto.program.record import Deployment
-from pulumi_on_moto.program.stackfile import Stack, name_pattern
+from pulumi_on_moto.program.stackfile import Stack
 from pulumi_on_moto.running.events import EventBus
 from pulumi_on_moto.running.functions import FunctionRuntime
 from pulumi_on_moto.sandbox import AwsClients

@@ -18,10 +18,10 @@ from pulumi_on_moto.mapping import SPECS
 from pulumi_on_moto.mapping.archives import asset_bytes, zip_bytes
 from pulumi_on_moto.mapping.base import ResourceRequest, create
 from pulumi_on_moto.program.monitor import Resource
-from pulumi_on_moto.program.provision import PROVIDER_PREFIX, Provisioner
+from pulumi_on_moto.program.provision import PROVIDER_PREFIX, Provisioner, name_pattern
 from pulumi_on_moto.program.record import Deployment
 from pulumi_on_moto.program.run import run
-from pulumi_on_moto.program.stackfile import Stack, name_pattern
+from pulumi_on_moto.program.stackfile import Stack
 from pulumi_on_moto.sandbox import AwsClients
 
 

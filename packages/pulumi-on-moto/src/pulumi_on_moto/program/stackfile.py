@@ -14,7 +14,6 @@ import yaml
 
 from pulumi_on_moto.errors import LocalCloudError
 
-_AUTONAMING: Final = "pulumi:autonaming"
 _SEGMENT: Final = re.compile(r"(?P<key>[^.\[\]]+)|\[(?P<index>\d+)\]")
 _TYPES: Final[dict[str, tuple[type, ...]]] = {
     "array": (list,),
@@ -127,25 +126,6 @@ def load(
     _check_types(project, name, values, stack_file.name)
     program = (project_dir / str(project.get("main") or ".")).resolve()
     return StackConfig(name, stack, program, values)
-
-
-def name_pattern(config: Stack) -> str | None:
-    """Return the pattern of generated names of AWS resources (``pulumi:autonaming``), None for the default.
-
-    Raises:
-        LocalCloudError: the naming has a mode, names by type, or a placeholder that has no value here.
-    """
-    naming = json.loads(config.encoded().get(_AUTONAMING) or "{}")
-    of_aws = naming.get("providers", {}).get("aws", naming)
-    if not of_aws.keys() - {"providers"}:
-        return None
-    pattern = str(of_aws.get("pattern"))
-    pattern = pattern.replace("${stack}", config.stack).replace("${project}", config.project)
-    is_unknown = "${" in re.sub(r"\$\{(name|hex\(\d+\))\}", "", pattern)
-    if is_unknown or of_aws.keys() - {"pattern", "providers"}:
-        allowed = "a pattern with ${project}, ${stack}, ${name} and ${hex(…)}"
-        raise LocalCloudError(f"{_AUTONAMING}: {json.dumps(of_aws)}, allowed: {allowed}")
-    return pattern
 
 
 def file_of(project_dir: Path, stack: str) -> Path:

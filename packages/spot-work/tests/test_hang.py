@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -80,6 +81,40 @@ def test_a_function_that_hangs_in_c_is_killed_within_20_seconds_and_a_busy_one_i
         finally:
             busy.kill()
             hanging.kill()
+
+
+FORKING = """
+import os, time
+from spot_work.watchdog.supervisor import Watchdog
+watchdog = Watchdog()
+watchdog.relay("spot_work.rabbitmq.relay", "amqp://127.0.0.1:1/")
+child = os.fork()
+if child == 0:
+    os.closerange(1, 3)
+    time.sleep(600)
+print(watchdog._process.pid, child, flush=True)
+time.sleep(600)
+"""
+
+
+def test_the_process_ends_with_a_killed_worker_that_has_a_child() -> None:
+    with subprocess.Popen([sys.executable, "-c", FORKING], stdout=subprocess.PIPE, text=True) as worker:
+        assert worker.stdout is not None
+        process, child = map(int, worker.stdout.readline().split())
+        try:
+            worker.kill()
+            wait_until(lambda: not is_alive(process))
+            assert is_alive(child)
+        finally:
+            os.kill(child, signal.SIGKILL)
+
+
+def is_alive(pid: int) -> bool:
+    """Return whether a process runs; one that nobody has waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (OSError, IndexError):
+        return False
 
 
 def test_the_process_ends_with_its_worker() -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -239,4 +240,17 @@ def test_a_table_of_batches_is_small() -> None:
 def test_while_a_long_batch_runs_nothing_is_delivered() -> None:
     consumer = FakeConsumer(*map(request, "abc"))
     consumer.run(list, Batch(2))
-    assert consumer.prefetches == [2, 2, 2, 0, 2]  # a full batch, one that is not, and then the drain
+    assert consumer.prefetches == [1, 2, 2, 0, 2]  # at first one, a full batch, one that is not, the drain
+
+
+def test_one_request_at_a_time_until_one_is_new() -> None:
+    consumer = FakeConsumer(
+        *(replace(request(name), delivery_count=n) for name, n in zip("abc", (3, 2, 1), strict=True))
+    )
+    batches: list[list[str]] = []
+    consumer.run(lambda values: batches.append(values) or values, Batch(3))  # type: ignore[func-returns-value]
+    assert batches[0] == ["c"]
+    assert sorted(batches[1:]) == [["a"], ["b"]]
+    consumer = FakeConsumer(replace(request("a"), delivery_count=2), request("b"))
+    consumer.run(lambda value: value)
+    assert consumer.prefetches[:3] == [1, 0, 1]

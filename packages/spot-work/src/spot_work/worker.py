@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 import os
+import random
 import signal
 import threading
 import time
@@ -38,6 +39,8 @@ _CLOSE_SECONDS: Final = 20.0
 _MIN_REQUEUE_SECONDS: Final = 0.5
 _MAX_REQUEUE_SECONDS: Final = 15.0
 """Delays before a request is requeued again: they double from the minimum to the maximum."""
+_FLUSH_SECONDS: Final = 1.0
+"""Maximum wait for the confirmation of replies before a request that may end the process."""
 _MAX_REASON: Final = 200
 """Characters of a reason in the report; the node agent reads at most 4 KiB."""
 _CTRL_C: Final = signal.default_int_handler
@@ -65,7 +68,8 @@ class Worker:
             returns a list of as many results. An exception, raised or in the list of results, is the reply,
             also ``SystemExit``; so is that of a result that cannot be sent. A failed request without
             ``reply_to`` goes to the dead-letter queue. `Requeue` returns the request to the queue. While it
-            runs, `trace_carriers` has the trace contexts of its values.
+            runs, `trace_carriers` has the trace contexts of its values. From its second delivery on a request
+            runs alone: it may have ended a worker.
         batch: size and maximum wait of a batch.
         overflow: runs requests that have waited too long.
         requests: pass `Request` objects to the functions instead of values.
@@ -107,6 +111,8 @@ class Worker:
         self._prefetch = Prefetch(
             batch.size, has_overflow=overflow is not None, max_batches_ahead=consumer.max_batches_ahead
         )
+        self._is_careful = True
+        """Have one request only, until one is delivered for the first time: others have ended workers."""
         self._hand_back = HandBack(consumer)
         self.batches = BatchTable()
         """Batches by size."""
@@ -134,7 +140,8 @@ class Worker:
                 break
             if deliveries:
                 started_at = time.monotonic()
-                self._consumer.set_prefetch(self._prefetch.running(len(deliveries)))
+                running = 0 if self._is_careful else self._prefetch.running(len(deliveries))
+                self._consumer.set_prefetch(running)
                 self._on_working(True)
                 with self._hand_back.running():
                     self._process(deliveries)
@@ -169,9 +176,12 @@ class Worker:
 
     def _gather(self) -> list[Delivery]:
         """Return the next batch, once requests are delivered again."""
-        self._consumer.set_prefetch(self._prefetch.idle)
+        self._consumer.set_prefetch(1 if self._is_careful else self._prefetch.idle)
         in_delivery = 0.0 if self._prefetch.is_ahead else _IN_DELIVERY_SECONDS
-        return gather(self._batch, self._receive, time.monotonic, _POLL_SECONDS, in_delivery)
+        batch = gather(self._batch, self._receive, time.monotonic, _POLL_SECONDS, in_delivery)
+        if batch:
+            self._is_careful = any(delivery.request.delivery_count > 1 for delivery in batch)
+        return batch
 
     def _receive(self, timeout: float) -> Delivery | None:
         """Return the next request that can meet its deadline; refuse the others."""
@@ -203,13 +213,32 @@ class Worker:
         return QueueDelay(max(now - request.sent_at, 0.0), self._run_times.shortest)
 
     def _process(self, deliveries: Sequence[Delivery]) -> None:
-        batch = []
+        batch, suspects = [], []
         for delivery in deliveries:
             overflow, pool = self._overflow, self._overflow_pool
             if overflow and pool and delivery.request.age_seconds > overflow.after_seconds:
                 pool.submit(self._run_in_overflow_pool, overflow, delivery)
             elif not self._refuse_late(delivery):
-                batch.append(delivery)
+                (batch if delivery.request.delivery_count <= 1 else suspects).append(delivery)
+        self._run_timed(batch)
+        # One may have ended its worker. Of those that it takes with it, half come before it the next time.
+        random.Random().shuffle(suspects)
+        for delivery in suspects:
+            if self._is_draining:
+                self._consumer.requeue([delivery])
+            elif not self._refuse_late(delivery):
+                request = delivery.request
+                log.warning("request %s: delivery %d, run alone", request.id, request.delivery_count)
+                self._flush()
+                self._run_timed([delivery])
+
+    def _flush(self) -> None:
+        """Wait until the replies of the requests before are confirmed, for a second at most."""
+        end = time.monotonic() + _FLUSH_SECONDS
+        while self._consumer.held_replies and time.monotonic() < end:
+            time.sleep(_IN_DELIVERY_SECONDS)
+
+    def _run_timed(self, batch: Sequence[Delivery]) -> None:
         if batch:
             waiting, started_at = self._consumer.waiting_count, time.monotonic()
             self._run_batch(batch)
@@ -375,11 +404,10 @@ def serve(
     if inspect.iscoroutinefunction(function):
         raise TypeError(f"{function.__name__} is a coroutine function, allowed: a plain function")
     queue = Queue(queue) if isinstance(queue, str) else queue
-    prefetch = Prefetch(batch.size, has_overflow=overflow is not None).idle
     watchdog, cost = Watchdog(), DeletionCost.from_environment()
     cost_stopped = cost.start() if cost is not None else None
     try:
-        consumer = transports.consumer(url, queue, prefetch, watchdog=watchdog)
+        consumer = transports.consumer(url, queue, prefetch=1, watchdog=watchdog)
         worker = Worker(
             consumer,
             function,

@@ -88,7 +88,7 @@ class Link:
         on_failure: called once, in the link's thread, with an error that ends the connection for good.
         max_outage_seconds: maximum time without a connection.
         on_unprepared: called in the link's thread if the broker refuses or never answers a declaration, or
-            cancels a consumer; ``is_lost``: a queue does not exist.
+            cancels a consumer; ``is_lost``: a queue does not exist, or has no leader that answers.
         relay: returns the local port that leads to the broker, see `spot_work.watchdog`; None: directly.
 
     Raises:
@@ -313,7 +313,7 @@ class Link:
     def _check_prepared(self) -> None:
         if not self._is_ready and self._connection is not None:
             self._error = TimeoutError(f"no answer to a declaration for {_PREPARE_SECONDS:g} s")
-            self._on_unprepared(is_lost=False)
+            self._on_unprepared(is_lost=True)
             self._connection.ioloop.stop()
 
     def _on_channel_open(self, channel: Any) -> None:
@@ -324,6 +324,8 @@ class Link:
         channel.confirm_delivery(self._on_confirm, callback=lambda _: self._declare_next(declarations))
 
     def _declare_next(self, declarations: Declarations) -> None:
+        if not self._channel.is_open:
+            return  # it is being closed
         declare = next(declarations, None)
         if declare is None:
             self._is_ready = True

@@ -68,7 +68,7 @@ class Watchdog:
         self._control.settimeout(_ANSWER_SECONDS)
         with far_end:
             self._process = subprocess.Popen(  # noqa: S603 - ourselves
-                [sys.executable, "-m", "spot_work.watchdog", str(far_end.fileno())],
+                [sys.executable, "-m", "spot_work.watchdog", str(far_end.fileno()), str(os.getpid())],
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
                 pass_fds=[far_end.fileno()],
                 stdin=subprocess.DEVNULL,

@@ -216,3 +216,51 @@ def test_checkpoints_are_listed_verified_and_exported(tmp_path: Path) -> None:
         assert len(refused.stderr.splitlines()) == 1
     refused = run("export", tmp_path / "c", tmp_path / "x", "--step", 20)
     assert "step-000000000020: rank-00000/state has a wrong checksum" in refused.stderr
+
+
+REHEARSED = """
+import os, random, sys
+from pathlib import Path
+from spot_training import Spot
+random.seed(1)
+spot = Spot(steps=30)
+saved = spot.restore()
+total = float((saved.part() / "total").read_text()) if saved else 0.0
+names = sorted(os.listdir("data")) if "sorted" in sys.argv else os.listdir("data")
+if "raises" in sys.argv:
+    raise SystemExit("no module named x")
+start = saved.step if saved and "again" not in sys.argv else 0
+for step in range(start, 30):
+    total += random.random() + len(names[step % 3]) * (step % 3 + 1)
+    spot.after(step + 1, lambda folder: (folder / "total").write_text(repr(total)))
+    if spot.should_stop():
+        sys.exit(0)
+spot.finish(30)
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        (["sorted"], 0, "notice after step 4: same\nSIGKILL after step 4: same\nnotice after step 4, then a"),
+        ([], 1, "notice after step 4: same"),
+        (["sorted", "again"], 1, "total"),
+        (["raises"], 1, "uninterrupted: exit code 1: the script ended at step 0 of 30"),
+    ],
+)
+def test_a_rehearsal_finds_what_a_restart_changes(
+    tmp_path: Path, arguments: list[str], code: int, text: str
+) -> None:
+    (tmp_path / "train.py").write_text(REHEARSED)
+    (tmp_path / "data").mkdir()
+    for name in ("a", "bb", "ccc"):
+        (tmp_path / "data" / name).touch()
+    command = [*COMMAND, "rehearse", "--steps", "8", "--", sys.executable, "train.py", *arguments]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GPU_SPOT_")}
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    assert text in done.stdout
+    assert ("other orders of directories and sets: same" in done.stdout) == (code == 0)
+    assert not (tmp_path / "checkpoints").exists()

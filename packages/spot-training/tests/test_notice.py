@@ -150,3 +150,30 @@ def test_the_service_is_asked_with_a_token(monkeypatch: pytest.MonkeyPatch) -> N
         assert get_metadata("spot/instance-action", host) == "/latest/meta-data/spot/instance-action"
         assert get_metadata("none", host) is None
         server.shutdown()
+
+
+def test_a_deferred_handler_is_called_after_the_save_and_another_one_is_taken_back(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    calls: list[str] = []
+
+    def own(number: int, frame: object) -> None:
+        calls.append("own")
+        raise KeyboardInterrupt
+
+    before = signal.getsignal(signal.SIGTERM)
+    notice = Notice(environment={})
+    notice.defers = True
+    try:
+        signal.signal(signal.SIGTERM, own)
+        assert not notice.has_handler
+        notice.take_back()
+        assert notice.has_handler
+        assert "called after the save" in capsys.readouterr().err
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert (notice.received, calls) == (True, [])
+        notice.call_previous()
+        assert calls == ["own"]
+    finally:
+        notice.close()
+        signal.signal(signal.SIGTERM, before)

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
+from spot_training import rehearsal
 from spot_training.errors import (
     MismatchError,
     NoSpaceError,
@@ -105,6 +106,8 @@ class Checkpointer:
             )
         print_errors_in_one_line()
         location = location or os.environ.get(FOLDER_VARIABLE) or f"{_STARTED_IN}/checkpoints"
+        if (rehearsed := rehearsal.current()) is not None:
+            location = f"{rehearsed.folder}/checkpoints"  # never the user's own
         if (
             "://" not in str(location)
             and not Path(location).is_absolute()

@@ -43,6 +43,10 @@ class UnfinishedError(SpotTrainingError):
     """The script ended below the last step without saying that its training has ended."""
 
 
+class AuditError(SpotTrainingError):
+    """A restart would not resume this script as it is: the line says what, and the remedy."""
+
+
 class InUseError(SpotTrainingError):
     """Another process, or another training of this process, uses this checkpoint directory."""
 

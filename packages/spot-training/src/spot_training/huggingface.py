@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import shutil
+import sys
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -13,7 +15,7 @@ from typing import Any, Final
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from spot_training.errors import SaveError, SpotTrainingError
+from spot_training.errors import SaveError, SpotTrainingError, say
 from spot_training.identity import TrainingRun
 from spot_training.interval import Interval
 from spot_training.spot import Spot
@@ -24,6 +26,8 @@ INCOMPLETE: Final = "checkpoint-is-incomplete.txt"
 """The Trainer's marker of a folder that its resume ignores (trainer_jit_checkpoint.py)."""
 RANDOM_STATE: Final = "rng_state_{}.pth"
 """The random number state of each rank (Trainer._save_rng_state)."""
+EXTRA_STATE: Final = "spot_training-{}.json"
+"""What the Trainer's checkpoint lacks, of each rank: its loss since the last log, its callbacks' values."""
 _log = logging.getLogger("spot_training")
 
 
@@ -59,11 +63,14 @@ class SpotCallback(TrainerCallback):
         self._spot: Spot | None = None
         self._is_stopping = self._is_training = False
         self._save_started_at = 0.0
+        self._trainer: Any = None
+        self._extra: Any = None
 
     def on_init_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """Create the checkpointer; checkpoints of another model are rejected."""
+        self._trainer = _caller()
         if getattr(args, "enable_jit_checkpoint", False):
             raise SpotTrainingError(
                 "enable_jit_checkpoint=True: both would handle SIGTERM; allowed with SpotCallback: False"
@@ -87,12 +94,17 @@ class SpotCallback(TrainerCallback):
     def resume_from(self) -> str | None:
         """Return the newest checkpoint for ``train(resume_from_checkpoint=...)``; None: start at step 0."""
         saved = self._get_spot().restore()
+        file = None if saved is None else saved.part(0) / EXTRA_STATE.format(self._ranks.rank)
+        self._extra = json.loads(file.read_text()) if file is not None and file.exists() else None
         return None if saved is None else str(saved.part(0))
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Remove incomplete folders of a killed Trainer."""
+        """Remove incomplete folders of a killed Trainer; restore what its own resume leaves out."""
+        if self._extra is not None and self._extra["step"] == state.global_step and self._trainer is not None:
+            _restore(self._trainer, self._extra)
+        self._extra = None
         self._get_spot().steps = state.max_steps
         self._is_training = True
         if self._ranks.rank == 0:
@@ -109,6 +121,9 @@ class SpotCallback(TrainerCallback):
         is_save_due = self._ranks.rank == 0 and (is_end or spot.should_save())
         self._is_stopping, is_save_due = self._ranks.any(spot.should_stop(), is_save_due)
         control.should_save |= self._is_stopping or is_save_due
+        is_epoch_end = args.eval_strategy == "epoch" and float(state.epoch or 0.5).is_integer()
+        if self._is_stopping and (control.should_evaluate or is_epoch_end) and self._ranks.rank == 0:
+            say(f"the evaluation after step {state.global_step} is skipped: callbacks do not see its metrics")
         control.should_evaluate &= not self._is_stopping
         self._mark(args, state, control)
 
@@ -138,6 +153,9 @@ class SpotCallback(TrainerCallback):
     ) -> None:
         """Copy the Trainer's checkpoint; exit if a notice was received."""
         written = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+        if self._trainer is not None:
+            extra = json.dumps({"step": state.global_step, **_extra_of(self._trainer)})
+            (written / EXTRA_STATE.format(self._ranks.rank)).write_text(extra)
         # The Trainer may overwrite files that it keeps, in place: copy them instead of linking.
         copy = shutil.copy2 if args.load_best_model_at_end else _link
         self._ranks.gather("")  # all ranks have written their random number state
@@ -198,3 +216,62 @@ def _link(source: str, destination: str) -> None:
         os.link(source, destination)
     except OSError:  # another disk
         shutil.copy2(source, destination)
+
+
+def _caller() -> Any:
+    """Return the Trainer that calls its callbacks: they get all but itself. None if it is no longer so."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        owner = frame.f_locals.get("self")
+        if hasattr(owner, "callback_handler") and hasattr(owner, "train"):
+            return owner
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
+
+
+def _extra_of(trainer: Any) -> dict[str, Any]:
+    """Return the loss that the Trainer accumulates (``_run_training``), and the values of callbacks."""
+    result: dict[str, Any] = {
+        "callbacks": [[type(callback).__qualname__, _values(callback)] for callback in _callbacks(trainer)]
+    }
+    if hasattr(trainer, "_tr_loss"):
+        names = ("_total_loss_scalar", "_globalstep_last_logged", "_initial_global_step")
+        result["loss"] = {
+            "_tr_loss": trainer._tr_loss.item(),
+            **{name: getattr(trainer, name) for name in names},
+        }
+    return result
+
+
+def _restore(trainer: Any, saved: Mapping[str, Any]) -> None:
+    for name, value in saved.get("loss", {}).items():
+        if name == "_tr_loss":
+            trainer._tr_loss.fill_(value)
+        else:
+            setattr(trainer, name, value)
+    for callback, (kind, values) in zip(_callbacks(trainer), saved["callbacks"], strict=False):
+        if type(callback).__qualname__ == kind:
+            vars(callback).update(values)
+
+
+def _callbacks(trainer: Any) -> list[Any]:
+    """Return the callbacks that may have values of a training: the script's, and those with a state."""
+    return [
+        callback
+        for callback in trainer.callback_handler.callbacks
+        if not isinstance(callback, SpotCallback)
+        and (hasattr(callback, "state") or not type(callback).__module__.startswith("transformers."))
+    ]
+
+
+def _values(callback: Any) -> dict[str, Any]:
+    """Return the public attributes that are plain values."""
+    return {name: value for name, value in vars(callback).items() if name[0] != "_" and _is_plain(value)}
+
+
+def _is_plain(value: Any) -> bool:
+    if type(value) is list:
+        return all(map(_is_plain, value))
+    if type(value) is dict:
+        return all(type(key) is str and _is_plain(inner) for key, inner in value.items())
+    return type(value) in (bool, int, float, str, type(None))

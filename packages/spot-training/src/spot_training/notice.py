@@ -17,6 +17,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final, Protocol
 
+from spot_training.errors import one_line, say
+
 _HOST: Final = "http://169.254.169.254"
 _OPENER: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # link-local: no proxy
 _VENDOR: Final = Path("/sys/devices/virtual/dmi/id/sys_vendor")
@@ -107,6 +109,8 @@ class Notice:
         self._received = False
         self._previous_handler: Any = None
         self._closed = threading.Event()
+        self.defers = False
+        """Whether the previous handler waits for ``call_previous``: it may end the process, or the loop."""
         self.exits = False
         """Whether the next SIGTERM ends the process with code 0: the state is saved."""
         self._has_handler = self._install_handler()
@@ -147,6 +151,22 @@ class Notice:
         """Whether SIGTERM is handled here: not in other threads, nor after the script's own handler."""
         return self._has_handler and signal.getsignal(signal.SIGTERM) == self._on_signal
 
+    def take_back(self) -> None:
+        """Handle SIGTERM again if the script has set its own handler since; that becomes the previous one."""
+        now = signal.getsignal(signal.SIGTERM)
+        if not self._has_handler or isinstance(getattr(now, "__self__", None), Notice):
+            return
+        if threading.current_thread() is threading.main_thread() and self._install_handler():
+            say("SIGTERM had got another handler: it is called after the save")
+
+    def call_previous(self) -> None:
+        """Call the previous handler, which was deferred; the state is saved, whatever it raises."""
+        if self.defers and self._signalled is not None and callable(self._previous_handler):
+            try:
+                self._previous_handler(signal.SIGTERM, None)
+            except BaseException as error:
+                _log.warning("the script's SIGTERM handler: %s", one_line(error))
+
     def close(self) -> None:
         """Restore the previous SIGTERM handler and stop polling."""
         self._closed.set()
@@ -174,7 +194,7 @@ class Notice:
             raise SystemExit(0)
         if self._signalled is None:
             self._signalled = self._wall()
-        if callable(self._previous_handler):
+        if callable(self._previous_handler) and not self.defers:
             self._previous_handler(number, frame)
 
     def _read(self, file: Path) -> None:

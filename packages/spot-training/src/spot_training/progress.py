@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from spot_training import rehearsal
 from spot_training.errors import UnfinishedError, one_line, say
 
 PROGRESS_FILE_VARIABLE: Final = "GPU_SPOT_TELL"
@@ -49,6 +50,7 @@ class Progress:
         self._is_first = environment.get(LOCAL_RANK_VARIABLE, "0") == "0"
         rank = environment.get(RANK_VARIABLE, "0")
         self._rank = int(rank) if rank.isdecimal() else 0
+        self._rehearsal = rehearsal.current()
         self.saving_seconds = 0.0
         """For how long saves have paused the training since this process began."""
         self.is_interrupted: Callable[[], bool] = lambda: False
@@ -59,6 +61,8 @@ class Progress:
 
     def report(self, step: int, steps: int | None, *, now: bool = False) -> None:
         """Report that ``step`` of ``steps`` steps are done; ``now`` ignores the ten-second limit."""
+        if self._rehearsal is not None:
+            self._rehearsal.at(int(step))
         if not self._progress_file or (not now and self._clock() < self._next):
             return
         self._next = self._clock() + REPORT_INTERVAL_SECONDS

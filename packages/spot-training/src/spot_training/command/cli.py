@@ -13,6 +13,7 @@ from types import FrameType
 
 from spot_training.checkpointer import FOLDER_VARIABLE
 from spot_training.command import contents
+from spot_training.command.rehearse import rehearse
 from spot_training.command.supervisor import Supervisor
 from spot_training.errors import SpotTrainingError, one_line
 from spot_training.notice import GRACE_SECONDS, Notice
@@ -42,6 +43,14 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the training")
     run.set_defaults(function=_run)
 
+    drill = commands.add_parser(
+        "rehearse", help="run a training for some steps, whole and interrupted; exit code 1 if they differ"
+    )
+    drill.add_argument("--steps", type=int, default=20, help="steps of a run")
+    drill.add_argument("--seconds", type=float, default=1800.0, help="that a start may take")
+    drill.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the training")
+    drill.set_defaults(function=_rehearse)
+
     for name, function, text in (
         ("ls", _list, "list checkpoints"),
         ("verify", _verify, "read all files and compare their checksums; exit code 1 if one is damaged"),
@@ -63,10 +72,21 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _run(options: argparse.Namespace) -> int:
-    command = options.command[1:] if options.command[:1] == ["--"] else options.command
+def _command(options: argparse.Namespace) -> list[str]:
+    command: list[str] = options.command[1:] if options.command[:1] == ["--"] else options.command
     if not command:
-        raise SpotTrainingError("no command; allowed: spot-training run -- python train.py")
+        raise SpotTrainingError("no command; allowed: spot-training run -- python train.py, or rehearse")
+    return command
+
+
+def _rehearse(options: argparse.Namespace) -> int:
+    if options.steps < 4:
+        raise SpotTrainingError(f"--steps is {options.steps}, allowed: 4 or more")
+    return rehearse(_command(options), options.steps, options.seconds)
+
+
+def _run(options: argparse.Namespace) -> int:
+    command = _command(options)
     notice = Notice()
     signal.signal(signal.SIGINT, _as_sigterm)
     supervisor = Supervisor(

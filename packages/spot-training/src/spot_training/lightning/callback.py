@@ -16,6 +16,7 @@ import torch
 from spot_training.errors import SpotTrainingError, print_errors_in_one_line, say
 from spot_training.identity import TrainingRun
 from spot_training.interval import Interval
+from spot_training.lightning import loggers
 from spot_training.lightning import state as extra
 from spot_training.lightning import trainer as ask
 from spot_training.lightning.loader import ResumableLoader
@@ -62,6 +63,7 @@ class SpotCheckpoint:
         self._loader: Any = None
         self._last: StateCopy | None = None
         self._is_training = False
+        self._rows: list[list[dict[str, str]]] = []
 
     def resume_from(self, model: Any) -> str | None:
         """Return the newest checkpoint for ``fit(ckpt_path=...)``; None: start at step 0.
@@ -84,6 +86,7 @@ class SpotCheckpoint:
             self._seed = int(self._ranks.gather(str(torch.initial_seed()))[0])
             return None
         self._seed = saved.meta["seed"]
+        self._rows = loggers.read(saved.meta.get("logs", ())) if self._ranks.rank == 0 else []
         self._extra = state.read(saved.part(self._ranks.rank) / extra.RANK_FILE)
         return str(saved.part(0) / extra.LIGHTNING_FILE)
 
@@ -98,6 +101,7 @@ class SpotCheckpoint:
         ask.refuse_divided(trainer, self._ranks.size)
         self._limits = ask.best_models_without_dirpath(trainer)  # which its own setup would set
         self._trainer, self._module = trainer, pl_module
+        loggers.restore(trainer, self._rows)
         process = trainer.strategy.process_dataloader
         trainer.strategy.process_dataloader = lambda loader: self._prepared(process(loader))
 
@@ -107,6 +111,7 @@ class SpotCheckpoint:
         if self._saved is not None:
             if self._settings is None:
                 ask.refuse_other_values(self._saved, self._values)
+            self._values = self._saved.meta["values"]
             trainer.should_stop = bool(self._saved.meta["stopped"])
 
     def on_sanity_check_start(self, trainer: Any, pl_module: Any) -> None:
@@ -194,7 +199,9 @@ class SpotCheckpoint:
 
     def _copy_state(self) -> StateCopy:
         stopped = not self._is_training and self._trainer.should_stop
-        meta = {"seed": self._seed, "stopped": stopped, "values": self._values}
+        meta: dict[str, Any] = {"seed": self._seed, "stopped": stopped, "values": self._values}
+        if self._ranks.rank == 0:
+            meta["logs"] = loggers.positions(self._trainer)
         if self._is_training and self._loader.stream is not None:  # another epoch may have other data
             meta |= self._loader.stream.identity()
         copy_files = partial(extra.copy_files, self._trainer, self._module, self._loader, self._ranks.rank)

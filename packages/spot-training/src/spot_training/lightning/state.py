@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import torch
 
-from spot_training.torch import state
+from spot_training.torch import growth, state
 
 LIGHTNING_FILE: Final = "lightning.ckpt"
 """Lightning's checkpoint, written by rank 0."""
@@ -64,6 +64,7 @@ def take(trainer: Any, module: Any) -> dict[str, Any]:
         "callbacks": [
             [type(callback).__qualname__, _attributes(callback)] for callback in _stateless(trainer)
         ],
+        "flags": growth.flags({"module": module}),
         "accumulate_grad_batches": trainer.accumulate_grad_batches,
         "should_stop": trainer.should_stop,
         "randomness": state.randomness(),
@@ -96,6 +97,7 @@ def restore_values(trainer: Any, module: Any, saved: Mapping[str, Any]) -> None:
     for callback, (kind, values) in zip(_stateless(trainer), saved["callbacks"], strict=False):
         if type(callback).__qualname__ == kind:
             vars(callback).update(values)
+    growth.set_flags({"module": module}, saved.get("flags", {}))
     trainer.accumulate_grad_batches = saved["accumulate_grad_batches"]
     state.set_randomness(saved["randomness"])
 

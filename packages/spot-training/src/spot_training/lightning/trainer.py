@@ -60,8 +60,16 @@ def values(trainer: Any) -> dict[str, Any]:
 
 
 def refuse_other_values(saved: Checkpoint, now: Mapping[str, Any]) -> None:
-    """Raise ``OtherRunError`` if a checkpoint's run had other values."""
-    changes = compare(saved.meta["values"], now)
+    """Raise ``OtherRunError`` if a checkpoint's run had other values.
+
+    Groups that a callback such as ``BaseFinetuning`` has added before this call are not the script's.
+    """
+    before = saved.meta["values"]
+    of_script = {
+        name: groups[: len(before[name])] if isinstance(groups, list) and name in before else groups
+        for name, groups in now.items()
+    }
+    changes = compare(before, of_script)
     if changes and not is_taken_over(saved.run):
         raise OtherRunError(
             f"{saved.path} is of a run with other values: {'; '.join(changes)}. It stays; allowed: those"

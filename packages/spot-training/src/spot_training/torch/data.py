@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+import weakref
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
+from spot_training import rehearsal
 from spot_training.errors import MismatchError, SpotTrainingError
 from spot_training.storage.manifest import Checkpoint
 from spot_training.torch.loaders.positions import LoaderPosition, refuse_other
+from spot_training.torch.loaders.samples import refuse_other_samples, signature
 from spot_training.torch.loaders.workers import BatchRandomness, WorkerStart
 from spot_training.torch.streams.position import StreamPosition
+
+_signatures: Final[weakref.WeakKeyDictionary[DataLoader[Any], Any]] = weakref.WeakKeyDictionary()
 
 
 class EpochBatches:
@@ -33,6 +38,8 @@ class EpochBatches:
     ) -> None:
         if length < 1 or batch_size < 1:
             raise SpotTrainingError(f"EpochBatches({length}, {batch_size}), allowed: both 1 or more")
+        if rehearsal.current() is not None:
+            length = min(length, rehearsal.EPOCH_STEPS * batch_size)
         self.length, self.batch_size, self.seed, self.shuffle = length, batch_size, seed, shuffle
         self.per_rank = per_rank
         self.rank, self.ranks = 0, 1
@@ -53,6 +60,10 @@ class EpochBatches:
     def after(self, samples: int) -> int:
         """Return the position one step after ``samples``."""
         return min(samples + self._step_size, self.length)
+
+    def samples_after(self, steps: int) -> int:
+        """Return the position after so many steps of an epoch."""
+        return min(steps * self._step_size, self.length)
 
     @property
     def _step_size(self) -> int:
@@ -80,10 +91,13 @@ class EpochBatches:
         return size * self.rank // self.ranks, size * (self.rank + 1) // self.ranks
 
     def __iter__(self) -> Iterator[list[int]]:
-        """Yield this rank's indices, a list for each remaining step of the epoch."""
-        chance = torch.Generator().manual_seed(self.seed * 1_000_003 + self._epoch)
+        """Return this rank's indices, a list for each step of the epoch after the position of ``begin``."""
+        return self.indices(self._epoch, self._begin)
+
+    def indices(self, epoch: int, position: int) -> Iterator[list[int]]:
+        """Yield this rank's indices for each step of ``epoch`` after ``position`` samples of all ranks."""
+        chance = torch.Generator().manual_seed(self.seed * 1_000_003 + epoch)
         order = torch.randperm(self.length, generator=chance) if self.shuffle else torch.arange(self.length)
-        position = self._begin
         while position < self.length:
             step = order[position : self.after(position)].tolist()
             size, _ = self.part_of(position)
@@ -99,11 +113,13 @@ class _IndexPosition:
     starts_epochs = True
 
     def __init__(
-        self, batches: EpochBatches, rank: int, ranks: int, randomness: BatchRandomness | None
+        self, loader: DataLoader[Any], rank: int, ranks: int, randomness: BatchRandomness | None
     ) -> None:
+        assert isinstance(loader.batch_sampler, EpochBatches)
+        batches: EpochBatches = loader.batch_sampler
         batches.share(rank, ranks)
         self.batches = batches
-        self._randomness = randomness
+        self._randomness, self._loader = randomness, loader
         self.after = batches.after
 
     def begin(self, epoch: int, samples: int) -> None:
@@ -112,7 +128,9 @@ class _IndexPosition:
             self._randomness.epoch[0] = epoch
 
     def iterate(self, loader: DataLoader[Any], accumulate: int) -> Iterator[Any]:
-        return iter(loader)
+        batches: Iterator[Any] = iter(loader)  # the order is drawn in this call
+        self.batches.begin(0, 0)  # the script may iterate over the loader, too: it is whole there
+        return batches
 
     @property
     def steps(self) -> int | None:
@@ -120,15 +138,56 @@ class _IndexPosition:
 
     def restore(self, saved: Checkpoint, loader_state: Any) -> None:
         refuse_other(saved, self.identity())
+        refuse_other_samples(saved, self._samples())
 
     def remaining(self, batch: int, samples: int) -> int | None:
         return self.batches.steps_after(samples)
 
+    def following(self, epoch: int, samples: int) -> list[int] | None:
+        """Return the indices of the step after ``samples``."""
+        return next(self.batches.indices(epoch, samples), None)
+
     def identity(self) -> dict[str, Any]:
         batches = self.batches
-        return {"data": {"length": batches.length, "seed": batches.seed, "shuffle": batches.shuffle}}
+        data = {"length": batches.length, "seed": batches.seed, "shuffle": batches.shuffle}
+        return {"data": data, "samples": self._samples()}
+
+    def _samples(self) -> Any:
+        """Return the samples in short, drawn once for each loader."""
+        if self._loader not in _signatures:
+            _signatures[self._loader] = signature(self._loader, self.batches.length, self.batches.seed)
+        return _signatures[self._loader]
 
     def state(self) -> Any:
+        return None
+
+
+class _TogetherPosition(_IndexPosition):
+    """Of several loaders, a batch of each in a step: the first counts, and the shortest ends the epoch."""
+
+    def __init__(self, positions: Sequence[Any], loaders: Sequence[DataLoader[Any]]) -> None:
+        if not all(isinstance(position, _IndexPosition) for position in positions):
+            raise SpotTrainingError("several loaders in loop.batches(), allowed: each with EpochBatches")
+        vars(self).update(vars(positions[0]))
+        self._all, self._loaders = positions, loaders
+
+    @property
+    def steps(self) -> int | None:
+        return min(len(position.batches) for position in self._all)
+
+    def begin(self, epoch: int, samples: int) -> None:
+        batch = self.batches.steps_after(0) - self.batches.steps_after(samples)
+        for position in self._all:
+            _IndexPosition.begin(position, epoch, position.batches.samples_after(batch))
+
+    def iterate(self, loader: DataLoader[Any], accumulate: int) -> Iterator[Any]:
+        pairs = zip(self._all, self._loaders, strict=True)
+        return zip(*[position.iterate(single, accumulate) for position, single in pairs], strict=False)
+
+    def remaining(self, batch: int, samples: int) -> int | None:
+        return (self.steps or 0) - batch
+
+    def following(self, epoch: int, samples: int) -> list[int] | None:
         return None
 
 
@@ -177,6 +236,14 @@ class _LoaderStatePosition:
         return self._loader.state_dict()
 
 
+def position_of_all(
+    loaders: Sequence[DataLoader[Any]], rank: int, ranks: int, *, processes: int
+) -> LoaderPosition:
+    """Return the position of loaders that are read together; see ``position_of``."""
+    positions = [position_of(loader, rank, ranks, processes=processes) for loader in loaders]
+    return positions[0] if len(positions) == 1 else _TogetherPosition(positions, loaders)
+
+
 def position_of(
     loader: DataLoader[Any], rank: int, ranks: int, *, processes: int | None = None
 ) -> LoaderPosition:
@@ -200,7 +267,7 @@ def position_of(
     if is_stream:
         return StreamPosition(loader, rank, ranks)
     if isinstance(batches, EpochBatches):
-        return _IndexPosition(batches, rank, ranks, randomness)
+        return _IndexPosition(loader, rank, ranks, randomness)
     if hasattr(loader, "load_state_dict"):
         return _LoaderStatePosition(loader, processes or ranks, randomness)
     raise SpotTrainingError(

@@ -15,10 +15,16 @@ from torch.optim import Optimizer
 
 from spot_training.errors import MismatchError, one_line
 from spot_training.torch import state
+from spot_training.torch.growth import form, form_of_state, grow
 
 
-def load_parts(parts: Mapping[str, Any], file: Path) -> None:
+def load_parts(
+    parts: Mapping[str, Any], file: Path, grown: Mapping[str, Any], *, has_started: bool
+) -> dict[str, Any]:
     """Load the state of all parts from the file of rank 0; no tensor stays in the file.
+
+    ``grown``: parts whose form had changed since the script's start; before the script has begun its epoch
+    those that still differ are returned, and not loaded.
 
     Raises:
         MismatchError: a part is missing or does not fit.
@@ -30,13 +36,37 @@ def load_parts(parts: Mapping[str, Any], file: Path) -> None:
         """Return a value outside the file."""
         return value.clone() if _is_in(value, mapped) else value
 
-    for name, part in parts.items():
+    later = {}
+    for name, part in sorted(parts.items(), key=lambda item: not isinstance(item[1], torch.nn.Module)):
         try:
+            if isinstance(part, torch.nn.Module):
+                stored[name] = _with_names_of(part, stored[name])
+            if name in grown and form(part) != form_of_state(part, stored[name]):
+                if not has_started:
+                    later[name] = grown[name]
+                    continue
+                grow(part, stored[name], grown[name], parts)
             _load(part, stored[name], leave)
         except (KeyError, ValueError, RuntimeError, TypeError) as error:
             raise MismatchError(
                 f"{file.parent.parent}: {name} cannot be loaded: {one_line(error)}"
             ) from error
+    return later
+
+
+def _with_names_of(module: torch.nn.Module, stored: Any) -> Any:
+    """Return a stored state with a module's names: of another number of GPUs it has other wrappers inside."""
+    names = state.clean_names(module)
+    present = {clean: key for key, clean in names.items()}
+    if all(key in names for key in stored):
+        return stored
+    plain = {key: key.replace("_orig_mod.", "") for key in stored}
+    return {
+        key
+        if key in names
+        else present.get(plain[key], present.get(plain[key].replace("module.", ""), key)): value
+        for key, value in stored.items()
+    }
 
 
 def _load(part: Any, stored: Any, leave: Callable[[Any], Any]) -> None:

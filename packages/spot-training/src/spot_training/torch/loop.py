@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from torch.utils.data import DataLoader
 
-from spot_training.errors import SpotTrainingError, print_errors_in_one_line, say
+from spot_training import rehearsal
+from spot_training.errors import AuditError, SpotTrainingError, print_errors_in_one_line, say
 from spot_training.identity import TrainingRun
 from spot_training.interval import Interval
 from spot_training.retention.rules import Keep
 from spot_training.spot import Spot
 from spot_training.torch import state
-from spot_training.torch.data import EpochBatches, position_of
+from spot_training.torch.audit.first_save import Audit
+from spot_training.torch.data import EpochBatches, position_of_all
 from spot_training.torch.epoch import EpochSteps
+from spot_training.torch.loaders.consumers import Batches
+from spot_training.torch.loaders.samples import digest
 from spot_training.torch.loop_state import LoopState
 from spot_training.torch.microbatches import parts_of
 from spot_training.torch.nodes import World
@@ -24,6 +29,8 @@ from spot_training.torch.optimization import SCALE_RULES, scale_learning_rates
 from spot_training.torch.ranks import TorchRanks
 from spot_training.torch.saves import StepSaves
 from spot_training.torch.snapshot import LoopPosition, StateCopy
+
+AUDITS: Final = ("stop", "warn", "off")
 
 
 class Loop:
@@ -69,6 +76,7 @@ class Loop:
         local: str | os.PathLike[str] | None = None,
         data_mesh: Any = None,
         scale_lr: str | None = None,
+        audit: str = "stop",
         **parts: state.Stateful,
     ) -> None:
         """``folder``: ``location`` of ``Checkpointer``; ``name``, ``keep``, ``keep_every``: see there.
@@ -81,12 +89,17 @@ class Loop:
         ``fully_shard``; ranks of one tensor parallel model take the same.
         ``scale_lr``: ``linear`` or ``sqrt``: how learning rates follow the global batch where another number
         of ranks goes on and ``EpochBatches`` is per rank; default: not at all.
+        ``audit``: what a restart would not resume ends the training with a line before its first step or
+        after its first save: ``stop``; ``warn`` only says it, ``off`` does not look for it.
         """
         print_errors_in_one_line()
         if not parts:
             raise SpotTrainingError("Loop() has nothing to save; pass model=..., optimizer=...")
         if scale_lr not in (None, *SCALE_RULES):
             raise SpotTrainingError(f"scale_lr is {scale_lr!r}, allowed: {', '.join(SCALE_RULES)}")
+        if audit not in AUDITS:
+            raise SpotTrainingError(f"audit is {audit!r}, allowed: {', '.join(AUDITS)}")
+        self._audit = audit
         self._ranks: TorchRanks = ranks or TorchRanks(goes_on=True)
         self._world: World | None = getattr(self._ranks, "world", None)
         if self._world is not None and self._world.has_nodes:
@@ -94,6 +107,7 @@ class Loop:
             interval = (interval or Interval()).for_nodes(len(self._world.nodes))
         self._state = LoopState(parts, self._ranks, data_mesh)
         self._is_ending, self._epochs = False, 0
+        self._rehearsal = rehearsal.current()
         options = {"name": name, "keep": keep, "keep_every": keep_every, "local": local}
         self._spot = Spot(
             folder,
@@ -105,14 +119,21 @@ class Loop:
             has_randomness=False,  # its own, per rank and position
             **options,  # type: ignore[arg-type]
         )
+        self._spot.notice.defers = True
         self._saves = StepSaves(self._spot, self._ranks, asynchronous=asynchronous, replaces=True)
-        self._steps = EpochSteps(self._state, self._saves, self._copy)
+        self._steps = EpochSteps(
+            self._state,
+            self._saves,
+            self._copy,
+            Audit(self._state.parts, None if audit == "off" else self._report),
+        )
         saved = self._spot.restore()
         self._ranks_before: int | None = None
         if self._world is not None:
             self._world.observe(lambda: self._spot.notice.received)
         if saved is not None:
-            self._state.restore(saved, self._spot.checkpointer.location)
+            with self._reported():
+                self._state.restore(saved, self._spot.checkpointer.location)
             self._resize(saved.world_size, scale_lr)
         self._ranks.level(self._state.parts)
 
@@ -120,6 +141,11 @@ class Loop:
     def step(self) -> int:
         """Total batches of the training, including earlier processes."""
         return self._state.position.step
+
+    @property
+    def batch(self) -> int:
+        """The batches of this epoch that are done, including earlier processes: 0 in its first step."""
+        return self._state.position.batch
 
     @property
     def state(self) -> dict[str, Any]:
@@ -162,6 +188,8 @@ class Loop:
         is_over = now.has_stopped or now.position.epoch >= count
         if self._world is not None and not is_over:
             self._world.start()
+        if is_over:
+            self._state.load_again()
         if is_over and self._ranks.rank == 0:
             say(f"{self._spot.checkpointer.location}: nothing to train, this run ended at step {self.step}")
         while now.position.epoch < count and not now.has_stopped:
@@ -175,20 +203,77 @@ class Loop:
             self._world.finish()
         self._spot.finish(self.step)
 
-    def batches(self, loader: DataLoader[Any], *, accumulate: int = 1) -> Iterator[Any]:
+    def batches(
+        self,
+        loader: DataLoader[Any],
+        *more: DataLoader[Any],
+        accumulate: int = 1,
+        through: Callable[[Iterator[Any]], Iterable[Any]] = iter,
+    ) -> Iterator[Any]:
         """Yield the remaining batches of this epoch.
 
         ``loader`` has ``EpochBatches`` as its ``batch_sampler``, is a ``StatefulDataLoader`` of torchdata, or
-        reads an ``IterableDataset``.
+        reads an ``IterableDataset``. With ``more`` a step has a tuple of batches, one of each loader; all
+        have ``EpochBatches``, and the shortest ends the epoch.
         Gradients are not saved: with ``accumulate`` batches per optimizer step it stops only after complete
-        optimizer steps.
+        optimizer steps. ``through``: makes of the loader's batches those that are yielded, such as a
+        prefetcher: ``through=lambda batches: Prefetcher(batches)``; what it has read ahead is read again.
+        Once an epoch's batches are done, another loader is read as it is, without a position.
         """
+        batches = self._batches(loader, more, accumulate, through)
+        return Batches(
+            batches if self._rehearsal is None else self._noted(batches, self._rehearsal),
+            self._state.parts,
+            lambda: self._state.position.batch,
+            accumulate,
+            None if self._audit == "off" or self._steps.is_done else self._report,
+        )
+
+    def enumerate(self, loader: DataLoader[Any], **options: Any) -> Iterator[tuple[int, Any]]:
+        """Yield the remaining batches of this epoch, each with its number; ``options``: of ``batches``."""
+        for batch in self.batches(loader, **options):
+            yield self.batch, batch
+
+    def _batches(
+        self,
+        loader: DataLoader[Any],
+        more: Sequence[DataLoader[Any]],
+        accumulate: int,
+        through: Callable[[Iterator[Any]], Iterable[Any]],
+    ) -> Iterator[Any]:
         now = self._state
-        position = position_of(loader, now.data_rank, now.data_ranks, processes=self._ranks.size)
-        self._check_size(loader)
-        if self._epochs and (steps := position.steps) is not None:
-            self._spot.steps = self._epochs * steps
-        yield from self._steps.batches(loader, position, accumulate)
+        with self._reported():
+            loaders = (loader, *more)
+            position = position_of_all(loaders, now.data_rank, now.data_ranks, processes=self._ranks.size)
+            self._check_size(loader)
+            if self._epochs and not now.position.batch and (steps := position.steps) is not None:
+                self._spot.steps = self._epochs * steps
+            yield from self._steps.batches(loader, position, accumulate, through)
+
+    def _noted(self, batches: Iterator[Any], rehearsed: rehearsal.Rehearsal) -> Iterator[Any]:
+        for batch in batches:
+            rehearsed.note(self.step + 1, self._state.position.epoch, digest(batch))
+            yield batch
+
+    @contextmanager
+    def _reported(self) -> Iterator[None]:
+        """Report an error of this package at the script's end, also if the script catches it."""
+        try:
+            yield
+        except SpotTrainingError as error:
+            self._spot.progress.failed(error)
+            raise
+
+    def _report(self, line: str) -> None:
+        """End the training, or say it, by ``audit``."""
+        if self.repeating:  # optimizers take no steps
+            return
+        if self._audit == "stop":
+            error = AuditError(f"{line}. Nothing is lost; Loop(audit='warn') goes on")
+            self._spot.progress.failed(error)
+            raise error
+        if self._ranks.rank == 0:
+            say(f"a restart would differ: {line}")
 
     def parts(self, batch: Any, size: int | None = None, model: Any = None) -> Iterator[tuple[Any, float]]:
         """Yield a batch in parts of at most ``size`` samples, each with the weight of its mean loss.

@@ -15,8 +15,10 @@ from spot_training.errors import SpotTrainingError, say
 from spot_training.identity import compare
 from spot_training.retention.rules import Keep
 from spot_training.storage.manifest import Checkpoint
-from spot_training.torch import state
+from spot_training.torch import growth, state
+from spot_training.torch.loaders import generators
 from spot_training.torch.loaders.positions import LoaderPosition
+from spot_training.torch.loaders.samples import digest
 from spot_training.torch.loading import load_parts
 from spot_training.torch.optimization import hyperparameters, without_steps
 from spot_training.torch.shards.batches import data_ranks
@@ -24,10 +26,8 @@ from spot_training.torch.shards.loading import has_shards, load_shards
 from spot_training.torch.shards.saving import SHARD_FILE, DividedState
 from spot_training.torch.shards.support import is_divided, refuse_unsupported
 from spot_training.torch.shards.zero import adapted
-from spot_training.torch.snapshot import LoopPosition, StateCopy, copy_state
+from spot_training.torch.snapshot import PARTS_FILE, LoopPosition, StateCopy, copy_state
 
-_PARTS_FILE: Final = "parts.pt"
-"""The state of the parts if it is the same at every rank, written by rank 0; else each has ``SHARD_FILE``."""
 _PER_RANK_FILE: Final = "own.pt"
 """The state of each rank: random numbers, ``Loop.state``, a stateful loader. The name is a stored format."""
 _log = logging.getLogger("spot_training")
@@ -39,7 +39,11 @@ class LoopState:
     def __init__(self, parts: Mapping[str, state.Stateful], ranks: Any, data_mesh: Any = None) -> None:
         """``parts``, ``data_mesh``: see ``Loop``; raises ``SpotTrainingError`` for what cannot be saved."""
         refuse_unsupported(parts)
-        self.parts = {name: state.unwrap(part) for name, part in parts.items()}
+        self.parts = {
+            name: generators.GeneratorPart(part) if generators.is_generator(part) else state.unwrap(part)
+            for name, part in parts.items()
+        }
+        self._forms = {name: growth.form(part) for name, part in self.parts.items()}
         self._adapted = adapted(self.parts)
         state.check_types(self._adapted)
         self.values = hyperparameters(self.parts)
@@ -52,6 +56,8 @@ class LoopState:
         """This rank's number among those that take different batches, and their number."""
         self.position = LoopPosition()
         self.loader: LoaderPosition | None = None
+        self.dataset: Any = None
+        """The loader's dataset, if this process reads it: without workers."""
         self.script: dict[str, Any] = {}
         """``Loop.state``; the script may hold it."""
         self.means: dict[str, list[float]] = {}
@@ -64,6 +70,9 @@ class LoopState:
         self._rank: int = ranks.rank
         self._buffers = state.HostBuffers()
         self._saved: Checkpoint | None = None
+        self._later: dict[str, Any] = {}
+        """Parts that are not restored before the script has begun its epoch: they differ from their state."""
+        self._has_warned = False
         self._per_rank: dict[str, Any] = {}
 
     @property
@@ -93,6 +102,8 @@ class LoopState:
         self._buffers.begin()
         per_rank = self._per_rank_state()
         loop_meta: dict[str, Any] = {"stopped": True} if self.has_stopped else {}
+        if grown := self._grown():
+            loop_meta["grown"] = grown
         if repeat is not None:
             loop_meta["repeat"], per_rank["repeated loader"] = repeat
 
@@ -101,13 +112,16 @@ class LoopState:
             if self._divided is not None:
                 files[SHARD_FILE] = state.copy_to_cpu(self._divided.content(), buffers)
             elif self._rank == 0:
-                parts = {name: part.state_dict() for name, part in self.parts.items()}
-                files[_PARTS_FILE] = state.copy_to_cpu(parts, buffers)
+                parts = {name: _state_dict(part) for name, part in self.parts.items()}
+                files[PARTS_FILE] = state.copy_to_cpu(parts, buffers)
             return {**files, _PER_RANK_FILE: state.copy_to_cpu(per_rank)}
 
         meta = {"place": asdict(self.position), "loop": loop_meta}
-        if self.loader is not None and self.position.batch:  # another epoch may have other data
-            meta |= self.loader.identity()
+        if self.loader is not None:
+            identity = self.loader.identity()
+            if not self.position.batch:
+                identity.pop("data")  # another epoch may have other data
+            meta |= identity
         copied = copy_state(self.position.step, meta, copy_files, keep)
         if repeat is not None and not self.starts_epochs:
             self.epoch_end = copied
@@ -115,7 +129,7 @@ class LoopState:
 
     def restore(self, saved: Checkpoint, location: str) -> None:
         """Restore a checkpoint; print which of the script's values it replaces."""
-        self._load(saved)
+        self._load(saved, has_started=False)
         self._report_values(saved, location)
         is_new = self._rank >= saved.world_size
         per_rank = state.read(saved.part(0 if is_new else self._rank) / _PER_RANK_FILE)
@@ -134,9 +148,13 @@ class LoopState:
     ) -> tuple[Checkpoint | None, Mapping[str, Any]]:
         """Begin to use a loader; return, once, what was restored: its checkpoint and this rank's state.
 
+        What the script has done at the beginning of an interrupted epoch is undone: it was done before.
         ``is_repeated``: begin before the epoch's last batches.
         """
         self.loader = position
+        if self._saved is not None and (self.position.batch or self._later):
+            self.load_again()
+        position.identity()  # which may draw samples
         saved, per_rank = self._saved, self._per_rank
         self._saved, self._per_rank = None, {}
         if saved is not None:
@@ -165,22 +183,56 @@ class LoopState:
                 if isinstance(part, torch.nn.Module):
                     part.zero_grad(set_to_none=True)
 
-    def _load(self, saved: Checkpoint) -> None:
+    def load_again(self) -> None:
+        """Load the restored checkpoint once more, with the parts that differ from their state."""
+        if self._saved is not None:
+            self._load(self._saved, has_started=True)
+            self._load_script_state(self._per_rank)
+
+    def _grown(self) -> dict[str, Any]:
+        """Return the parts whose form is no longer that of the script's start, with the names of groups."""
+        result = {
+            name: growth.group_names(part, self.parts)
+            for name, part in self.parts.items()
+            if growth.form(part) != self._forms[name]
+        }
+        if result and not self._has_warned and self._rank == 0:
+            self._has_warned = True
+            say(
+                f"{', '.join(result)} changed since Loop(...): a restart has to change it again in the same"
+                " epoch, before loop.batches(), unless groups were added or weights pruned"
+            )
+        return result
+
+    def _load(self, saved: Checkpoint, *, has_started: bool = True) -> None:
         if self._divided is None and not has_shards(saved.path):
-            load_parts(self.parts, saved.part(0) / _PARTS_FILE)
+            grown = saved.meta.get("loop", {}).get("grown", {})
+            self._later = load_parts(self.parts, saved.part(0) / PARTS_FILE, grown, has_started=has_started)
         else:
             is_divided_here = self._divided is not None
-            load_shards(self._adapted, saved, _PARTS_FILE, is_divided=is_divided_here)
+            load_shards(self._adapted, saved, PARTS_FILE, is_divided=is_divided_here)
 
     def _per_rank_state(self) -> dict[str, Any]:
         script_state = {"state": self.script, "means": self.means}
         if self.loader is None:  # resumed and already at the end
             return {**self._per_rank, **script_state}
-        return {"randomness": state.randomness(), "loader": self.loader.state(), **script_state}
+        per_process = {"generators": generators.states(self.dataset)} if self.dataset is not None else {}
+        per_process |= {"flags": growth.flags(self.parts), "loader": self.loader.state()}
+        return {"randomness": state.randomness(), **per_process, **script_state}
+
+    def set_randomness(self, per_rank: Mapping[str, Any]) -> None:
+        """Set random numbers as restored, and those that the dataset draws by itself in this process."""
+        if "randomness" in per_rank:
+            state.set_randomness(per_rank["randomness"])
+        if self.dataset is not None:
+            generators.set_states(self.dataset, per_rank.get("generators", {}))
 
     def _load_script_state(self, per_rank: Mapping[str, Any]) -> None:
-        self.script.clear()
-        self.script.update(state.copy_to_cpu(per_rank.get("state", {})))
+        script = state.copy_to_cpu(per_rank.get("state", {}))
+        if digest(script) != digest(self.script):  # else the script may have values of it
+            self.script.clear()
+            self.script.update(script)
+        growth.set_flags(self.parts, per_rank.get("flags", {}))
         self.means = state.copy_to_cpu(per_rank.get("means", {}))
 
     def _report_values(self, saved: Checkpoint, location: str) -> None:
@@ -189,3 +241,16 @@ class LoopState:
             return
         if changes := compare(hyperparameters(self.parts), self.values):
             say(f"{location}: restored over the script's values: {'; '.join(changes)}")
+
+
+def _state_dict(part: Any) -> Any:
+    """Return a part's state; a module's keys are without wrappers, which another machine may not need."""
+    stored = part.state_dict()
+    if not isinstance(part, torch.nn.Module):
+        return stored
+    names = state.clean_names(part)
+    return (
+        stored
+        if all(key == name for key, name in names.items())
+        else {names[key]: stored[key] for key in stored}
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -17,7 +17,7 @@ from spot_training.retention.rules import Keep
 from spot_training.spot import Spot
 from spot_training.torch import state
 from spot_training.torch.nodes import World
-from spot_training.torch.snapshot import StateCopy
+from spot_training.torch.snapshot import PARTS_FILE, StateCopy
 from spot_training.torch.standby import Standby
 
 LONG_STEP_SECONDS: Final = 10.0
@@ -60,6 +60,8 @@ class StepSaves:
         self._saver = BackgroundSaver()
         self._standby = Standby(spot.notice, ranks) if hasattr(ranks, "request_stop") else None
         self._committed: Callable[[], StateCopy | None] = lambda: None
+        self._first: Mapping[str, Any] | None = None
+        self._is_audited = not replaces
         self.is_slow = False
         """Whether the last step took longer than ``LONG_STEP_SECONDS``."""
         self.begin_step()
@@ -73,6 +75,13 @@ class StepSaves:
     def holds_copies(self) -> bool:
         """Whether a copy of the state is held while the script is busy."""
         return self._standby is not None
+
+    def take_first(self) -> Mapping[str, Any] | None:
+        """Return, once, the parts of the first committed save as they are stored; None if there is none."""
+        if self._is_audited or self._first is None or self._saver.busy or self._spot.last_step is None:
+            return None
+        self._is_audited = True
+        return self._first
 
     def begin_step(self) -> None:
         """Measure the step from here."""
@@ -92,6 +101,7 @@ class StepSaves:
             SpotTrainingError: the epoch of another rank ends after another number of batches.
         """
         self._saver.check()
+        self._spot.notice.take_back()
         self._spot.progress.report(step, self._spot.steps)
         is_first = self._ranks.rank == 0
         is_due = is_first and (self._spot.keeps or (not self._saver.busy and self._spot.should_save()))
@@ -221,6 +231,8 @@ class StepSaves:
                 raise copied.error
             for name, content in copied.files.items():
                 state.write(folder / name, content, check)
+            if not self._is_audited and PARTS_FILE in copied.files:
+                self._first = state.read(folder / PARTS_FILE, is_mapped=True)
 
         is_saved = self._spot.save(
             copied.step,
@@ -241,4 +253,5 @@ class StepSaves:
             self._world.renew(f"saved at step {step} for a node with a notice")
         _log.warning("saved at step %d; stopping for the interruption", step)
         self._spot.progress.is_interrupted = lambda: True  # of this rank, too, if another had the notice
+        self._spot.notice.call_previous()
         raise SystemExit(0)

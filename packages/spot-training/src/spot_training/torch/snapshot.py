@@ -5,11 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from spot_training.errors import SaveError, one_line
 from spot_training.retention.rules import Keep
 from spot_training.torch.state import UnsupportedStateError
+
+PARTS_FILE: Final = "parts.pt"
+"""The state of the parts if it is the same at every rank, written by rank 0; else each has ``SHARD_FILE``."""
 
 
 @dataclass

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import torch
-from torch.nn.parallel import DistributedDataParallel
+from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 from spot_training.errors import SaveError, one_line
 from spot_training.storage.hashing import HashedFile, hashed
@@ -30,15 +30,37 @@ class Stateful(Protocol):
         """Load a state."""
 
 
+_WRAPPERS = (DistributedDataParallel, DataParallel)
+
+
 def unwrap(part: Any) -> Any:
     """Return a module without the wrappers of DDP and torch.compile, loadable by any number of ranks."""
     while True:
-        if isinstance(part, DistributedDataParallel):
+        if isinstance(part, _WRAPPERS):
             part = part.module
         elif isinstance(part, torch.nn.Module) and hasattr(part, "_orig_mod"):
             part = part._orig_mod
         else:
             return part
+
+
+def clean_names(module: torch.nn.Module) -> dict[str, str]:
+    """Return the name of each key of the state dict without the wrappers of modules inside."""
+    prefixes = {}
+    for name, inner in module.named_modules():
+        begin = f"{name}." if name else ""
+        if isinstance(inner, _WRAPPERS):
+            prefixes[f"{begin}module."] = begin
+        elif hasattr(inner, "_orig_mod"):
+            prefixes[f"{begin}_orig_mod."] = begin
+    result = {}
+    for key in module.state_dict():
+        clean = key
+        for prefix in sorted(prefixes, key=len, reverse=True):
+            if clean.startswith(prefix):
+                clean = prefixes[prefix] + clean.removeprefix(prefix)
+        result[key] = clean
+    return result
 
 
 class HostBuffers:
@@ -139,7 +161,9 @@ def fingerprint(parts: Mapping[str, Stateful]) -> str:
     for name, part in sorted(parts.items()):
         module = unwrap(part)
         shapes = module.state_dict() if isinstance(module, torch.nn.Module) else {}
-        lines += [name, *(f"{key} {tuple(getattr(value, 'shape', ()))}" for key, value in shapes.items())]
+        names = clean_names(module) if shapes else {}
+        lines += [name]
+        lines += [f"{names[key]} {tuple(getattr(value, 'shape', ()))}" for key, value in shapes.items()]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 

@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from torch.utils.data import get_worker_info
 
+from spot_training.torch.loaders import generators
+
 
 @contextmanager
 def sigterm_blocked() -> Iterator[None]:
@@ -69,10 +71,16 @@ class BatchRandomness:
         """Set by the training's process before each epoch; persistent workers see it."""
 
     def install(self, dataset: Any) -> None:
-        """Let a dataset, in this worker, seed before each batch; one whose class is fixed stays as it is."""
-        base = type(dataset)
+        """Let a dataset, in this worker, seed before each batch; one whose class is fixed stays as it is.
+
+        So are generators that it, its transforms or its module have of their own.
+        """
+        base, own_generators = type(dataset), list(generators.generators_of(dataset).values())
 
         def fetch(samples: Any, indices: list[int]) -> Any:
+            self.set(indices[0])
+            for number, generator in enumerate(own_generators):
+                generators.seed(generator, random.getrandbits(62) + number)
             self.set(indices[0])
             if hasattr(base, "__getitems__"):
                 return base.__getitems__(samples, indices)

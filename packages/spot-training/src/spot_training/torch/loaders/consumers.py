@@ -1,0 +1,172 @@
+"""What stands between ``Loop.batches`` and the script: enumerations, prefetchers, other threads."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import inspect
+import itertools
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import GeneratorType
+from typing import Any, Final
+
+import torch
+from torch.optim import Optimizer
+
+from spot_training.errors import SpotTrainingError
+from spot_training.torch.loaders.generators import GeneratorPart
+
+_MAX_DEPTH: Final = 5
+_REFUSED: Final[Mapping[type, str]] = {
+    zip: "zip() begins the others again in a resumed epoch; allowed: loop.batches(a, b), loop.enumerate",
+    itertools.islice: "islice() counts from 0 in a resumed epoch; allowed: `if loop.batch == n: break`",
+    itertools.cycle: "cycle() repeats what this process has seen; allowed: loop.epochs with loop.batches",
+}
+
+
+class Batches:
+    """The batches of an epoch, as the script iterates over them.
+
+    ``report`` gets, in one line, what a restart would not resume: it may raise an error.
+    """
+
+    def __init__(
+        self,
+        batches: Iterator[Any],
+        parts: Mapping[str, Any],
+        batch: Callable[[], int],
+        accumulate: int,
+        report: Callable[[str], None] | None,
+    ) -> None:
+        """``batch``: returns the position in the epoch; ``report``: None if nothing is to be checked."""
+        self._batches, self._parts, self._batch = batches, parts, batch
+        self._accumulate, self._report = accumulate, report
+        self._thread = threading.get_ident()
+        self._requests = 0
+        self._before: list[Any] = []
+
+    def __iter__(self) -> Batches:
+        """Return this."""
+        return self
+
+    def __next__(self) -> Any:
+        """Return the next batch."""
+        if threading.get_ident() != self._thread:
+            raise SpotTrainingError(
+                "loop.batches() is read in another thread, ahead of the steps: a restart would skip batches;"
+                " allowed: loop.batches(loader, through=Prefetcher)"
+            )
+        self._requests += 1
+        if self._report is not None and self._requests == 2:
+            self._check_step(self._report)
+        batch = next(self._batches)
+        if self._requests == 1:
+            self._check_consumers()
+            if self._report is not None:
+                self._before = _evidence(self._parts)
+        return batch
+
+    def _check_consumers(self) -> None:
+        """Let an enumeration go on at the position; report what begins again in a resumed epoch."""
+        for consumer in consumers_of(self):
+            if type(consumer) is enumerate:
+                advance(consumer, self._batch())
+            elif self._report is not None:
+                self._report(_REFUSED[type(consumer)])
+
+    def _check_step(self, report: Callable[[str], None]) -> None:
+        """Report a second request before the first batch was used, or after gradients without a step."""
+        if not any(isinstance(part, Optimizer) for part in self._parts.values()):
+            return
+        now, before = _evidence(self._parts), self._before
+        if now == before:
+            report(
+                "the second batch is requested before the first one is used: by a prefetcher, which a restart"
+                " would let skip a batch, or without a training; allowed: loop.batches(loader,"
+                " through=Prefetcher); for batch in loader, to evaluate"
+            )
+        elif now[0] == before[0] and now[2] != before[2] and self._accumulate == 1:
+            report(
+                "the first batch has left gradients and no optimizer step: they are not saved; allowed:"
+                " loop.batches(loader, accumulate=n) with n batches in each step"
+            )
+
+
+def consumers_of(iterator: Any) -> list[Any]:
+    """Return the enumerations and what ``_REFUSED`` names between an iterator and its reader.
+
+    A generator that runs shows the collector none of its variables: it is known by its frame, and passes the
+    batches on if it has got them as an argument, or by its ``self``.
+    """
+    result, front, seen_ids = list[Any](), [iterator], {id(iterator)}
+    for _ in range(_MAX_DEPTH):
+        behind = [
+            owner
+            for owner in (*gc.get_referrers(*front), *_running(front))
+            if id(owner) not in seen_ids and (hasattr(type(owner), "__next__") or type(owner) is tuple)
+        ]
+        seen_ids |= {id(owner) for owner in behind}
+        result += [owner for owner in behind if type(owner) is enumerate or type(owner) in _REFUSED]
+        if not (front := behind):
+            break
+    return result
+
+
+def _running(front: Sequence[Any]) -> list[Any]:
+    """Return the generators on the stack that have got one of ``front``."""
+    frames, frame = [], sys._getframe(2)
+    while frame is not None:
+        code = frame.f_code
+        if code.co_flags & inspect.CO_GENERATOR:
+            received = [frame.f_locals.get(name) for name in code.co_varnames[: code.co_argcount]]
+            received += [inner for item in received for inner in getattr(item, "__dict__", {}).values()]
+            if any(item is passed for item in received for passed in front):
+                frames.append(frame)
+        frame = frame.f_back  # type: ignore[assignment]
+    return (
+        [item for item in gc.get_objects() if type(item) is GeneratorType and item.gi_frame in frames]
+        if frames
+        else []
+    )
+
+
+def advance(enumeration: Any, count: int) -> None:
+    """Let an enumeration count on: of a resumed epoch it would begin at 0.
+
+    It has no interface for that: its number is the first field after the object's head
+    (CPython, ``Objects/enumobject.c``), and is compared with what it says itself.
+    """
+    if not count:
+        return
+    number = ctypes.c_ssize_t.from_address(id(enumeration) + object.__basicsize__)
+    count_of_its_own = getattr(enumeration, "__reduce__", lambda: (None, (None, None)))()[1][1]
+    if number.value != count_of_its_own:
+        raise SpotTrainingError(
+            "enumerate(loop.batches(…)) counts from 0 in a resumed epoch; allowed: loop.enumerate(loader)"
+        )
+    number.value += count
+
+
+def _evidence(parts: Mapping[str, Any]) -> list[Any]:
+    """Return what a step of an optimizer or a scaler changes, tensors, and gradients."""
+    optimizers = [part for part in parts.values() if isinstance(part, Optimizer)]
+    trained = [value for part in optimizers for group in part.param_groups for value in group["params"]]
+    modules = [part for part in parts.values() if isinstance(part, torch.nn.Module)]
+    tensors = [_version(value) for part in modules for value in (*part.parameters(), *part.buffers())]
+    plain = [
+        repr(part.state_dict())
+        for part in parts.values()
+        if not isinstance(part, (Optimizer, GeneratorPart, torch.nn.Module))
+    ]
+    gradients = [None if value.grad is None else (id(value.grad), _version(value.grad)) for value in trained]
+    steps = [*map(_version, trained), *(len(part.state) for part in optimizers), *plain]
+    return [steps, tensors, gradients]
+
+
+def _version(tensor: torch.Tensor) -> int:
+    try:
+        return int(tensor._version)
+    except RuntimeError:  # made under inference_mode
+        return 0

@@ -1,0 +1,144 @@
+"""Habits of scripts with Lightning and ``transformers.Trainer``; see ``rows``."""
+
+from __future__ import annotations
+
+import csv
+import logging
+from typing import Any
+
+import lightning.pytorch as lightning
+import torch
+from lightning.pytorch.callbacks import BaseFinetuning, Callback
+from lightning.pytorch.loggers import CSVLogger
+from torch.utils.data import DataLoader
+from transformers import EarlyStoppingCallback, Trainer, TrainerCallback, TrainingArguments
+
+from frameworks.habits.player import Start
+from frameworks.habits.rows import INTERVAL, Samples, habit, loss_of
+from spot_training.huggingface import SpotCallback
+from spot_training.lightning import SpotCheckpoint
+
+logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+
+
+class Module(lightning.LightningModule):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.BatchNorm1d(16), torch.nn.ReLU())
+        self.head = torch.nn.Linear(16, 1)
+
+    def forward(self, x: Any) -> Any:
+        return self.head(self.body(x))
+
+    def training_step(self, batch: Any, number: int) -> torch.Tensor:
+        loss = loss_of(self, batch)
+        self.log("loss", loss)
+        return loss
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(
+            [value for value in self.parameters() if value.requires_grad], 0.05, momentum=0.9
+        )
+
+
+class Ticks(Callback):
+    def __init__(self, start: Start) -> None:
+        self.start = start
+
+    def on_train_batch_end(self, *arguments: Any) -> None:
+        self.start.tick()
+
+
+class Unfreeze(BaseFinetuning):
+    def freeze_before_training(self, module: Any) -> None:
+        self.freeze(module.body)
+
+    def finetune_function(self, module: Any, epoch: int, optimizer: Any) -> None:
+        if epoch == 1:
+            self.unfreeze_and_add_param_group(module.body, optimizer, lr=0.01)
+
+
+def fit(start: Start, *callbacks: Callback, log: bool = False) -> Module:
+    lightning.seed_everything(1)
+    spot, module = SpotCheckpoint(interval=INTERVAL, settings={}), Module()
+    trainer = lightning.Trainer(
+        max_epochs=3,
+        accelerator="cpu",
+        devices=1,
+        callbacks=[*callbacks, Ticks(start), spot],
+        logger=CSVLogger(start.folder, "logs", "", flush_logs_every_n_steps=2) if log else False,
+        log_every_n_steps=1,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        enable_checkpointing=False,
+        default_root_dir=start.folder,
+    )
+    trainer.fit(module, DataLoader(Samples(), 4, shuffle=True), ckpt_path=spot.resume_from(module))
+    return module
+
+
+@habit("Lightning: `BaseFinetuning`, which adds groups", "same", "Lightning-AI/pytorch-lightning#6891")
+def finetuning(start: Start) -> None:
+    start.end(fit(start, Unfreeze()))
+
+
+@habit("Lightning: `CSVLogger` with a version", "same", "roboflow/rf-detr#1321")
+def csv_logger(start: Start) -> None:
+    module = fit(start, log=True)
+    with (start.folder / "logs" / "metrics.csv").open(newline="") as file:
+        start.end(module, rows=[[row["step"], row["loss"]] for row in csv.DictReader(file)])
+
+
+class Rows(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.Dropout(0.1), torch.nn.Linear(4, 1))
+
+    def forward(self, inputs: Any, labels: Any) -> Any:
+        outputs = self.layers(inputs)[:, 0]
+        return {"loss": torch.nn.functional.mse_loss(outputs, labels), "logits": outputs}
+
+
+class TrainerTicks(TrainerCallback):
+    def __init__(self, start: Start) -> None:
+        self.start = start
+
+    def on_step_end(self, *arguments: Any, **options: Any) -> None:
+        self.start.tick()
+
+
+class Flat(EarlyStoppingCallback):
+    def on_train_begin(self, *arguments: Any, **options: Any) -> None:
+        """Without its check of ``load_best_model_at_end``."""
+
+
+@habit("`Trainer`: early stopping, logged and mean loss", "same", "huggingface/transformers#28544, #10290")
+def trainer_stops_early(start: Start) -> None:
+    torch.manual_seed(0)
+    data = [{"inputs": x, "labels": y} for _, x, y in (Samples()[index] for index in range(22))]
+    spot = SpotCallback(interval=INTERVAL, settings={})
+    options = TrainingArguments(
+        str(start.folder / "checkpoints" / ".trainer"),
+        num_train_epochs=9,
+        per_device_train_batch_size=4,
+        learning_rate=0.0,  # the metric does not improve
+        save_strategy="no",
+        eval_strategy="steps",
+        eval_steps=5,  # at a notice the evaluation after the same step is skipped, and said
+        logging_steps=3,
+        metric_for_best_model="loss",
+        greater_is_better=False,
+        report_to=[],
+        use_cpu=True,
+        disable_tqdm=True,
+    )
+    trainer = Trainer(
+        Rows(),
+        options,
+        train_dataset=data,
+        eval_dataset=data[:4],
+        callbacks=[Flat(early_stopping_patience=3), TrainerTicks(start), spot],
+    )
+    result = trainer.train(resume_from_checkpoint=spot.resume_from())
+    losses = [row["loss"] for row in trainer.state.log_history if "loss" in row]
+    start.end(trainer.model, steps=trainer.state.global_step, losses=losses, mean=result.training_loss)

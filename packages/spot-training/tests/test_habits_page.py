@@ -1,0 +1,62 @@
+"""The page of habits is made of the rows that are played: ``python tests/test_habits_page.py`` writes it."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import NamedTuple
+
+PACKAGE = Path(__file__).resolve().parents[1]
+PAGE = PACKAGE / "docs" / "habits.md"
+HABITS = Path(__file__).parent / "frameworks" / "habits"
+VERDICTS = {"same": "same to the bit", "refused": "refused with a line"}
+BEGIN = """# Habits of training scripts
+
+What becomes of them: *same to the bit* as without an interruption, or *refused with a line* that names the
+remedy, before the first step, at the first save, or, where only a restart can know, before its first step. A
+row is played by `tests/frameworks/test_habits.py`; `python tests/test_habits_page.py` writes this page.
+
+| habit | | as in |
+|---|---|---|
+"""
+END = """
+Not tried: accelerate, PEFT within the Trainer, 8-bit optimizers, DeepSpeed.
+`spot-training rehearse` tries your script.
+"""
+
+
+class Row(NamedTuple):
+    module: str
+    title: str
+    verdict: str
+    source: str
+    says: str = ""
+
+
+def rows() -> list[Row]:
+    """Return the arguments of ``habit``, without importing a framework."""
+    result = []
+    for name in ("rows", "more_rows", "trainer_rows"):
+        tree = ast.parse((HABITS / f"{name}.py").read_text("utf-8"))
+        for function in (node for node in tree.body if isinstance(node, ast.FunctionDef)):
+            for call in function.decorator_list:
+                if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "habit":
+                    result.append(Row(name, *(ast.literal_eval(argument) for argument in call.args)))
+    return result
+
+
+ROWS = rows()
+
+
+def page() -> str:
+    lines = [f"| {row.title} | {VERDICTS[row.verdict]} | {row.source} |\n" for row in ROWS]
+    return BEGIN + "".join(lines) + END
+
+
+def test_the_page_has_the_rows_that_are_played() -> None:
+    assert len({row.title for row in ROWS}) == len(ROWS) >= 40
+    assert PAGE.read_text("utf-8") == page()
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), "utf-8")

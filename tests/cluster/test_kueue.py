@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import json
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from infra.components.cluster import job_failures
 from infra.kubernetes.context import Manifest
 from infra.schema.cluster.created_cluster import CreatedCluster
 from tests.cluster import clusters, controllers, plays
 from tests.cluster.client import ClusterApi
 from tests.cluster.kubelet import PlayedKubelet, PlayedNode, PodLife
+from tests.cluster.local import AUDIT_LOG
+from tests.cluster.test_jobs import matches
 from tests.kubernetes.entries import CLUSTER, of_kind, rendered, settings
 from tests.kubernetes.test_own_cluster import CREATED
 from tests.waiting import wait_until
@@ -31,18 +37,21 @@ _DAY_ROUNDS: Final = 46
 """Of half an hour of asking and a minute's pause: 24 hours."""
 
 
-@pytest.fixture(scope="module")
-def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterApi]:
-    """Return a cluster with Kueue, on a clock on which half an hour takes three seconds."""
+@contextlib.contextmanager
+def cluster(folder: Path, starts: int) -> Iterator[ClusterApi]:
+    """Run a cluster with Kueue, on a clock on which half an hour takes three seconds."""
     controllers.built("kueue")
-    made = settings(kubernetes={**CREATED, "quotaGpus": 1}).kubernetes
+    made = settings(kubernetes=CREATED).kubernetes
     assert made is not None
     pauses = dict.fromkeys(("backoffBaseSeconds", "backoffMaxSeconds"), _PAUSE_SECONDS)
-    wait = {"timeout": f"{_ASKS_SECONDS}s", "requeuingStrategy": {**pauses, "backoffLimitCount": 336}}
-    with (
-        clusters.cluster(tmp_path_factory.mktemp("kueue")) as client,
-        controllers.kueue(client, made, **wait),
-    ):
+    wait = {"timeout": f"{_ASKS_SECONDS}s", "requeuingStrategy": {**pauses, "backoffLimitCount": starts}}
+    with clusters.cluster(folder) as client, controllers.kueue(client, made, **wait):
+        yield client
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterApi]:
+    with cluster(tmp_path_factory.mktemp("kueue"), 336) as client:
         yield client
 
 
@@ -133,6 +142,14 @@ def check(found: tuple[list[float], list[float], bool]) -> float:
 
 def test_a_job_goes_on_asking_in_a_drought_and_runs_when_it_ends(api: ClusterApi) -> None:
     assert check(drought(api, _ROUNDS)) >= 0.95
+    # The metric filter of the alarm `<job>-waits`, on the API server's own events.
+    log = (api.folder / AUDIT_LOG).read_text("utf-8")
+    events = [event for line in log.splitlines() if (event := json.loads(line))["objectRef"].get("name")]
+    waits, other = (
+        job_failures.patterns(plays.NAMESPACE, name)["waits"] for name in (f"drought-{_ROUNDS}", "x")
+    )
+    assert sum(matches(waits, event) for event in events) >= _ROUNDS
+    assert not any(matches(other, event) for event in events)
 
 
 @pytest.mark.soak
@@ -174,3 +191,18 @@ def test_a_run_that_lacks_a_node_for_long_keeps_its_survivors(api: ClusterApi) -
             assert kept["metadata"]["uid"] in job.pods("Running")
             time.sleep(0.3)
     job.remove()
+
+
+def test_a_job_that_never_starts_stays_suspended_after_its_last_start(tmp_path: Path) -> None:
+    """No node fits it, or its volume is never mounted: Kueue cannot tell. It asks twice here."""
+    with cluster(tmp_path, 2) as api:
+        job = QueuedJob(api, "never", PodLife())
+        workloads = f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{plays.NAMESPACE}/workloads"
+
+        def is_given_up() -> bool:
+            return any(not item["spec"].get("active", True) for item in api.items(workloads))
+
+        wait_until(is_given_up, interval_seconds=0.3)
+        wait_until(lambda: not job.asks() and not job.pods("Pending"), interval_seconds=0.3)
+        time.sleep(3 * _PAUSE_SECONDS)
+        assert not job.asks()

@@ -166,3 +166,18 @@ def test_a_disk_by_itself_is_seen(make: Make, tmp_path: Path) -> None:
     seen = Inspector(None, (tmp_path / "none", None), {}, lambda: False, FakeClock()).diagnose()
     assert seen.root.error.endswith("No such file or directory")
     assert seen.data == DiskFacts()
+
+
+def test_a_driver_that_changed_under_the_open_handle_is_the_hosts_fault(make: Make) -> None:
+    """An upgrade: the handle goes on, and each new process of the job fails."""
+    nvml = FakeNvml([FakeGpu("GPU-1")])
+    inspector = make(nvml, expected=1)
+    assert inspector.check_gpus() == GpuStatus()
+    nvml.init_error = pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH
+    assert inspector.check_gpus() == GpuStatus()
+    assert "1 of 1 GPUs" in blamed(inspector)
+
+
+def test_a_new_process_is_asked_about_the_real_driver() -> None:
+    """None is installed here: a process says so, within its time."""
+    assert not Gpus(pynvml, 1).opens_again()

@@ -8,12 +8,18 @@ from dataclasses import replace
 
 import pytest
 
-from tests.node import job_table
+from tests.node import job_table, world
 from tests.node.crash import Outcome, Region
 from tests.node.test_volume_plan import HOME, at_home, away
 from tests.node.world import World
 from tests.node.world_host import WorldHost
-from userdata.agent.machine.errors import AgentError, LeaseLostError, RefusedError, TransientError
+from userdata.agent.machine.errors import (
+    AgentError,
+    HostError,
+    LeaseLostError,
+    RefusedError,
+    TransientError,
+)
 from userdata.agent.storage.volume import model
 from userdata.agent.storage.volume.model import PREPARING, EbsVolume, Snapshot
 from userdata.agent.storage.volume.plan import plan
@@ -276,3 +282,32 @@ def test_what_is_not_flushed_is_not_there_after_a_crash_and_was_not_promised(reg
     region.live("i-y", "a", release=True)
     [disk] = region.world.disks.values()
     assert "never flushed" not in (disk.durable or ())
+
+
+@pytest.mark.parametrize("stuck", [1, 9])
+def test_an_attachment_that_does_not_end_is_tried_at_another_device_then_on_another_host(
+    monkeypatch: pytest.MonkeyPatch, stuck: int
+) -> None:
+    """The first ``stuck`` attachments to this host never leave ``attaching``."""
+    region = Region("calm", 3)
+    region.live("i-before", "a", release=True)
+    region.clock.sleep(100)
+    attach, tried = world.WorldEbs.attach, list[str]()
+
+    def slow(ebs: world.WorldEbs, volume: str, instance: str, device: str) -> None:
+        tried.append(device)
+        with monkeypatch.context() as patch:
+            if len(tried) <= stuck:
+                patch.setattr(world, "ATTACH_SECONDS", 1e9)
+            attach(ebs, volume, instance, device)
+
+    monkeypatch.setattr(world.WorldEbs, "attach", slow)
+    if stuck == 1:
+        region.live("i-here", "a", release=True)
+    else:
+        with pytest.raises(HostError, match="at /dev/sdf, /dev/sdg: the host is at fault"):
+            region.live("i-here", "a", release=True)
+        monkeypatch.undo()
+        region.live("i-next", "a", release=True)
+    assert tried[:2] == ["/dev/sdf", "/dev/sdg"]
+    assert len(tried) == 2

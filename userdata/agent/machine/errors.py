@@ -38,6 +38,10 @@ class CommandError(AgentError):
         self.stderr = stderr or text
 
 
+class HostError(AgentError):
+    """This host cannot do its work, another may: it is to be replaced."""
+
+
 class DependencyUnavailableError(AgentError):
     """A dependency outside this host and the job is unavailable and may return."""
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -13,6 +16,9 @@ from userdata.agent.machine import log
 
 _NVIDIA: Final = "0x10de"
 _DISPLAY_CLASSES: Final = ("0x0300", "0x0302")  # VGA and 3D controllers
+OPEN_SECONDS: Final = 8.0
+"""Time in which a new process must have opened NVML."""
+_MAX_ERROR: Final = 200
 LOST_AFTER: Final = 3
 """Consecutive samples with an NVML error after which a GPU counts as lost."""
 
@@ -88,6 +94,34 @@ class Gpus:
         gpus = tuple(g for d in self._devices if not d.lost and (g := self._gpu(d)) is not None)
         xids = tuple(self._xids())
         return GpuSample(gpus, max(self.expected, len(self._devices)) - len(gpus), xids)
+
+    def opens_again(self) -> bool:
+        """Return whether NVML can be opened now; an open handle outlives an upgrade of the driver.
+
+        A new process loads the library of now, as every new process of the job does. A double is opened here.
+        """
+        nvml = self.nvml
+        if getattr(nvml, "__name__", "") == "pynvml":
+            code = "import pynvml; pynvml.nvmlInit()"
+            paths = os.pathsep.join(path for path in sys.path if path)
+            done = subprocess.run(  # noqa: S603
+                [sys.executable, "-c", code],
+                env={**os.environ, "PYTHONPATH": paths},
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+                timeout=OPEN_SECONDS,
+                check=False,
+            )
+            if done.returncode:
+                log.error("NVML cannot be opened again", error=done.stderr[-_MAX_ERROR:].strip())
+            return done.returncode == 0
+        try:
+            nvml.nvmlInit()
+        except nvml.NVMLError as error:
+            log.error("NVML cannot be opened again", error=str(error))
+            return False
+        return True
 
     def _open(self) -> bool:
         nvml = self.nvml

@@ -35,13 +35,23 @@ def handle(node: Node, command: str, error: Exception) -> int:
     log.error("given up", command=command, reason=reason)
     is_job = node.config.training is not None and command in ("run", "volume")
     try:
-        if crashes == MAX_EQUAL:
-            job.alarm_metrics(node).increment(METRIC_HOST_FAULTS)
-        if is_job and (jobs := job.jobs(job.current_job(node))).count_host_fault(0.0) > MAX_HOSTS:
-            job.fail(node, jobs, reason)
         if is_job:
-            training.replace_host(node)
+            replace(node, reason, is_new=crashes == MAX_EQUAL)
+        elif crashes == MAX_EQUAL:
+            job.alarm_metrics(node).increment(METRIC_HOST_FAULTS)
     except Exception as failure:  # the next crash tries again
         log.error("crash not handled", command=command, error=str(failure))
         return AgentError.exit_code
     return RefusedError.exit_code
+
+
+def replace(node: Node, reason: str, *, is_new: bool = True) -> None:
+    """Replace the host of a job, which has failed after `MAX_HOSTS` hosts without a new checkpoint.
+
+    ``is_new``: whether the alarm's metric counts it.
+    """
+    if is_new:
+        job.alarm_metrics(node).increment(METRIC_HOST_FAULTS)
+    if (jobs := job.jobs(job.current_job(node))).count_host_fault(0.0) > MAX_HOSTS:
+        job.fail(node, jobs, reason)
+    training.replace_host(node)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from userdata.agent.lease.holder import LeaseHolder
 from userdata.agent.machine import log
-from userdata.agent.machine.errors import AgentError, RefusedError, WorkCancelledError
+from userdata.agent.machine.errors import AgentError, HostError, RefusedError, WorkCancelledError
 from userdata.agent.tasks import job, preparing
 from userdata.agent.tasks.node import Node, Stop
 
@@ -36,7 +36,8 @@ def acquire(node: Node, stop: Stop) -> None:
     That is no failure: systemd must not restart the unit.
 
     Raises:
-        RefusedError: only an operator can resolve the state; the run has ended as failed.
+        RefusedError: only an operator can resolve the state, and the run has ended as failed; or the host is
+            at fault, and is replaced.
     """
     jobs = job.jobs(node)
     if jobs.is_finished():
@@ -62,6 +63,13 @@ def acquire(node: Node, stop: Stop) -> None:
         heartbeats.flush()
         job.fail(node, jobs, str(error))
         raise
+    except HostError as error:
+        from userdata.agent.tasks import crashes
+
+        heartbeats.deregister(0)
+        heartbeats.flush()
+        crashes.replace(node, str(error))
+        raise RefusedError(str(error)) from error  # the unit is not restarted
 
 
 def try_acquire(node: Node) -> bool:

@@ -15,6 +15,7 @@ from userdata.agent.machine import log
 from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.errors import (
     AgentError,
+    HostError,
     LeaseLostError,
     RefusedError,
     TransientError,
@@ -27,6 +28,9 @@ from userdata.agent.storage.volume.model import HeldVolume, Observed, Step
 from userdata.agent.storage.volume.plan import plan, target_volume
 
 _POLL_INTERVAL_SECONDS: Final = 5.0
+MAX_ATTACHMENTS: Final = 2
+"""Attachments that do not end, each at a device name of its own, after which the host is at fault: its kernel
+may hold a name that AWS takes for free. Source: kubernetes-sigs/aws-ebs-csi-driver, issues 795 and 1801."""
 
 
 class DatasetFiller(Protocol):
@@ -87,6 +91,8 @@ class Executor:
         # resources are left out.
         self._pending_snapshots: dict[str, model.Snapshot] = {}
         self._deleted: set[str] = set()
+        self._stuck_devices: set[str] = set()
+        """Device names at which the volume did not arrive."""
         self._local_volumes: set[str] = set()
         """Volumes that were attached to this instance."""
 
@@ -101,6 +107,7 @@ class Executor:
                 the next migration removes leftovers, as after a crash.
             RefusedError: only an operator can resolve the state.
             LeaseLostError: another instance holds the lease; its resources were not changed.
+            HostError: the volume does not arrive on this host; volume and lease have been released.
             AgentError: a step or a wait took longer than ``wait_seconds``.
         """
         self._lease = self._lease_holder.acquire()
@@ -110,6 +117,10 @@ class Executor:
             return self._attach_and_mount()
         except (WorkCancelledError, LeaseLostError):
             self._release_all()
+            raise
+        except HostError:
+            with contextlib.suppress(AgentError):  # then the lease expires
+                self._release_all()
             raise
 
     def _attach_and_mount(self) -> HeldVolume:
@@ -129,6 +140,9 @@ class Executor:
                 last_step, step_started_at = step, self.clock.monotonic()
                 log.info("volume step", step=type(step).__name__, detail=str(step))
             elif self.clock.monotonic() - step_started_at > self.context.wait_seconds:
+                if self._detach_stuck():
+                    step_started_at = self.clock.monotonic()
+                    continue
                 reason = last_step.reason if isinstance(last_step, model.Wait) else str(last_step)
                 raise AgentError(f"timed out after {self.context.wait_seconds:.0f} s: {reason}")
             if step is None or isinstance(step, model.Wait) or not self._do(step) or step == last_done:
@@ -155,6 +169,27 @@ class Executor:
                 pass
             self.host.unmount(self.context.mount_point)
         self._detach_and_release([held_volume.volume], holds_lease)
+
+    def _detach_stuck(self) -> bool:
+        """Detach a volume that does not arrive, for an attachment at another device; return whether it was.
+
+        Raises:
+            HostError: it has not arrived at several: another host may attach it.
+        """
+        try:
+            volume = next((v for v in self.ebs.volumes() if v.id == self._target), None)
+            if volume is None or volume.instance != self.context.instance or volume.attachment != "attaching":
+                return False
+            self.ebs.detach(volume.id, self.context.instance)
+        except TransientError as error:
+            log.info("detach delayed", error=str(error))
+            return True
+        log.error("attachment does not end", volume=volume.id, device=volume.device)
+        self._stuck_devices.add(volume.device or "")
+        if len(self._stuck_devices) >= MAX_ATTACHMENTS:
+            devices = ", ".join(sorted(self._stuck_devices))
+            raise HostError(f"volume {volume.id} does not leave attaching at {devices}: the host is at fault")
+        return True
 
     def _release_all(self) -> None:
         """Detach all local volumes, then release the lease."""
@@ -234,7 +269,7 @@ class Executor:
             grown=self._grown,
             prepared=self.prepared() if self._lease.volume is None else None,
             unclaimed=self.unclaimed() if observed.is_first_volume else (),
-            devices=context.devices,
+            devices=tuple(name for name in context.devices if name not in self._stuck_devices),
         )
 
     def _do(self, step: Step) -> bool:

@@ -58,6 +58,9 @@ class Inspector:
         self._sampling = BackgroundPoller(
             "GPUs", self._sample, self.run_in_background, self.clock, GPU_SECONDS
         )
+        self._opening = BackgroundPoller(
+            "the driver", self._open_again, self.run_in_background, self.clock, GPU_SECONDS
+        )
 
     def check_gpus(self) -> GpuStatus | None:
         """Check the GPUs; None without an answer, which is no loss. Errors are kept for `diagnose`."""
@@ -71,6 +74,8 @@ class Inspector:
         for _ in range(LOST_AFTER):  # a single error is not a loss
             try:
                 gpu_status = self._sampling.wait(self.on_poll)
+                if not gpu_status.missing:  # by the open handle
+                    gpu_status = self._opening.wait(self.on_poll)
             except AgentError:
                 gpu_status = GpuStatus(missing=max(self.gpus.expected, 1) if self.gpus else 0)
             if not gpu_status.missing:
@@ -90,6 +95,10 @@ class Inspector:
         )
         self._xids, self._ecc_new = [], 0
         return diagnosis
+
+    def _open_again(self) -> GpuStatus:
+        is_open = self.gpus is None or self.gpus.opens_again()
+        return GpuStatus(missing=0 if is_open or self.gpus is None else max(self.gpus.expected, 1))
 
     def _sample(self) -> GpuStatus:
         if self.gpus is None:

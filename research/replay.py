@@ -21,7 +21,18 @@ from research.simulation.plots import frontier
 _EPILOG: Final = f"""The tick is {TICK_SECONDS:g} s; the first hour is not counted. Policies:
 {", ".join(NAMES)}, and {AT_VALUE} with a shortage cost."""
 
-_NUMBERS: Final = ("avail %", "full %", "cost", "÷ bound", "launches/d", "losses/d", "waste %", "s")
+_NUMBERS: Final = (
+    "avail %",
+    "full %",
+    "none min",
+    "max loss",
+    "cost",
+    "÷ bound",
+    "launches/d",
+    "losses/d",
+    "waste %",
+    "s",
+)
 FAULTS: Final = {
     "on_demand_refusal": "probability that an On-Demand launch fails",
     "warm_refusal": "probability that a warm instance fails to start",
@@ -161,6 +172,8 @@ def _table(outcomes: Sequence[PolicyOutcome]) -> Table:
             f"{o.policy} (default)" if o.default else o.policy,
             f"{100 * o.availability:.3f}",
             f"{100 * o.full_fraction:.2f}",
+            f"{o.minutes_none_ready:.0f}",
+            f"{o.largest_loss}",
             f"{o.cost:.4f}",
             f"{o.cost_vs_bound:.4f}",
             f"{o.launches_per_day:.1f}",

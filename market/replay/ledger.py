@@ -56,6 +56,9 @@ class Ledger:
     _served: int = 0
     _full: int = 0
     _none_ready: int = 0
+    _losses: tuple[int, int] = (-1, 0)
+    largest_loss: int = 0
+    """Maximum instances interrupted in one tick."""
     _paid: float = 0.0
     _standby: float = 0.0
     _paid_ticks: int = 0
@@ -84,6 +87,10 @@ class Ledger:
         if self.keep_spans:
             self.happenings.append(happening)
         if happening.tick >= self.warm_up:
+            if happening.kind == "interruption":
+                tick, lost = self._losses
+                lost = happening.count + (lost if tick == happening.tick else 0)
+                self._losses, self.largest_loss = (happening.tick, lost), max(self.largest_loss, lost)
             self.counts[happening.kind] = self.counts.get(happening.kind, 0) + happening.count
 
     @property

@@ -106,7 +106,8 @@ def _tiles(summary: Mapping[str, Any]) -> list[tuple[str, str, str, float, str]]
             percent(summary["availability"], 2),
             summary["availability"],
             f"full target ready {percent(summary['full_fraction'], 2)} of the time, "
-            f"none for {duration(summary['minutes_none_ready'])}",
+            f"none for {duration(summary['minutes_none_ready'])}, "
+            f"at most {number(summary['largest_loss'])} lost at once",
         ),
         ("cost_vs_on_demand", "Cost vs On-Demand", percent(cost), cost, saved),
         *((key, title, number(summary[key]), summary[key], note) for key, (title, note) in counts.items()),

@@ -77,7 +77,8 @@ def _rows(summary: Mapping[str, Any]) -> list[tuple[str, str, str]]:
             "availability",
             percent(summary["availability"], 2),
             f"full target ready {percent(summary['full_fraction'], 2)} of the time, "
-            f"none for {duration(summary['minutes_none_ready'])}",
+            f"none for {duration(summary['minutes_none_ready'])}, "
+            f"at most {number(summary['largest_loss'])} lost at once",
         ),
         (
             "cost",

@@ -37,6 +37,7 @@ def summarise(run: Run) -> dict[str, Any]:
         "availability": ledger.availability,
         "full_fraction": ledger.full_fraction,
         "minutes_none_ready": ledger.minutes_none_ready,
+        "largest_loss": ledger.largest_loss,
         "cost_vs_on_demand": ledger.cost,
         "warm_pool_cost": ledger.standby_cost,
         "spot_share": spot / paid if paid else 0.0,

@@ -16,7 +16,7 @@ from tests.core.build import NOW, refusal
 from tests.core.build import group as make_group
 
 WITHHOLDING = (
-    "MaxSpotInstanceCountExceeded",
+    "VcpuLimitExceeded",
     "UnauthorizedOperation",
     "The security group 'sg-1' does not exist.",
 )

@@ -48,7 +48,8 @@ def update(
         for failure in observation.launch_failures_of(role):
             if _raises_alarm(failure) and past < failure.failed_at:
                 failures[failure.kind] = replace(failure, message=failure.message[:_MAX_MESSAGE])
-        active += [f for f in failures.values() if not _has_succeeded(observation, f)]
+        newest = {failure.kind for failure in observation.launch_failures_of(role)}
+        active += [f for f in failures.values() if f.kind in newest or not _has_succeeded(observation, f)]
     return tuple(active), settled_at
 
 

@@ -23,9 +23,10 @@ class PolicyOutcome:
     """The result of one policy on one market.
 
     ``availability``, ``full_fraction`` and ``wasted_fraction`` are shares, ``cost`` and ``bound`` fractions
-    of the cost on On-Demand alone, ``cost_vs_bound`` their ratio; ``ticks`` (60 s each) are the counted ones,
-    ``seconds`` is the duration of the replay. ``standby_cost`` is the additional cost of a bounded warm pool,
-    ``None`` without one, and ``cost_with_everything`` includes it.
+    of the cost on On-Demand alone, ``cost_vs_bound`` their ratio; ``ticks`` (60 s each) are the counted ones;
+    ``largest_loss`` is the maximum of instances interrupted at once, ``seconds`` the replay's duration.
+    ``standby_cost`` is the additional cost of a bounded warm pool, ``None`` without one, and
+    ``cost_with_everything`` includes it.
     """
 
     policy: str
@@ -35,6 +36,8 @@ class PolicyOutcome:
     ticks: int
     availability: float
     full_fraction: float
+    minutes_none_ready: float
+    largest_loss: int
     cost: float
     cost_with_everything: float
     cost_vs_bound: float
@@ -57,7 +60,8 @@ def play(
     pools = placement.named(market.names)
     # The dynamic placer and the fleet have state: both are new for each run.
     maximum = int(rules.ceiling * target) + contender.spares
-    group = simulated_group(target, maximum, drain_seconds=rules.drain_seconds)
+    zones = (pool.zone for pool in pools)
+    group = simulated_group(target, maximum, drain_seconds=rules.drain_seconds, zones=zones)
     fleet = LightFleet(group, contender.policy)
     replay = Replay(market, rules, fleet, contender.shape(pools), target, keep_spans=keep_spans)
     return replay.run()
@@ -106,6 +110,8 @@ def _outcome(
         ticks=ledger.counted,
         availability=ledger.availability,
         full_fraction=ledger.full_fraction,
+        minutes_none_ready=ledger.minutes_none_ready,
+        largest_loss=ledger.largest_loss,
         cost=ledger.cost,
         cost_with_everything=ledger.cost_with_everything,
         cost_vs_bound=ledger.cost / lower_bound,

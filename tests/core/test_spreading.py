@@ -91,7 +91,7 @@ def test_a_group_that_cannot_spread_requests_nothing(changed: object) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_try_begins_while_something_is_missing_or_ends(name: str) -> None:
-    doomed = replace(CROWDED[0], deadline=NOW + 100)
-    for instances in (CROWDED[:3], (doomed, *CROWDED[1:]), (*CROWDED[:3], in_zone("t", "b"))):
+    noticed = replace(CROWDED[0], deadline=NOW + 100)
+    for instances in (CROWDED[:3], (noticed, *CROWDED[1:]), (*CROWDED[:3], in_zone("t", "b"))):
         decision = decide(observe(*instances, group=SERVICE, primary_desired=4), build(name), Memory(), NOW)
         assert "tries another zone" not in decision.reason

@@ -20,7 +20,7 @@ from research.simulation.comparison.baselines import (
     StaticMix,
 )
 
-FRONTIER: Final = (0.0, 1.2, 3.0, 5.0, 10.0, 20.0, 30.0, 100.0, 300.0, 1000.0)
+FRONTIER: Final = (0.0, 1.2, 3.0, 5.0, 10.0, 20.0, 30.0, 100.0, 150.0, 200.0, 300.0, 1000.0)
 """Values of ``shortageCost`` at which ``all`` replays our policy."""
 SPARES: Final = (0, 1, 2)
 

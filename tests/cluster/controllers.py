@@ -137,6 +137,13 @@ def karpenter(api: ClusterApi, types: Iterable[str]) -> Iterator[None]:
     for file in folder.glob("*.yaml"):
         with contextlib.suppress(RefusedError):  # it is there
             api.request("POST", _DEFINITIONS, file.read_bytes(), "application/yaml")
+
+    def is_served() -> bool:
+        with contextlib.suppress(RefusedError):
+            return bool(api.get("/apis/karpenter.kwok.sh/v1alpha1"))
+        return False
+
+    wait_until(is_served, interval_seconds=0.2)
     (work / "types.json").write_text(json.dumps([_instance_type(name) for name in types]))
     metrics, health = free_ports(2)
     components = Components(work)

@@ -54,7 +54,7 @@ class StackConfig:
         """The stack's ``aws:region``."""
         region = self.values.get("aws:region")
         if not isinstance(region, str) or not region:
-            raise UserError(f"Pulumi.{self.stack}.yaml: aws:region is {region!r}, an AWS region is needed")
+            raise UserError(f"Pulumi.{self.stack}.yaml: set aws:region, for example us-west-2")
         return region
 
     @property
@@ -135,9 +135,24 @@ def config_in(file: Path) -> dict[str, Any]:
     return config
 
 
+class _StrictLoader(yaml.SafeLoader):
+    """Refuses a key that occurs twice in a mapping, as the engine does: one would be lost."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Return a mapping; its keys are checked before merge keys (``<<``) add theirs."""
+        lines: dict[str, int] = {}
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
+                line = key.start_mark.line + 1
+                if (first := lines.get(key.value)) is not None:
+                    raise yaml.YAMLError(f"key {key.value!r} is in lines {first} and {line}, allowed: once")
+                lines[key.value] = line
+        return super().construct_mapping(node, deep)
+
+
 def _mapping(path: Path) -> dict[str, Any]:
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml.load(path.read_text(encoding="utf-8"), _StrictLoader)  # noqa: S506 - a safe one
     except FileNotFoundError:
         raise UserError(f"no {path.name} in {path.parent}") from None
     except OSError as error:

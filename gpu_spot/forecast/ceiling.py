@@ -33,14 +33,15 @@ def ceiling(settings: Settings) -> Ceiling:
     on_kubernetes = settings.on_kubernetes
     capacities += [(service.capacity, 1) for service in on_kubernetes.services]
     capacities += [(job.capacity, job.nodes.max) for job in on_kubernetes.jobs]
-    costs = [(times, *_cost(capacity, settings.region)) for capacity, times in capacities]
+    costs = [(times, *cost(capacity, settings.region)) for capacity, times in capacities]
     return Ceiling(
         sum(times * usd for times, usd, _ in costs),
         tuple(sorted({name for *_, assumed in costs for name in assumed})),
     )
 
 
-def _cost(capacity: Capacity, region: str) -> tuple[float, tuple[str, ...]]:
+def cost(capacity: Capacity, region: str) -> tuple[float, tuple[str, ...]]:
+    """Return the most that a group costs in an hour, and its types whose price is assumed."""
     price, assumed = highest_slot_price(capacity.types, region, capacity.weights)
     bid = float(capacity.max_price or 0) / min(capacity.weights.values())
     return capacity.maximum * max(price, bid), assumed

@@ -12,7 +12,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from infra.catalogue import cpu_types
+from infra.catalogue import cpu_types, regions
 
 
 def _number(value: object) -> object:
@@ -37,7 +37,7 @@ CpuType: TypeAlias = Annotated[str, AfterValidator(_without_accelerators)]
 Count: TypeAlias = Annotated[int, Field(ge=0, le=5000)]
 
 REGION: Final = r"^[a-z]{2,4}(-[a-z]+)+-\d$"
-Region: TypeAlias = Annotated[str, Field(pattern=REGION)]
+Region: TypeAlias = Annotated[str, Field(pattern=REGION), AfterValidator(regions.check)]
 
 Image: TypeAlias = Annotated[str, Field(pattern=r"^(ami-[0-9a-f]{8,17}|/[A-Za-z0-9_./-]+)$")]
 """An AMI ID, or the path of a parameter that holds one."""

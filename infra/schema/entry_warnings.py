@@ -35,6 +35,16 @@ def single_pool_warnings(key: str, entries: Sequence[Work | SharedHost], network
             )
 
 
+def idle_warnings(services: Sequence[Service]) -> Iterator[str]:
+    """Yield a warning for each service that runs no worker and is not scaled up."""
+    for index, service in enumerate(services):
+        if not service.capacity.target and not service.is_scaled:
+            yield (
+                f"gpu-spot:services[{index}].capacity.target: 0 without scaling: no worker ever runs; set a "
+                "target, or scaling"
+            )
+
+
 def image_warnings(training: Sequence[Training]) -> Iterator[str]:
     """Yield a warning for each job whose image may not be able to mount the file system."""
     for index, job in enumerate(training):

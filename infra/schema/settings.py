@@ -61,7 +61,7 @@ class Settings(Model):
     ``pulumi:autonaming``."""
     network: Network
     """The VPC."""
-    services: tuple[Service, ...]
+    services: tuple[Service, ...] = ()
     """GPU workers that serve requests."""
     storage: Storage = Field(default_factory=Storage)
     """Storage that outlives instances."""
@@ -245,9 +245,12 @@ class Settings(Model):
 
     def warnings(self) -> Iterator[str]:
         """Yield a warning for each setting that is rarely intended, one line each."""
+        if not self.capacities:
+            yield "gpu-spot:services: no service, job or shared host: the stack runs nothing"
         yield from entry_warnings.single_pool_warnings("services", self.services, self.network)
         yield from entry_warnings.single_pool_warnings("training", self.training, self.network)
         yield from entry_warnings.single_pool_warnings("sharedHosts", self.shared_hosts, self.network)
+        yield from entry_warnings.idle_warnings(self.services)
         yield from entry_warnings.image_warnings(self.training)
         yield from entry_warnings.tenant_warnings(self.shared_hosts)
         yield from entry_warnings.data_warnings(self.training)

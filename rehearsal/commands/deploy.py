@@ -11,14 +11,18 @@ from datetime import UTC, datetime
 
 from rich.console import Console
 from rich.markup import escape
+from rich.table import Table
 
 from gpu_spot.declared.stackfile import find_project, load
 from gpu_spot.errors import ExitStatus
+from gpu_spot.preflight.stack import settings_of as settings_of_stack
 from infra.catalogue import on_demand_prices
+from infra.schema import Settings
 from policy.evaluation import Violation, settings_of, violations
 from policy.rules.model import ExternalFacts, Subject
 from pulumi_on_moto import Deployment, sandbox, tree
 from rehearsal.commands.deployed import deployed
+from rehearsal.results import outline
 
 
 def run(args: argparse.Namespace) -> int:
@@ -37,10 +41,11 @@ def run(args: argparse.Namespace) -> int:
         if args.json:
             sys.stdout.write(f"{as_json(deployment, violations_)}\n")
             return code
-        console.print(tree(deployment))
+        if args.tree:
+            console.print(tree(deployment))
         count = sum(not resource.is_component for resource in deployment.resources)
         console.print(
-            f"\n{count} resources created in {time.perf_counter() - started:.1f} s; "
+            f"{count} resources created in {time.perf_counter() - started:.1f} s; "
             "they exist until this command ends."
         )
     for violation in violations_:
@@ -50,7 +55,20 @@ def run(args: argparse.Namespace) -> int:
             f"[{style}]{violation.level}[/] {violation.rule}: {escape(subject)}: {escape(violation.message)}",
             soft_wrap=True,
         )
+    _print_outline(console, settings_of_stack(config))
     return code
+
+
+def _print_outline(console: Console, settings: Settings) -> None:
+    """Print what the stack will do."""
+    console.print("\n[bold]What will happen[/]")
+    for row in outline.rows(settings):
+        table = Table.grid(padding=(0, 2))
+        for title, text in zip(outline.HEAD, row, strict=True):
+            if text:
+                table.add_row(title, escape(text))
+        console.print(table, "")
+    console.print(outline.total(settings), soft_wrap=True)
 
 
 def as_json(deployment: Deployment, violations_: Sequence[Violation]) -> str:

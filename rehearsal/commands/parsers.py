@@ -69,6 +69,7 @@ def add_deploy(commands: Any) -> None:
         "--local", action="store_true", required=True, help="deploy locally (use `pulumi up` for AWS)"
     )
     parser.add_argument("--stack", default="dev", help="stack file Pulumi.<STACK>.yaml (default: dev)")
+    parser.add_argument("--tree", action="store_true", help="print all resources as a tree as well")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=partial(_run, "deploy"))
 

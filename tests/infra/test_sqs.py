@@ -11,6 +11,7 @@ import pytest
 from gpu_spot.declared.stackfile import load
 from infra.settings import SettingsError, load_settings
 from pulumi_on_moto import changes, deploy, sandbox
+from spot_work.sqs import reply_queue
 from tests.apart import apart
 from tests.infra.declared import ROOT, Run, heading
 from tests.infra.test_queue import KEY
@@ -144,3 +145,24 @@ def test_deployed_queues_have_the_properties_that_spot_work_needs() -> None:
     )
     assert seen["given"]["SqsManagedSseEnabled"] == "true"
     assert seen["after"] == ()
+
+
+URL = "https://sqs.us-west-2.amazonaws.com/123456789012/"
+
+
+@pytest.mark.parametrize("address", ["ocr", f"{URL}ocr", f"{ARN}ocr", "o" * 80])
+def test_an_existing_queue_is_named_by_name_url_or_arn(address: str, tmp_path: Path) -> None:
+    queue = {"kind": "sqs", "existing": {"queue": address, "deadLetters": f"{ARN}ocr-lost"}}
+    found = queue_stack(tmp_path, queue)
+    name = address.rpartition("/")[2].rpartition(":")[2]
+    statements = found.statements("inference-instance")
+    assert statements["WorkOnQueue"]["Resource"] == [f"{ARN}{name}"]
+    assert statements["SendAnswers"]["Resource"] == [f"{ARN}{reply_queue.prefix(name)}*"]
+    assert found.agent("inference-primary")["service"]["queue"]["name"] == name
+
+
+def test_a_queue_of_another_account_is_refused(tmp_path: Path) -> None:
+    other = ARN.replace("123456789012", "210987654321")
+    queue = {"kind": "sqs", "existing": {"queue": f"{other}ocr", "deadLetters": f"{other}ocr-lost"}}
+    with pytest.raises(Exception, match="ocr is in account 210987654321, allowed: 123456789012"):
+        queue_stack(tmp_path, queue)

@@ -86,6 +86,8 @@ class Training(Work):
     """Program and arguments; they run in the checkout."""
     dataset: limits.DatasetLocation | None = None
     """S3 prefix whose objects are copied to the data volume when the volume is created."""
+    dataset_gib: Annotated[limits.VolumeGib | None, Field(alias="datasetGiB")] = None
+    """Size of ``dataset`` in GiB, to check that the volume can hold it: its size in S3 is not read."""
     volume_gib: Annotated[limits.OptionalVolumeGib, Field(alias="volumeGiB")] = 100
     """Size of the data volume in GiB. 0: no volume; checkpoints are on EFS, and the job can start in any
     zone."""
@@ -372,6 +374,15 @@ class Training(Work):
             raise ValueError(
                 f"checkpoints {ON_THE_VOLUME!r} with volumeGiB 0, allowed: an access point of "
                 "storage.fileSystem"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _volume_holds_the_dataset(self) -> Training:
+        if self.dataset_gib is not None and self.has_volume and self.volume_gib <= self.dataset_gib:
+            raise WrongKeyError(
+                ("volumeGiB",),
+                f"{self.volume_gib} for a dataset of {self.dataset_gib} GiB, allowed: more than that",
             )
         return self
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import logging
 import os
 import threading
@@ -288,12 +290,68 @@ def test_an_unreachable_endpoint_ends_the_consumer(monkeypatch: pytest.MonkeyPat
         (f"sqs://{REGION}/12", "ocr"),
         (f"https://sqs.{REGION}.amazonaws.com/{ACCOUNT}/ocr", "ocr"),
         (f"sqs://{REGION}/{ACCOUNT}", "ocr.fifo"),
-        (f"sqs://{REGION}/{ACCOUNT}", "o" * 56),
+        (f"sqs://{REGION}/{ACCOUNT}", "o" * 81),
     ],
 )
 def test_an_invalid_address_is_rejected(url: str, name: str) -> None:
     with pytest.raises(ValueError, match="allowed"):
         transports.consumer(url, Queue(name), 1)
+
+
+SNS = {"Type": "Notification", "MessageId": "1", "TopicArn": "arn:aws:sns:us-east-1:1:t", "Message": "page 7"}
+CELERY = {
+    "body": base64.b64encode(json.dumps([[7], {}, {"chord": None}]).encode()).decode(),
+    "content-encoding": "utf-8",
+    "content-type": "application/json",
+    "headers": {"task": "ocr.read", "id": "0f"},
+    "properties": {"body_encoding": "base64", "delivery_tag": "1"},
+}
+FOREIGN = {
+    "boto3": json.dumps({"page": 7}),
+    "SNS": json.dumps(SNS),
+    # kombu encodes the whole message once more (``kombu/transport/SQS.py``, ``_put``: ``base64encode``).
+    "Celery": base64.b64encode(json.dumps(CELERY).encode()).decode(),
+    "a text": "page 7 – naïve",
+}
+
+
+@pytest.mark.parametrize("sender", FOREIGN)
+def test_a_message_of_another_sender_reaches_the_function_as_its_bytes(
+    sqs: FaultySqs, at_work: Callable[..., Worker], sender: str
+) -> None:
+    received: list[Request] = []
+    sqs.share = 0.0
+    attribute = {"trace": {"DataType": "String", "StringValue": "their own"}}
+    url = sqs.client().get_queue_url(QueueName="ocr")["QueueUrl"]
+    sqs.client().send_message(QueueUrl=url, MessageBody=FOREIGN[sender], MessageAttributes=attribute)
+    at_work(received.append, requests=True)
+    wait_until(lambda: received and not sqs.texts("ocr"))
+    [request] = received
+    assert request.value == FOREIGN[sender].encode()
+    assert request.id
+    assert (request.deadline, request.reply_to) == (None, "")
+    assert not sqs.texts("ocr-dead")
+    assert sqs.queues() == {"ocr", "ocr-dead"}
+
+
+def test_a_foreign_message_whose_run_fails_is_a_dead_letter(
+    sqs: FaultySqs, at_work: Callable[..., Worker]
+) -> None:
+    def refuse(body: bytes) -> None:
+        raise ValueError(f"{len(body)} bytes")
+
+    sqs.share = 0.0
+    url = sqs.client().get_queue_url(QueueName="ocr")["QueueUrl"]
+    sqs.client().send_message(QueueUrl=url, MessageBody=FOREIGN["SNS"])
+    at_work(refuse)
+    wait_until(lambda: sqs.texts("ocr-dead") == [FOREIGN["SNS"]])
+
+
+@pytest.mark.parametrize("length", [1, 55, 56, 80])
+def test_the_name_of_a_reply_queue_fits_sqs(length: int) -> None:
+    prefix = reply_queue.prefix("q" * length)
+    assert len(prefix) + 16 <= 80
+    assert prefix != reply_queue.prefix("q" * (length - 1) + "r")
 
 
 class ExtendingClient:

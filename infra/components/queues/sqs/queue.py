@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Final
 
 import pulumi
@@ -13,7 +14,7 @@ from infra.components.queues.declared_queue import DeclaredQueue, QueueArgs
 from infra.iam import sqs_statements
 from infra.iam.sqs_statements import SqsArns
 from infra.iam.statement import document
-from infra.schema.services.queues.sqs import SqsQueue
+from infra.schema.services.queues.sqs import ExistingSqs, SqsQueue
 
 _DAY: Final = 86_400
 _MAX_NAME_LENGTH: Final = 55
@@ -53,6 +54,23 @@ def declare(args: QueueArgs[SqsQueue]) -> DeclaredQueue:
     )
 
 
+def reply_prefix(name: str) -> str:
+    """Return the beginning of the names of a queue's reply queues, as ``spot_work`` makes them."""
+    if len(name) > _MAX_NAME_LENGTH:
+        name = f"{name[:46]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    return f"{name}-answers-"
+
+
+def _of_account(existing: ExistingSqs, account: str) -> str:
+    """Return the name of a queue; raise ``RunError`` if it is in another account than the stack."""
+    if existing.account not in (None, account):
+        raise pulumi.RunError(
+            f"queue.existing.queue: {existing.queue} is in account {existing.account}, allowed: {account}, "
+            "that of the stack"
+        )
+    return existing.queue
+
+
 class Sqs(pulumi.ComponentResource):
     """A standard, encrypted queue and dead-letter queue that accept TLS only, and a policy for callers.
 
@@ -79,10 +97,12 @@ class Sqs(pulumi.ComponentResource):
             self.name, self.dead_letter_name = queue.name, dead_letters.name
             arns = queue.arn, dead_letters.arn
         else:
-            self.name = pulumi.Output.from_input(existing.queue)
+            account = pulumi.Output.from_input(scope.account_id)
+            self.name = account.apply(lambda own: _of_account(existing, own))
             self.dead_letter_name = pulumi.Output.from_input(existing.dead_letters)
             arns = scope.arn("sqs", existing.queue), scope.arn("sqs", existing.dead_letters)
-        self.arns = SqsArns(*arns, scope.arn("sqs", pulumi.Output.concat(self.name, "-answers-*")))
+        replies = self.name.apply(reply_prefix)
+        self.arns = SqsArns(*arns, scope.arn("sqs", pulumi.Output.concat(replies, "*")))
         self.account_id = pulumi.Output.from_input(scope.account_id)
         self.url = pulumi.Output.concat(f"sqs://{scope.region}/", self.account_id)
         policy = scope.name(args.service, "callers")

@@ -2,28 +2,55 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from contracts import limits
 from contracts.agent import config as agent
-from infra.schema.base import Model
+from infra.schema.base import Model, WrongKeyError
 from infra.schema.services.queues.settings import MaxMessageAgeSeconds, QueueSettings
 from userdata.agent.aws.permissions import Need
 
-SqsName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,55}$")]
-"""Name of a queue. SQS allows 80 characters; the names of clients' reply queues add to it."""
+SqsName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,80}$")]
+_ADDRESS: Final = re.compile(
+    r"(?:https://sqs\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(?:\.cn)?/|arn:aws[a-z-]*:sqs:(?P<place>[a-z0-9-]+):)"
+    r"(?P<account>[0-9]{12})[/:](?P<name>[A-Za-z0-9_.-]+)"
+)
 
 
 class ExistingSqs(Model):
     """Existing standard queues of the stack's account and Region."""
 
+    account: Annotated[str, Field(pattern=r"^[0-9]{12}$")] | None = None
+    """ID of their account, which must be the stack's. URLs and ARNs have it."""
     queue: SqsName
-    """Name of the queue."""
+    """Name, URL or ARN of the queue."""
     dead_letters: SqsName
-    """Name of its dead-letter queue."""
+    """Name, URL or ARN of its dead-letter queue."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _names(cls, values: Any, info: ValidationInfo) -> Any:
+        """Replace a URL or ARN by the name."""
+        if not isinstance(values, dict):
+            return values
+        names = dict(values)
+        for key in ("queue", "deadLetters"):
+            if (match := _ADDRESS.fullmatch(str(values.get(key)))) is None:
+                continue
+            region, own = match["region"] or match["place"], (info.context or {}).get("region")
+            if own and region != own:
+                raise WrongKeyError((key,), f"a queue in {region}, allowed: queues in {own}")
+            if names.setdefault("account", match["account"]) != match["account"]:
+                raise WrongKeyError((key,), f"of account {match['account']}, allowed: {names['account']}")
+            names[key] = match["name"]
+        for key in ("queue", "deadLetters"):
+            if str(names.get(key)).endswith(".fifo"):
+                raise WrongKeyError((key,), f"{names[key]!r} is a FIFO queue, allowed: a standard queue")
+        return names
 
 
 class SqsQueue(QueueSettings):

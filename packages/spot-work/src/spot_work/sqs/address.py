@@ -12,8 +12,8 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 _URL: Final = re.compile(r"sqs://(?P<region>[a-z0-9-]+)(/(?P<account>[0-9]{12}))?/?")
-MAX_NAME_LENGTH: Final = 55
-"""Maximum length of a request queue's name. SQS allows 80; reply queues append a suffix."""
+MAX_NAME_LENGTH: Final = 80
+"""Maximum length of a queue's name. Source: SQS API reference, ``CreateQueue``."""
 _NAME: Final = re.compile(rf"[A-Za-z0-9_-]{{1,{MAX_NAME_LENGTH}}}")
 _READ_TIMEOUT_SECONDS: Final = 40
 """Must exceed the duration of a long poll, at most 20 seconds."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import time
 import uuid
@@ -18,12 +19,16 @@ _ABANDONED_AFTER_SECONDS: Final = 3600.0
 _RETENTION_SECONDS: Final = 1800
 """Retention period of replies: longer than the timeout of most clients."""
 _ALIVE_TAG: Final = "spot-work:alive"
+_MAX_NAME_LENGTH: Final = 55
+"""Of a queue, beside the 25 characters of a reply queue's end."""
 _MAX_QUEUES_PER_SWEEP: Final = 5
 """Queues that a client checks in one sweep; all clients together check every queue."""
 
 
 def prefix(queue_name: str) -> str:
-    """Return the common prefix of the names of a queue's reply queues."""
+    """Return the common prefix of the names of a queue's reply queues, which have 80 characters at most."""
+    if len(queue_name) > _MAX_NAME_LENGTH:
+        queue_name = f"{queue_name[:46]}-{hashlib.sha256(queue_name.encode()).hexdigest()[:8]}"
     return f"{queue_name}-answers-"
 
 

@@ -1,0 +1,131 @@
+"""What a stack will do, a row for each entry: the end of ``gpu-spot deploy --local``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from gpu_spot.forecast.ceiling import ceiling, cost
+from infra.catalogue import accelerators as catalogue
+from infra.schema import Service, Settings, SharedHost, Training
+from infra.schema.work import GroupEntry
+
+HEAD: Final = (
+    *("entry", "runs", "weights and data", "who may call it", "on AWS it may", "at most an hour"),
+    "not checked",
+)
+
+
+class Row(NamedTuple):
+    """A row of the table; its columns are those of ``HEAD``."""
+
+    entry: str
+    runs: str
+    data: str
+    callers: str
+    access: str
+    most: str
+    unchecked: str
+
+
+def rows(settings: Settings) -> Iterator[Row]:
+    """Yield the entries of a stack in the order of its file."""
+    region = settings.region
+    yield from (_service(service, region) for service in settings.services)
+    yield from (_job(job, region) for job in settings.jobs)
+    yield from (_host(host, region) for host in settings.shared_hosts)
+
+
+def total(settings: Settings) -> str:
+    """Return the most that all of it may cost."""
+    return f"All instances together cost {ceiling(settings)}; `gpu-spot forecast` has the cost of a month."
+
+
+def _service(service: Service, region: str) -> Row:
+    capacity = service.capacity
+    workers = capacity.target * service.workers_per_slot
+    gpus = (
+        ""
+        if not capacity.is_nvidia
+        else f" × {service.gpus_per_worker} GPU{'s'[: service.gpus_per_worker > 1]}"
+    )
+    shared = f", {service.slots_per_gpu} on each GPU" if service.slots_per_gpu > 1 else ""
+    most = capacity.max_target * service.workers_per_slot
+    scaled = f", up to {most} by its load" if service.is_scaled else ""
+    runs = f"{workers} worker{'s'[: workers != 1]}{gpus}{shared}{scaled}"
+    if service.image is None and not service.command:
+        runs += ", which only report"
+    return Row(
+        service.name, runs, _joined(_data(service)), _callers(service), _access(service),
+        _most(service, region), _joined(_unchecked(service)),
+    )  # fmt: skip
+
+
+def _callers(service: Service) -> str:
+    if service.http is not None:
+        allowed = "anyone" if service.http.public else ", ".join(service.http.allowed_sources) or "nobody yet"
+        return f"over HTTP: {allowed}"
+    if service.queue is None:
+        return "nobody"
+    where = "an existing queue" if service.queue.existing is not None else "the stack's queue"
+    return f"who may send to {where} ({service.queue.title})"
+
+
+def _job(job: Training, region: str) -> Row:
+    gpus = sorted({catalogue.lookup(kind).accelerators for kind in job.capacity.types})
+    nodes = f"{job.nodes} nodes × " if job.nodes.max > 1 else ""
+    runs = f"{nodes}{' or '.join(map(str, gpus))} GPUs, until revision {job.revision[:7]} is done"
+    data = list(_data(job))
+    if job.dataset is not None:
+        data.append(f"{job.dataset}, copied")
+    data.append(f"checkpoints: {job.checkpoints}")
+    return Row(
+        job.name, runs, _joined(data), "nobody", _access(job), _most(job, region), _joined(_unchecked(job))
+    )
+
+
+def _host(host: SharedHost, region: str) -> Row:
+    tenants = len(host.tenants)
+    allowed = ", ".join(host.allowed_sources) or "Session Manager only"
+    return Row(
+        host.name, f"{tenants} tenant{'s'[: tenants != 1]} on one instance", "a volume for each tenant",
+        allowed, "nothing", _most(host, region), "that its images exist and start",
+    )  # fmt: skip
+
+
+def _most(entry: GroupEntry, region: str) -> str:
+    usd, assumed = cost(entry.capacity, region)
+    return f"${usd:,.2f}{' (assumed)' if assumed else ''}"
+
+
+def _data(entry: Service | Training) -> Iterator[str]:
+    yield from (f"{dataset.snapshot} at {dataset.path}" for dataset in entry.datasets)
+    if isinstance(entry, Service) and not entry.datasets:
+        yield "what its image has or loads" if entry.image is not None else "the machine image"
+
+
+def _access(entry: Service | Training) -> str:
+    actions = [action for item in entry.permissions for action in item.actions]
+    actions += [f"policy {arn.rpartition('/')[2]}" for arn in entry.policy_arns]
+    if entry.secrets:
+        actions.append(f"read {', '.join(dict.fromkeys((*entry.secret_names, *entry.parameter_names)))}")
+    return _joined(actions) or "nothing of its own"
+
+
+def _unchecked(entry: Service | Training) -> Iterator[str]:
+    if entry.image is not None:
+        yield "that the image exists and starts"
+    if entry.secrets:
+        yield "that its secrets exist"
+    if isinstance(entry, Training):
+        yield "that the revision exists"
+        if entry.dataset is not None and entry.dataset_gib is None:
+            yield "that the volume holds the dataset (datasetGiB)"
+        if entry.deadline is not None:
+            yield "that the command reports its steps"
+    elif entry.queue is not None and entry.queue.existing is not None:
+        yield "that the queue exists"
+
+
+def _joined(parts: Sequence[str] | Iterator[str]) -> str:
+    return "; ".join(parts)

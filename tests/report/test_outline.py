@@ -1,0 +1,49 @@
+"""``gpu-spot deploy --local`` ends with what the stack will do, entry by entry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from infra.settings import load_settings
+from rehearsal.results import outline
+from tests.infra import training
+from tests.infra.declared import ROOT
+from tests.infra.test_refusals import STACKS, stack_file
+
+WIDE: dict[str, Any] = {
+    "name": "chat",
+    "image": f"w@sha256:{'0' * 64}",
+    "capacity": {"kind": "mixed-asg", "target": 2, "max": 6, "instanceTypes": ["g6.12xlarge"]},
+    "gpusPerWorker": 2,
+    "secrets": {"HF_TOKEN": "team/hf"},
+    "permissions": [{"actions": ["s3:GetObject"], "resources": ["arn:aws:s3:::models/*"]}],
+    "queue": {"kind": "sqs", "existing": {"queue": "q", "deadLetters": "d"}},
+    "scaling": {"min": 1},
+}
+
+
+def test_a_row_says_what_runs_who_calls_it_and_what_was_not_checked() -> None:
+    raw = {**STACKS["dev"], "gpu-spot:services": [WIDE], "gpu-spot:training": [training.job()]}
+    service, job = (dict(zip(outline.HEAD, row, strict=True)) for row in outline.rows(load_settings(raw)))
+    assert service["runs"] == "4 workers × 2 GPUs, up to 10 by its load"
+    assert service["who may call it"] == "who may send to an existing queue (SQS)"
+    assert service["on AWS it may"] == "s3:GetObject; read team/hf"
+    assert service["at most an hour"].startswith("$")
+    assert "that the queue exists" in service["not checked"]
+    assert "that its secrets exist" in service["not checked"]
+    assert job["weights and data"] == "s3://datasets/imagenet/, copied; checkpoints: volume"
+    assert job["on AWS it may"] == "nothing of its own"
+    assert "that the volume holds the dataset" in job["not checked"]
+
+
+SAMPLES = sorted(path.name.split(".")[1] for path in (ROOT / "stacks").glob("Pulumi.*.yaml"))
+
+
+@pytest.mark.parametrize("stack", SAMPLES)
+def test_every_sample_has_its_rows(stack: str) -> None:
+    settings = load_settings(stack_file(stack))
+    entries = (*settings.services, *settings.jobs, *settings.shared_hosts)
+    assert [row.entry for row in outline.rows(settings)] == [entry.name for entry in entries]
+    assert "an hour" in outline.total(settings)

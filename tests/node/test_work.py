@@ -27,7 +27,14 @@ from userdata.agent.work.heartbeat import HeartbeatSender
 from userdata.agent.work.notice import Notice
 from userdata.agent.work.process import STOP_SECONDS
 from userdata.agent.work.service import queue
-from userdata.agent.work.service.slots import Slot, container_command, gpu_count, process_command, slots
+from userdata.agent.work.service.slots import (
+    Slot,
+    container_command,
+    gpu_count,
+    process_command,
+    slots,
+    with_variables,
+)
 from userdata.agent.work.service.workers import Workers
 
 STUBBORN = "trap 'echo drained; exit 0' TERM; echo up; while :; do sleep 0.05; done"
@@ -362,6 +369,11 @@ def test_a_worker_of_two_gpus_sees_two_neighbours(tmp_path: Path) -> None:
     command = process_command(Service(command=("serve",), gpus_per_worker=2), both[1], tmp_path)
     assert "CUDA_VISIBLE_DEVICES=2,3" in command
     assert len(slots(service, 3)) == 1  # one of four is lost: its worker does not start
+
+
+def test_a_port_is_an_argument_where_the_command_asks_for_it() -> None:
+    command = with_variables(("--port", "$(GPU_SPOT_PORT)", "$(OTHER)"), {"GPU_SPOT_PORT": "8001"})
+    assert command == ("--port", "8001", "$(OTHER)")
 
 
 class Docker(SystemHost):

@@ -35,7 +35,8 @@ class Service(Work):
     """Whether containers have a read-only root file system: they write to the scratch space of the instance,
     which has ``HOME``, ``/tmp`` and the caches (``HF_HOME``, ``TORCH_HOME``, ``XDG_CACHE_HOME``)."""
     command: limits.Arguments = ()
-    """Arguments of the container; without an image, the program on the machine image and its arguments."""
+    """Arguments of the container; without an image, the program on the machine image and its arguments. With
+    ``http``, ``$(GPU_SPOT_PORT)`` is the worker's port."""
     reports_readiness: bool = False
     """Whether a worker reports when it is ready, by creating the file ``$GPU_SPOT_READY``. If false, it is
     ready from its start."""

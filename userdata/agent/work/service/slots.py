@@ -70,6 +70,14 @@ def container(slot: Slot) -> str:
     return f"gpu-spot-{slot.number}"
 
 
+def with_variables(command: Sequence[str], variables: Mapping[str, str]) -> tuple[str, ...]:
+    """Return a command with ``$(NAME)`` replaced by the value of each variable, as Kubernetes does."""
+    expanded = list(command)
+    for name, value in variables.items():
+        expanded = [argument.replace(f"$({name})", value) for argument in expanded]
+    return tuple(expanded)
+
+
 def process_command(
     service: Service, slot: Slot, directory: Path, port: Mapping[str, str] | None = None
 ) -> list[str]:

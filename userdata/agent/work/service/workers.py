@@ -6,7 +6,7 @@ import contextlib
 import os
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -43,6 +43,7 @@ from userdata.agent.work.service.slots import (
     process_command,
     ready_file,
     variable_lines,
+    with_variables,
 )
 from userdata.agent.work.service.worker_reports import WorkerReports, version
 
@@ -353,6 +354,8 @@ class Workers:
     def _start(self, worker: _Worker, secrets: Mapping[str, str]) -> None:
         slot, workers_directory = worker.slot, self._directory / WORKERS_DIR
         port = self._http.environment(slot.number) if self._http else {}
+        # A server that takes its port as an argument, and whose image has no shell.
+        service = replace(self._service, command=with_variables(self._service.command, port))
         if self._service.image:
             pairs = {
                 **worker_variables(has_read_only_root=self._service.read_only_root),
@@ -366,7 +369,7 @@ class Workers:
             argv = container_command(self._service, slot, self._directory, self._datasets, len(self._workers))
         else:
             workers_directory.mkdir(parents=True, exist_ok=True)
-            argv = process_command(self._service, slot, self._directory, port)
+            argv = process_command(service, slot, self._directory, port)
         # For a container they are in its file; the Docker client needs none.
         inherited = {} if self._service.image else secrets
         if self._stopping:  # requested since this pass began

@@ -1,0 +1,59 @@
+"""The stack files of docs/guides.md are declared whole, and say what their text says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rehearsal.results import outline
+from tests.infra.declared import ROOT, Run, run
+
+FILES = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "guides.md").read_text("utf-8"), re.DOTALL)
+
+
+def declared(text: str, folder: Path) -> Run:
+    path = folder / "Pulumi.guide.yaml"
+    path.write_text(text)
+    return run("known", path)
+
+
+def row(text: str) -> dict[str, Any]:
+    from infra.settings import load_settings
+
+    settings = load_settings(yaml.safe_load(text)["config"])
+    assert not [*settings.warnings()]
+    [only] = outline.rows(settings)
+    return dict(zip(outline.HEAD, only, strict=True))
+
+
+def test_there_are_two_guides() -> None:
+    assert len(FILES) == 2
+
+
+def test_a_model_server_has_two_gpus_a_token_and_a_port_of_its_own(tmp_path: Path) -> None:
+    assert row(FILES[0])["runs"] == "4 workers × 2 GPUs"
+    found = declared(FILES[0], tmp_path)
+    service = found.agent("chat-primary")["service"]
+    assert service["gpusPerWorker"] == 2
+    assert service["secrets"] == {"HF_TOKEN": "team/hugging-face"}
+    assert "$(GPU_SPOT_PORT)" in service["command"]
+    [secret] = found.statements("chat-instance")["OpenSecrets"]["Resource"]
+    assert secret.endswith(":secret:team/hugging-face-??????")
+
+
+def test_workers_behind_an_existing_queue_read_what_messages_name(tmp_path: Path) -> None:
+    assert row(FILES[1])["on AWS it may"] == "s3:GetObject"
+    found = declared(FILES[1], tmp_path)
+    statements = found.statements("ocr-instance")
+    assert statements["OfCommand1"]["Resource"] == ["arn:aws:s3:::scans/*"]
+    assert statements["WorkOnQueue"]["Resource"] == ["arn:aws:sqs:us-west-2:123456789012:scans"]
+    assert not found.of("Queue") or all("scans" not in name for name in found.of("Queue"))
+
+
+@pytest.mark.parametrize("text", FILES)
+def test_a_guide_has_no_secret_in_it(text: str) -> None:
+    assert "hf_" not in text

@@ -21,8 +21,8 @@ from infra.schema import Settings
 from policy.evaluation import Violation, settings_of, violations
 from policy.rules.model import ExternalFacts, Subject
 from pulumi_on_moto import Deployment, sandbox, tree
+from rehearsal.commands import outline
 from rehearsal.commands.deployed import deployed
-from rehearsal.results import outline
 
 
 def run(args: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from rehearsal.results import outline
+from rehearsal.commands import outline
 from tests.infra.declared import ROOT, Run, run
 
 FILES = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "guides.md").read_text("utf-8"), re.DOTALL)

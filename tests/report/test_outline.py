@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from infra.settings import load_settings
-from rehearsal.results import outline
+from rehearsal.commands import outline
 from tests.infra import training
 from tests.infra.declared import ROOT
 from tests.infra.test_refusals import STACKS, stack_file

@@ -164,7 +164,7 @@ def forecast(
     priced = [share for _, share in pools(capacity, zones, prices)[:MAX_POOLS]]
     cost = week.cost_at(_price_range(priced)) if slot_forecast else week.cost
     slot = prices.slot(capacity)
-    month = 0.0 if target == 0 else None if slot is None else slot * HOURS
+    month = 0.0 if target == 0 else None if slot is None else slot * _hours(entry)
     bill = cost.times(spot).plus(Range(owned, owned, owned))
     part = spot / target / _WEEK_MINUTES if target else 0.0
     again = week.unannounced * _CHECKPOINT_MINUTES / 2 if isinstance(entry, Training) else 0.0
@@ -188,6 +188,12 @@ def forecast(
         (*_notes(entry, zones, prices), *([_delay_note(week.losses.middle)] if delay else ())),
         _runs_on(entry),
     )
+
+
+def _hours(entry: ForecastEntry) -> float:
+    """Return the hours of a month in which an entry's instances run: a job's ``expectedHours``, or all."""
+    expected = entry.expected_hours if isinstance(entry, Training) else None
+    return HOURS if expected is None else min(expected, HOURS)
 
 
 def _is_delayed(entry: ForecastEntry) -> bool:
@@ -220,9 +226,10 @@ def _volumes(entry: ForecastEntry, region: str) -> float:
     """
     capacity = entry.capacity
     roots = math.ceil(capacity.target / min(capacity.weights.values()))
-    gib = roots * capacity.root_volume_gib
+    roots_share = _hours(entry) / HOURS  # they end with their instances, other volumes stay
+    gib = roots * roots_share * capacity.root_volume_gib
     usual = pods.ROOT_THROUGHPUT_MIB if is_on_kubernetes(entry) else _FREE_THROUGHPUT_MIB
-    throughput = roots * ((capacity.root_volume_throughput_mib or usual) - _FREE_THROUGHPUT_MIB)
+    throughput = roots * roots_share * ((capacity.root_volume_throughput_mib or usual) - _FREE_THROUGHPUT_MIB)
     if isinstance(entry, Training) and entry.volume_gib:
         gib += entry.volume_gib
         throughput += max(0, entry.throughput_mib - _FREE_THROUGHPUT_MIB)
@@ -250,7 +257,10 @@ def _notes(entry: ForecastEntry, zones: Sequence[str], prices: Prices) -> Iterat
     for name, of_on_demand in useless.items():
         yield f"{name} saves nothing: the Spot price is {of_on_demand:.2f} of the On-Demand price"
     if isinstance(entry, Training):
-        yield "assumed to run all month; it costs less if it finishes or has a deadline or budget"
+        if entry.expected_hours is None:
+            yield "assumed to run all month; it costs less if it finishes (expectedHours) or has a budget"
+        else:
+            yield f"one run of {entry.expected_hours:g} hours (expectedHours)"
         if entry.capacity_block is not None:
             yield "its Capacity Block is paid in advance and not included in the cost"
     elif isinstance(entry, Service) and entry.scaling is not None:

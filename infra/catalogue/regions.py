@@ -18,7 +18,8 @@ REGIONS: Final = frozenset(_NAMES.split())
 
 def check(region: str) -> str:
     """Return ``region``; raise ``ValueError`` if AWS has none of that name."""
-    if region not in REGIONS:
-        near = get_close_matches(region, sorted(REGIONS), n=1)
-        raise ValueError(f"{region!r}, allowed: a Region of AWS, such as {near[0] if near else 'us-west-2'}")
-    return region
+    if region in REGIONS:
+        return region
+    near = get_close_matches(region, sorted(REGIONS), n=1)
+    example = near[0] if near else "us-west-2"
+    raise ValueError(f"{region!r}, allowed: a Region of AWS, such as {example}")

@@ -16,7 +16,7 @@ HEAD: Final = (
 )
 
 
-class Row(NamedTuple):
+class OutlineRow(NamedTuple):
     """A row of the table; its columns are those of ``HEAD``."""
 
     entry: str
@@ -24,11 +24,11 @@ class Row(NamedTuple):
     data: str
     callers: str
     access: str
-    most: str
+    ceiling: str
     unchecked: str
 
 
-def rows(settings: Settings) -> Iterator[Row]:
+def rows(settings: Settings) -> Iterator[OutlineRow]:
     """Yield the entries of a stack in the order of its file."""
     region = settings.region
     yield from (_service(service, region) for service in settings.services)
@@ -41,7 +41,7 @@ def total(settings: Settings) -> str:
     return f"All instances together cost {ceiling(settings)}; `gpu-spot forecast` has the cost of a month."
 
 
-def _service(service: Service, region: str) -> Row:
+def _service(service: Service, region: str) -> OutlineRow:
     capacity = service.capacity
     workers = capacity.target * service.workers_per_slot
     gpus = (
@@ -50,14 +50,14 @@ def _service(service: Service, region: str) -> Row:
         else f" × {service.gpus_per_worker} GPU{'s'[: service.gpus_per_worker > 1]}"
     )
     shared = f", {service.slots_per_gpu} on each GPU" if service.slots_per_gpu > 1 else ""
-    most = capacity.max_target * service.workers_per_slot
-    scaled = f", up to {most} by its load" if service.is_scaled else ""
+    maximum = capacity.max_target * service.workers_per_slot
+    scaled = f", up to {maximum} by its load" if service.is_scaled else ""
     runs = f"{workers} worker{'s'[: workers != 1]}{gpus}{shared}{scaled}"
     if service.image is None and not service.command:
         runs += ", which only report"
-    return Row(
+    return OutlineRow(
         service.name, runs, _joined(_data(service)), _callers(service), _access(service),
-        _most(service, region), _joined(_unchecked(service)),
+        _ceiling(service, region), _joined(_unchecked(service)),
     )  # fmt: skip
 
 
@@ -71,7 +71,7 @@ def _callers(service: Service) -> str:
     return f"who may send to {where} ({service.queue.title})"
 
 
-def _job(job: Training, region: str) -> Row:
+def _job(job: Training, region: str) -> OutlineRow:
     gpus = sorted({catalogue.lookup(kind).accelerators for kind in job.capacity.types})
     nodes = f"{job.nodes} nodes × " if job.nodes.max > 1 else ""
     runs = f"{nodes}{' or '.join(map(str, gpus))} GPUs, until revision {job.revision[:7]} is done"
@@ -79,21 +79,21 @@ def _job(job: Training, region: str) -> Row:
     if job.dataset is not None:
         data.append(f"{job.dataset}, copied")
     data.append(f"checkpoints: {job.checkpoints}")
-    return Row(
-        job.name, runs, _joined(data), "nobody", _access(job), _most(job, region), _joined(_unchecked(job))
+    return OutlineRow(
+        job.name, runs, _joined(data), "nobody", _access(job), _ceiling(job, region), _joined(_unchecked(job))
     )
 
 
-def _host(host: SharedHost, region: str) -> Row:
+def _host(host: SharedHost, region: str) -> OutlineRow:
     tenants = len(host.tenants)
     allowed = ", ".join(host.allowed_sources) or "Session Manager only"
-    return Row(
+    return OutlineRow(
         host.name, f"{tenants} tenant{'s'[: tenants != 1]} on one instance", "a volume for each tenant",
-        allowed, "nothing", _most(host, region), "that its images exist and start",
+        allowed, "nothing", _ceiling(host, region), "that its images exist and start",
     )  # fmt: skip
 
 
-def _most(entry: GroupEntry, region: str) -> str:
+def _ceiling(entry: GroupEntry, region: str) -> str:
     usd, assumed = cost(entry.capacity, region)
     return f"${usd:,.2f}{' (assumed)' if assumed else ''}"
 

@@ -55,6 +55,17 @@ def test_a_job_repeats_unsaved_work(week: SlotForecast) -> None:
     assert (asked.job, asked.slots, dict(asked.policy_parameters)) == (True, 1, {"shortageCost": 2.0})
 
 
+def test_a_job_of_some_hours_costs_those(week: SlotForecast) -> None:
+    [all_month] = entries(settings_of([], [job(volumeGiB=300)]))
+    [short] = entries(settings_of([], [job(volumeGiB=300, expectedHours=73)]))
+    whole, found = (forecast(entry, ZONES, LISTED, week) for entry in (all_month, short))
+    assert found.cost is not None
+    assert whole.cost is not None
+    assert found.cost.middle == pytest.approx(whole.cost.middle / 10)
+    assert found.volumes == pytest.approx((12.5 + 300) * 0.08)
+    assert found.notes[0] == "one run of 73 hours (expectedHours)"
+
+
 def test_groups_that_differ_in_size_alone_ask_the_same() -> None:
     big = settings_of(
         [service("one", target=40), service("two", target=50), service("three", spotPercentage=50)]

@@ -71,7 +71,7 @@ def test_the_schema_rejects_what_the_program_rejects(key: str, value: object) ->
 
 def test_an_editors_schema_knows_our_keys_alone() -> None:
     config = stack_file()["properties"]["config"]
-    assert config["required"] == ["aws:region", "gpu-spot:network", "gpu-spot:services"]
+    assert config["required"] == ["aws:region", "gpu-spot:network"]
     assert {"enum": [key for key in config["properties"] if key != "aws:region"]} in config["propertyNames"][
         "anyOf"
     ]

@@ -24,7 +24,7 @@ WIDE: dict[str, Any] = {
 }
 
 
-def test_a_row_says_what_runs_who_calls_it_and_what_was_not_checked() -> None:
+def test_a_row_has_workers_callers_permissions_and_what_is_unchecked() -> None:
     raw = {**STACKS["dev"], "gpu-spot:services": [WIDE], "gpu-spot:training": [training.job()]}
     service, job = (dict(zip(outline.HEAD, row, strict=True)) for row in outline.rows(load_settings(raw)))
     assert service["runs"] == "4 workers × 2 GPUs, up to 10 by its load"

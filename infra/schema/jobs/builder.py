@@ -89,6 +89,7 @@ def _entry(job: Training) -> Training:
         "matrix": None,
         "deadline": None,
         "budget": None,
+        "expected_hours": None,
         "volume_gib": prepare.size_gib or job.volume_gib,
         "checkpoints": ON_THE_VOLUME,
         "datasets": (),

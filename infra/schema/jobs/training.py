@@ -128,6 +128,8 @@ class Training(Work):
     deadline: str | None = None
     """Date and time by which the job should finish, in ISO 8601 with a time zone. On-Demand capacity is
     bought as needed to meet it. The command must report its steps in the file ``$GPU_SPOT_TELL``."""
+    expected_hours: Annotated[float, Field(ge=0.1, le=8760)] | None = None
+    """Hours that the run is expected to take, of which a forecast counts the cost. Default: a whole month."""
     budget: Annotated[float, Field(ge=0.01, le=1_000_000)] | None = None
     """Maximum cost of the run's instances in US dollars. When it is spent, the job saves a checkpoint and
     is held. Each experiment of a ``matrix`` has its own budget."""

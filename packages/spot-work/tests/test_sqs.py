@@ -334,7 +334,7 @@ def test_a_message_of_another_sender_reaches_the_function_as_its_bytes(
     assert sqs.queues() == {"ocr", "ocr-dead"}
 
 
-def test_a_foreign_message_whose_run_fails_is_a_dead_letter(
+def test_a_failing_message_of_another_sender_is_a_dead_letter(
     sqs: FaultySqs, at_work: Callable[..., Worker]
 ) -> None:
     def refuse(body: bytes) -> None:

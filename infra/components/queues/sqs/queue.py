@@ -98,7 +98,7 @@ class Sqs(pulumi.ComponentResource):
             arns = queue.arn, dead_letters.arn
         else:
             account = pulumi.Output.from_input(scope.account_id)
-            self.name = account.apply(lambda own: _of_account(existing, own))
+            self.name = account.apply(lambda account_id: _of_account(existing, account_id))
             self.dead_letter_name = pulumi.Output.from_input(existing.dead_letters)
             arns = scope.arn("sqs", existing.queue), scope.arn("sqs", existing.dead_letters)
         replies = self.name.apply(reply_prefix)

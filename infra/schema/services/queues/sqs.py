@@ -41,9 +41,9 @@ class ExistingSqs(Model):
         for key in ("queue", "deadLetters"):
             if (match := _ADDRESS.fullmatch(str(values.get(key)))) is None:
                 continue
-            region, own = match["region"] or match["place"], (info.context or {}).get("region")
-            if own and region != own:
-                raise WrongKeyError((key,), f"a queue in {region}, allowed: queues in {own}")
+            region, expected = match["region"] or match["place"], (info.context or {}).get("region")
+            if expected and region != expected:
+                raise WrongKeyError((key,), f"a queue in {region}, allowed: queues in {expected}")
             if names.setdefault("account", match["account"]) != match["account"]:
                 raise WrongKeyError((key,), f"of account {match['account']}, allowed: {names['account']}")
             names[key] = match["name"]

@@ -72,9 +72,7 @@ class StackConfig:
         """The stack's ``aws:region``."""
         region = self.values.get("aws:region")
         if not isinstance(region, str) or not region:
-            raise LocalCloudError(
-                f"Pulumi.{self.stack}.yaml: aws:region is {region!r}, an AWS region is needed"
-            )
+            raise LocalCloudError(f"Pulumi.{self.stack}.yaml: set aws:region, for example us-west-2")
         return region
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import pulumi
 
@@ -25,13 +25,12 @@ _DATA: Final = (
     "s3:GetObject",
     "s3:GetObjectVersion",
     "s3:ListBucket",
-    "secretsmanager:GetSecretValue",
     "ssm:GetParameter",
     "ssm:GetParameterHistory",
     "ssm:GetParameters",
     "ssm:GetParametersByPath",
 )
-"""What reads objects and their names, secrets and parameters. Source: Service Authorization Reference."""
+"""What reads objects and their names, and parameters. Source: Service Authorization Reference."""
 
 
 @dataclass(frozen=True)
@@ -74,41 +73,60 @@ class PulumiState:
         ]
 
 
-def environment_subject(name: str) -> str:
-    """Return the end of the subject of jobs with this environment, on any branch or pull request."""
-    return f"environment:{name}"
+@dataclass(frozen=True)
+class TrustedJobs:
+    """GitHub's jobs that may assume a role: of an environment, of a branch, of a workflow file; None is any.
 
-
-def branch_subject(name: str) -> str:
-    """Return the end of the subject of a branch's jobs without an environment.
-
-    Scheduled jobs run on the default branch (GitHub, "Events that trigger workflows").
+    A job with an environment has it in its subject, in place of the branch.
     """
-    return f"ref:refs/heads/{name}"
+
+    environment: str | None = None
+    branch: str | None = None
+    workflow: str | None = None
+
+    @property
+    def end(self) -> str:
+        """The end of the subject. Scheduled jobs run on the default branch."""
+        return f"ref:{self.ref}" if self.environment is None else f"environment:{self.environment}"
+
+    @property
+    def ref(self) -> str:
+        """The branch as the claim ``ref`` has it."""
+        return f"refs/heads/{self.branch}"
 
 
 def assumed_by_jobs(
-    provider_arn: pulumi.Input[str], issuer: str, client_id: str, repository: str, jobs: str
+    provider_arn: pulumi.Input[str], issuer: str, client_id: str, repository: str, jobs: TrustedJobs
 ) -> list[Statement]:
-    """Trust GitHub's tokens for some jobs of one repository (GitHub, "OpenID Connect reference").
+    """Trust GitHub's tokens for some jobs of ``repository`` (``owner@id/name@id``); all claims are exact.
 
-    AWS checks no claim except the subject, so an environment is not bound to a branch here. The subject of
-    repositories created, renamed or transferred since July 2026 has ids, ``owner@id/name@id`` (same page,
-    immutable subject claims). A ``repository`` with ids is trusted in that form only.
+    A wildcard would also match ``:`` and ``/``: another repository can put claims into its subject (GitHub,
+    "Customizing the subject claims"). Repositories created, renamed or transferred since July 2026 have ids
+    in it (GitHub, "OpenID Connect reference", immutable subject claims); ``repository_id`` binds both forms.
+    STS evaluates it, ``environment``, ``ref`` and ``job_workflow_ref`` since January 2026, according to
+    cageyv.dev (6 February 2026) and dev.classmethod.jp (3 February 2026); AWS's own page was not at hand. One
+    that it did not evaluate would admit no job. GitHub sends ``job_workflow_ref`` for every job, as PyPI's
+    trusted publishers rely on.
     """
-    forms = [repository]
-    if "@" not in repository:
-        # An id has no colon and a name no at sign: the pattern matches no other repository.
-        forms.append("/".join(f"{part}@*" for part in repository.split("/")))
+    owner, name = (part.partition("@") for part in repository.split("/"))
+    short = f"{owner[0]}/{name[0]}"
+    claims: dict[str, Any] = {
+        "aud": client_id,
+        "sub": [f"repo:{form}:{jobs.end}" for form in (repository, short)],
+        "repository_id": name[2],
+    }
+    if jobs.environment is not None:
+        claims["environment"] = jobs.environment
+    if jobs.branch is not None:
+        claims["ref"] = jobs.ref
+    if jobs.branch is not None and jobs.workflow is not None:
+        claims["job_workflow_ref"] = f"{short}/.github/workflows/{jobs.workflow}@{jobs.ref}"
     return [
         Statement(
             "Assume",
             ["sts:AssumeRoleWithWebIdentity"],
             principal={"Federated": provider_arn},
-            conditions={
-                "StringEquals": {f"{issuer}:aud": client_id},
-                "StringLike": {f"{issuer}:sub": [f"repo:{form}:{jobs}" for form in forms]},
-            },
+            conditions={"StringEquals": {f"{issuer}:{claim}": value for claim, value in claims.items()}},
         )
     ]
 
@@ -175,21 +193,32 @@ def write_state(scope: Scope, state: PulumiState) -> list[Statement]:
     return allowed
 
 
-def detect_drift(scope: Scope, state: PulumiState, images: Sequence[str]) -> list[Statement]:
+def detect_drift(
+    scope: Scope, state: PulumiState, images: Sequence[str], archives: pulumi.Input[str]
+) -> list[Statement]:
     """Return the permissions of drift detection beside its policies, which may be AWS's ``ReadOnlyAccess``.
 
-    Whatever the policies allow, the role reads no objects, parameters and secrets except the stack's own, by
-    the prefix of their names, the images and the state.
+    Whatever the policies allow, the role reads no objects but ``archives`` (an ARN of objects) and the state,
+    no parameters but the stack's own and the images', and no secrets without the stack's tag: a prefix of
+    names would also be that of a stack whose name begins alike.
     """
     of_stack = [
-        pulumi.Output.concat("arn:", scope.partition, f":s3:::{scope.prefix.lower()}*"),
+        archives,
         *(resource for statement in _read_objects(scope, state) for resource in statement.resources),
         *_images(scope, images),
         scope.arn("ssm", f"parameter{names.parameter_root(scope.stack)}/*"),
-        scope.arn("secretsmanager", f"secret:{scope.prefix}*"),
     ]
-    only = Statement("ReadNoOtherStack", _DATA, effect="Deny", not_resources=of_stack)
-    return [*read_state(scope, state), only]
+    return [
+        *read_state(scope, state),
+        Statement("ReadNoOtherStack", _DATA, effect="Deny", not_resources=of_stack),
+        Statement(
+            "ReadNoOtherSecret",
+            ["secretsmanager:GetSecretValue"],
+            ANY_RESOURCE,
+            {"StringNotEquals": {f"aws:ResourceTag/{names.TAG_STACK}": scope.stack}},
+            effect="Deny",
+        ),
+    ]
 
 
 def _images(scope: Scope, paths: Sequence[str]) -> list[pulumi.Output[str]]:

@@ -163,7 +163,12 @@ def _roles(settings: Settings, preview_settings: PreviewSettings, foundation: Fo
     scope.export("previewRoleArn", previews.role_arn)
     if settings.identity.deploys is not None:
         deploys_args = DeploysArgs(
-            scope, settings.identity.deploys, preview_settings, previews.provider_arn, args.images
+            scope,
+            settings.identity.deploys,
+            preview_settings,
+            previews.provider_arn,
+            args.images,
+            foundation.store.archives_arn,
         )
         deploys = Deploys(scope.name("deploys"), deploys_args, scope.child_options)
         scope.export("deployRoleArn", deploys.role_arn)

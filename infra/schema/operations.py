@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field, ValidationInfo, field_validator
 
@@ -124,12 +125,8 @@ class Monitoring(Model):
 class Previews(Model):
     """The IAM role that GitHub Actions assumes on pull requests to preview the stack."""
 
-    repository: Annotated[
-        str,
-        Field(pattern=r"^([A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+|[A-Za-z0-9_.-]+@\d+/[A-Za-z0-9_.-]+@\d+)$"),
-    ]
-    """GitHub repository, ``owner/name``; or with GitHub's IDs ``owner@id/name@id``, which are never
-    reused."""
+    repository: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+@[1-9]\d*/[A-Za-z0-9_.-]+@[1-9]\d*$")]
+    """GitHub repository with GitHub's IDs, ``owner@id/name@id``: names can be reused, IDs are not."""
     create_provider: bool = False
     """Whether the stack creates GitHub's OIDC identity provider, of which an account can have one."""
     environment: GitHubEnvironment | None = None
@@ -138,6 +135,17 @@ class Previews(Model):
     """S3 bucket with Pulumi's state of this stack and of no other. Leave out with Pulumi Cloud."""
     state_kms_key_arn: KmsKeyArn | None = None
     """ARN of the KMS key of the stack's secrets provider (``awskms://``) or of the state bucket."""
+
+    @field_validator("repository", mode="before")
+    @classmethod
+    def _has_ids(cls, repository: Any) -> Any:
+        if isinstance(repository, str) and re.fullmatch(r"[\w.-]+/[\w.-]+", repository):
+            query = """--jq '"\\(.owner.login)@\\(.owner.id)/\\(.name)@\\(.id)"'"""
+            raise ValueError(
+                f"{repository} without IDs, allowed: owner@id/name@id "
+                f"(`gh api repos/{repository} {query}` prints it)"
+            )
+        return repository
 
 
 class Deploys(Model):
@@ -148,7 +156,9 @@ class Deploys(Model):
     environment: GitHubEnvironment | None = None
     """GitHub environment whose jobs may deploy. Default: jobs of the branch without an environment."""
     branch: Annotated[str, Field(pattern=r"^[A-Za-z0-9_./-]{1,100}$")] = "main"
-    """Branch whose jobs may detect drift, and deploy if ``environment`` is not set."""
+    """Branch whose jobs may deploy and detect drift."""
+    workflow: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,80}\.yml$")] = "deploy.yml"
+    """File in ``.github/workflows`` of the branch whose jobs may deploy."""
     drift_environment: GitHubEnvironment | None = None
     """GitHub environment whose jobs may detect drift. Default: jobs of the branch without an environment."""
     drift_policies: Annotated[tuple[PolicyArn, ...], Field(max_length=10, strict=False)] = ()

@@ -156,7 +156,7 @@ BASE: dict[str, Any] = {
     "gpu-spot:identity": {
         "permissionsBoundary": POLICY,
         "previews": {
-            **{"repository": "o/r", "environment": "p", "stateBucket": "bbb"},
+            **{"repository": "o@1/r@2", "environment": "p", "stateBucket": "bbb"},
             "stateKmsKeyArn": "arn:aws:kms:us-east-1:123456789012:key/00000000-0000-0000-0000-000000000000",
         },
         "deploys": {

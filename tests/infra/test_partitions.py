@@ -49,7 +49,7 @@ def in_partition(stack: str, partition: str, tmp_path: Path) -> Run:
         config["gpu-spot:network"] |= {"endpoints": "interface", "flowLogs": "all"}
         config["gpu-spot:kmsKeyArn"] = f"arn:{partition}:kms:{region}:123456789012:key/{KEY}"
         config["gpu-spot:identity"] = {
-            "previews": {"repository": "o/r", "stateBucket": "state"},
+            "previews": {"repository": "o@1/r@2", "stateBucket": "state"},
             "deploys": {"policies": [f"arn:{partition}:iam::123456789012:policy/deploys"]},
         }
         config.get("gpu-spot:monitoring", {}).pop("monthlyBudgetUsd", None)

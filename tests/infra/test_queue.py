@@ -45,7 +45,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Run:
         {**OWN, "deployment": "cluster", "engineVersion": "3.13", "maintenance": window},
         "prod",
         kmsKeyArn=KEY,
-        identity={"previews": {"repository": "acme/models"}},
+        identity={"previews": {"repository": "acme@12/models@345"}},
     )
 
 

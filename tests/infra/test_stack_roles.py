@@ -16,7 +16,7 @@ from tests.infra.declared import ROOT, Run, run, variant
 
 ACCOUNT = "123456789012"
 REGION = "us-west-2"
-REPOSITORY = "acme/models"
+REPOSITORY = "acme@12/models@345"
 SUBJECT = "token.actions.githubusercontent.com:sub"
 READ_ONLY = {
     "Statement": [
@@ -29,9 +29,8 @@ ROLES = ("previews", "deploys", "drift")
 
 
 def key_arn(stack: str) -> str:
-    return (
-        f"arn:aws:kms:{REGION}:{ACCOUNT}:key/{ {'dev': 1, 'prod': 2}[stack]:08d}-0000-0000-0000-000000000000"
-    )
+    number = {"dev": 1, "prod": 2}.get(stack, 3)
+    return f"arn:aws:kms:{REGION}:{ACCOUNT}:key/{number:08d}-0000-0000-0000-000000000000"
 
 
 def identity(stack: str) -> dict[str, Any]:
@@ -69,7 +68,15 @@ def trusts(stack: str, role: str, end: str) -> bool:
     [statement] = document["Statement"]
     statement.pop("Principal")
     client_id = {SUBJECT.replace(":sub", ":aud"): ["sts.amazonaws.com"]}
-    context = {SUBJECT: [f"repo:{REPOSITORY}:{end}"], **client_id}
+    ref = {"environment:dev-preview": "refs/pull/7/merge", "pull_request": "refs/pull/7/merge"}
+    claims = {
+        "repository_id": "345",
+        "ref": ref.get(end, end.removeprefix("ref:") if end.startswith("ref:") else "refs/heads/main"),
+        "environment": end.removeprefix("environment:"),
+        "job_workflow_ref": "acme/models/.github/workflows/deploy.yml@refs/heads/main",
+    }
+    named = {SUBJECT.replace("sub", claim): [value] for claim, value in claims.items()}
+    context = {SUBJECT: [f"repo:{REPOSITORY}:{end}"], **client_id, **named}
     asked = iam.Request("sts:AssumeRoleWithWebIdentity", context=context)
     return iam.allows([{"Statement": [{**statement, "Resource": "*"}]}], asked)
 
@@ -122,7 +129,7 @@ def of_stack(stack: str) -> list[iam.Request]:
     ]
 
 
-@pytest.mark.parametrize(("stack", "other"), [("dev", "prod"), ("prod", "dev")])
+@pytest.mark.parametrize(("stack", "other"), [("dev", "prod"), ("prod", "dev"), ("dev", "dev-2")])
 @pytest.mark.parametrize("role", ROLES)
 def test_a_role_reaches_nothing_of_another_stack(role: str, stack: str, other: str) -> None:
     documents = policies(stack, role)
@@ -208,9 +215,19 @@ def test_in_a_bucket_that_stacks_share_none_reads_another_ones_objects(neighbour
 
 def test_drift_detection_reads_what_a_refresh_of_the_stack_reads() -> None:
     documents = policies("dev", "drift")
+    own = {"aws:ResourceTag/gpu-spot:stack": ["dev"]}
+    [archives] = [
+        resource
+        for statement in declared("dev").policy("drift")["Statement"]
+        for resource in statement.get("NotResource", ())
+        if "agent" in resource
+    ]
     arn = f"arn:aws:ssm:{REGION}:"
     for asked in (
-        iam.Request("s3:GetObject", "arn:aws:s3:::gpu-spot-dev-bucket-agent-1a2b3c4/agent.zip"),
+        iam.Request("s3:GetObject", archives.replace("*", "agent.zip")),
+        iam.Request(
+            "secretsmanager:GetSecretValue", f"arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:x", own
+        ),
         iam.Request("ssm:GetParameter", f"{arn}:parameter/aws/service/ami-amazon-linux-latest/x"),
         iam.Request("ssm:GetParameter", f"{arn}{ACCOUNT}:parameter/gpu-spot/dev/groups/inference/control"),
         iam.Request("s3:GetBucketPolicy", "arn:aws:s3:::gpu-spot-dev-bucket-agent-1a2b3c4"),

@@ -35,7 +35,7 @@ _REQUIREMENTS = {
 _EXTENDED_CONFIG: dict[str, Any] = {
     "identity": {
         "previews": {
-            **{"repository": "acme/models", "stateBucket": "acme-state", "createProvider": True},
+            **{"repository": "acme@12/models@345", "stateBucket": "acme-state", "createProvider": True},
             "stateKmsKeyArn": "arn:aws:kms:us-west-2:123456789012:key/00000000-0000-0000-0000-000000000001",
         },
         "deploys": {"policies": ["arn:aws:iam::123456789012:policy/deploys"], "environment": "production"},

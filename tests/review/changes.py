@@ -48,7 +48,7 @@ EXAMPLES: Final[Mapping[str, Any]] = {
     "onDemandCeiling": 3,
     "path": "/elsewhere",
     "permissionsBoundary": "arn:aws:iam::123456789012:policy/boundary",
-    "previews": {"repository": "acme/models", "createProvider": True, "stateBucket": "acme-state"},
+    "previews": {"repository": "acme@12/models@345", "createProvider": True, "stateBucket": "acme-state"},
     "python": {"version": "3.11", "requirements": "requirements.txt"},
     "quotaGpus": 4,
     "repository": "https://git.example.org/another/repository",

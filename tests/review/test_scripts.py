@@ -16,6 +16,11 @@ import pytest
 import yaml
 
 from gpu_spot.review.comment import MARKER
+from gpu_spot.review.deployed_files import change_every_stack
+from infra.archives import functions
+from policy.pack import policies
+from tests.apart import apart
+from tests.infra import program
 from tests.infra.declared import ROOT
 from tests.review.making import FORECAST, GOLDEN, made_previews
 from tests.waiting import TIMEOUT_SECONDS
@@ -34,6 +39,8 @@ GH = """#!/usr/bin/env bash
 printf '%s ' "$@" >> calls; echo >> calls
 [[ $* == *--method* ]] || cat answer
 """
+PACKAGES = ("contracts", "infra", "lambdas", "policy", "userdata")
+"""What a preview may import, by tests/test_arrows.py; a test's own imports are others."""
 REVIEW = "import sys; from gpu_spot.cli import main; sys.exit(main())"
 
 
@@ -84,6 +91,8 @@ def git(*arguments: str) -> None:
 def base(work_dir: Path, *environments: str, others: tuple[str, ...] = ("sample",)) -> None:
     """Commit stack files of ``environments``, which the team has named, and of ``others``."""
     git("init", "--quiet", "--initial-branch", "main")
+    for folder in ("gpu_spot/review", *PACKAGES):
+        shutil.copytree(ROOT / folder, work_dir / folder, ignore=shutil.ignore_patterns("__pycache__"))
     known = {name: {"previewRoleArn": f"arn:{name}"} if name == "prod" else {} for name in environments}
     (work_dir / ".github" / "stacks.json").write_text(json.dumps(known))
     for name in (*environments, *others):
@@ -100,9 +109,14 @@ def base(work_dir: Path, *environments: str, others: tuple[str, ...] = ("sample"
         (["stacks/Pulumi.dev.yaml", "docs/operations.md"], ["dev"]),
         (["stacks/Pulumi.prod.yaml", "stacks/Pulumi.dev.yaml"], ["dev", "prod"]),
         (["infra/program/stack.py"], ["dev", "prod"]),
+        (["contracts/names.py"], ["dev", "prod"]),
+        (["contracts/new.json", "docs/x.md"], ["dev", "prod"]),
+        (["setup.py"], ["dev", "prod"]),
+        ([".github/workflows/deploy.yml"], ["dev", "prod"]),
         (["userdata/boot.sh"], ["dev", "prod"]),
         (["requirements.lock"], ["dev", "prod"]),
         (["policy/rules/data.py"], ["dev", "prod"]),
+        (["infra/__main__.py"], ["dev", "prod"]),
         (["policy/config/prod.json"], ["prod"]),
         (["stacks/Pulumi.sample.yaml", "stacks/Pulumi.new one.yaml"], []),
         (["stacks/Pulumi.sample.yaml", "infra/x.py"], ["dev", "prod"]),
@@ -114,13 +128,36 @@ def test_only_environments_that_the_pull_request_changes(
     base(work_dir, "dev", "prod")
     for path in paths:
         (work_dir / path).parent.mkdir(parents=True, exist_ok=True)
-        (work_dir / path).write_text("other\n")
+        (work_dir / path).write_text("# other\n")
     git("add", ".")
     git("commit", "--quiet", "--message", "head")
     entries = json.loads(script("changed-environments", "HEAD^1").stdout)
     assert [entry["stack"] for entry in entries] == changed
     [*previewed] = json.loads(script("changed-environments", "HEAD^1", "previewRoleArn").stdout)
     assert previewed == [{"stack": "prod", "previewRoleArn": "arn:prod"}] * ("prod" in changed)
+
+
+def read_by(stack: str) -> list[str]:
+    """The files of the checkout that the program and the policies of a stack read, import or pack."""
+    opened: list[str] = []
+    sys.addaudithook(lambda event, given: opened.append(str(given[0])) if event == "open" else None)
+    program.declared("known", stack, ROOT / "stacks" / f"Pulumi.{stack}.yaml")
+    policies()
+    loaded = [getattr(module, "__file__", None) or "" for module in tuple(sys.modules.values())]
+    packed = [str(path) for path in functions.sources().values()]
+    return sorted({path for path in (*opened, *loaded, *packed) if path.startswith(f"{ROOT}/")})
+
+
+@pytest.mark.parametrize("stack", ["eks"])
+def test_every_file_that_a_preview_reads_changes_every_stack(stack: str) -> None:
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
+    known = set(tracked.stdout.splitlines())
+    read = {str(Path(path).relative_to(ROOT)) for path in apart(read_by, stack)} & known
+    ours = {path for path in read if "/" not in path or path.startswith(PACKAGES)}
+    changing = set(change_every_stack(sorted(known), ROOT))
+    assert len(ours) >= 200
+    assert ours - changing == set()
+    assert not {path for path in changing if path.startswith(("docs/", "tests/", "research/", "examples/"))}
 
 
 def test_a_new_entry_has_a_preview_and_one_without_a_file_has_none(work_dir: Path) -> None:

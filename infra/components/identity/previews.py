@@ -11,6 +11,7 @@ import pulumi_aws as aws
 
 from infra import schema
 from infra.iam import preview_statements
+from infra.iam.preview_statements import TrustedJobs
 from infra.iam.queue_statements import QueueAccess
 from infra.iam.statement import Statement, document
 from infra.scope import Scope
@@ -92,6 +93,7 @@ class DeploysArgs:
     Attributes:
         previews: The trusted repository, and the state's bucket and key.
         images: Parameters of this account that name images.
+        archives: ARN of the stack's archives, which are objects of the state.
     """
 
     scope: Scope
@@ -99,6 +101,7 @@ class DeploysArgs:
     previews: schema.Previews
     provider_arn: pulumi.Output[str]
     images: Sequence[str]
+    archives: pulumi.Input[str]
 
 
 class Deploys(pulumi.ComponentResource):
@@ -115,10 +118,10 @@ class Deploys(pulumi.ComponentResource):
         """Declare the roles."""
         super().__init__("gpu-spot:infra:Deploys", name, None, opts)
         scope, settings, state = args.scope, args.settings, _state(args.previews)
-        deploying = _subject(settings.environment, settings.branch)
-        drifting = _subject(settings.drift_environment, settings.branch)
-        previewing = _previewing(args.previews)
-        if previewing.casefold() in (deploying.casefold(), drifting.casefold()):
+        deploying = TrustedJobs(settings.environment, settings.branch, settings.workflow)
+        drifting = TrustedJobs(settings.drift_environment, settings.branch)
+        previewing = _previewing(args.previews).end
+        if previewing.casefold() in (deploying.end.casefold(), drifting.end.casefold()):
             # GitHub's environment names are not case-sensitive.
             raise pulumi.RunError(
                 f"gpu-spot:identity: {previewing} for previews and for deploys, allowed: an environment for "
@@ -133,7 +136,7 @@ class Deploys(pulumi.ComponentResource):
             "drift",
             drifting,
             settings.drift_policies or [read_only],
-            preview_statements.detect_drift(scope, state, args.images),
+            preview_statements.detect_drift(scope, state, args.images, args.archives),
         )
         self.register_outputs({"roleArn": self.role_arn, "driftRoleArn": self.drift_role_arn})
 
@@ -141,7 +144,7 @@ class Deploys(pulumi.ComponentResource):
         self,
         args: DeploysArgs,
         short: str,
-        jobs: str,
+        jobs: TrustedJobs,
         policies: Sequence[pulumi.Input[str]],
         state: Sequence[Statement],
     ) -> pulumi.Output[str]:
@@ -163,14 +166,8 @@ def _state(settings: schema.Previews) -> preview_statements.PulumiState:
     )
 
 
-def _previewing(settings: schema.Previews) -> str:
-    return preview_statements.environment_subject(settings.environment or f"{pulumi.get_stack()}-preview")
-
-
-def _subject(environment: str | None, branch: str) -> str:
-    if environment is not None:
-        return preview_statements.environment_subject(environment)
-    return preview_statements.branch_subject(branch)
+def _previewing(settings: schema.Previews) -> TrustedJobs:
+    return TrustedJobs(settings.environment or f"{pulumi.get_stack()}-preview")
 
 
 def _role(
@@ -178,10 +175,10 @@ def _role(
     scope: Scope,
     provider: pulumi.Input[str],
     repository: str,
-    jobs: str,
+    jobs: TrustedJobs,
     opts: pulumi.ResourceOptions,
 ) -> aws.iam.Role:
-    """Declare a role for GitHub jobs whose OIDC subject ends with ``jobs``."""
+    """Declare a role for jobs of a repository on GitHub."""
     return aws.iam.Role(
         name,
         assume_role_policy=document(

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from contracts.agent.config import Volume
 from gpu_spot.review.text import code
 from gpu_spot.review.value_diff import difference_lines
 
@@ -24,6 +25,16 @@ def describe_difference(before: str, after: str) -> tuple[str, ...]:
     if old is None or new is None:
         return (_NOT_KNOWN,)
     return tuple(_differences(old, new))
+
+
+def volume_gib(data: str) -> int | None:
+    """Return the size of the declared data volume; None without one, or if it is unknown."""
+    try:
+        settings = json.loads((_files(data) or {})[_SETTINGS])
+    except (KeyError, ValueError):
+        return None
+    volume = settings.get("volume") if isinstance(settings, dict) else None
+    return int(volume.get("sizeGib", Volume().size_gib)) if isinstance(volume, dict) else None
 
 
 def _differences(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[str]:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from gpu_spot.review import difference
+from gpu_spot.review.effects.axes import AXES
 from gpu_spot.review.effects.consequences import Severity
 from gpu_spot.review.effects.effect import MAY_END, Effect
 from gpu_spot.review.effects.workers import Meaning
@@ -62,8 +63,8 @@ def _head(environments: Sequence[ReviewedEnvironment], run: str, commit: str) ->
     links = f"Commit {commit[:12]}. " if commit else ""
     links += f"[Full output]({run})." if run else ""
     rows = [
-        "| environment | workers | cost | policies | resources |",
-        "|---|---|---|---|---|",
+        "| environment | workers | besides | cost | policies | resources |",
+        "|---|---|---|---|---|---|",
         *(_row(environment) for environment in environments),
     ]
     alert = _alert(environments)
@@ -74,9 +75,9 @@ def _alert(environments: Sequence[ReviewedEnvironment]) -> list[str]:
     """Return the verdict, and what else must be seen first."""
     verdict = verdict_of(environments)
     if verdict.outcome == "nothing" and not any(item.preview.changes for item in environments):
-        lines = ["**Nothing ends: no changes.**"]
+        lines = ["**No running worker stops: no changes.**"]
     else:
-        lines = [f"**{verdict.sentence}**"]
+        lines = [f"**{verdict.sentence}** {_besides(environments)}"]
     lost = [item for item in environments if item.meaning.worst is Severity.LOST]
     failed = [item for item in environments if item.preview.errors]
     forbidden = [item for item in environments if _mandatory(item.preview)]
@@ -98,12 +99,34 @@ def _alert(environments: Sequence[ReviewedEnvironment]) -> list[str]:
     return [f"> [!{kind}]", *(f"> {line}<br>" for line in lines[:_MAX_LINES])]
 
 
+def _besides(environments: Sequence[ReviewedEnvironment]) -> str:
+    """Return what changes beside running workers, and the cost, in a line."""
+    parts = []
+    for axis in AXES:
+        found = frozenset[str]().union(*(item.meaning.directions(axis) for item in environments))
+        parts.append(f"{axis.capitalize()}: {_in_words(found)}.")
+    costs = [f"{code(item.preview.environment)} {_cost(item)}" for item in environments if item.cost]
+    costs = [_cost(item) for item in environments if item.cost] if len(environments) == 1 else costs
+    return " ".join([*parts, f"Money: {'; '.join(costs[:5]) or 'unknown'}."])
+
+
+def _in_words(directions: frozenset[str]) -> str:
+    words = {"unknown": "**look**", "shrinks": "**shrinks**", "grows": "grows"}
+    return ", ".join(word for name, word in words.items() if name in directions) or "unchanged"
+
+
 def _row(environment: ReviewedEnvironment) -> str:
     counts = ", ".join(f"{number} {op}" for op, number in environment.preview.counts().items()) or "no change"
     verdict = "**preview failed**" if environment.preview.errors else _verdict(environment)
     cells = [
         f"**{environment.preview.environment}**",
         verdict,
+        ", ".join(
+            f"{axis}: {_in_words(directions)}"
+            for axis in AXES
+            if (directions := environment.meaning.directions(axis))
+        )
+        or "unchanged",
         _cost(environment),
         _policies(environment.preview),
         counts,
@@ -112,7 +135,7 @@ def _row(environment: ReviewedEnvironment) -> str:
 
 
 def _verdict(environment: ReviewedEnvironment) -> str:
-    worst = environment.meaning.worst
+    worst = environment.meaning.worst_for_workers
     groups = environment.meaning.groups(worst)
     where = (
         f": {', '.join(groups[:5])}{' …' if len(groups) > 5 else ''}"
@@ -170,7 +193,7 @@ def _section(environment: ReviewedEnvironment) -> str:
 def _effects(meaning: Meaning) -> list[str]:
     """Return a line for each effect; effects of severity NOTHING are one line together."""
     lines = [_effect(effect) for effect in meaning.effects if effect.severity > Severity.NOTHING]
-    return _limited(lines or ["no effect on workers"], "effects")
+    return _limited(lines or ["no effect on workers, data, reach, alarms or control"], "effects")
 
 
 def _effect(effect: Effect) -> str:

@@ -68,6 +68,8 @@ def _environment_json(environment: ReviewedEnvironment) -> dict[str, Any]:
             "group": effect.group or None,
             "words": effect.words,
             "details": list(effect.details),
+            "axis": effect.axis,
+            "direction": effect.direction or None,
         }
         for effect in meaning.effects
     ]

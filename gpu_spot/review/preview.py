@@ -210,7 +210,8 @@ def _limitations(digest: Mapping[str, Any], listed: Sequence[Mapping[str, Any]])
         counted = (digest.get("changeSummary") or {}).get(op, 0)
         if counted > counts[op] + (op == "create"):  # the stack itself may be one of the created
             yield f"the preview counts {counted} resources to {op} and lists {counts[op]}"
-    if not digest.get("steps") and not digest.get("changeSummary") and not digest.get("diagnostics"):
+    failed = any(item.get("severity") == "error" for item in digest.get("diagnostics") or ())
+    if not digest.get("steps") and not digest.get("changeSummary") and not failed:
         yield "the preview lists no resource at all"
 
 

@@ -44,7 +44,7 @@ class ReviewVerdict:
     def sentence(self) -> str:
         """The verdict in words."""
         if self.outcome == "nothing":
-            return "Nothing ends."
+            return "No running worker stops."
         if self.outcome == "unknown":
             return f"Not known whether workers end in {self.where}."
         if self.is_exact and not self.may_be_more:

@@ -17,7 +17,6 @@ _NETWORK: Final = (
     "ec2:DescribeRouteTables",
     "ec2:DescribeSecurityGroups",
     "ec2:DescribeSubnets",
-    "ec2:DescribeVpcAttribute",
     "ec2:DescribeVpcs",
 )
 """The provider's calls to look up a VPC, its main route table, subnets and security groups."""
@@ -138,13 +137,13 @@ def previews(
     images: Sequence[str],
     snapshots: bool,
     queues: Sequence[QueueAccess],
-    existing_network: bool,
+    vpc_id: str | None,
     interfaces: bool,
     cluster: str | None,
 ) -> list[Statement]:
     """Return the permissions of a preview: image parameters, lookups, list prices, and the stack's state.
 
-    ``images`` are parameters of this account, ``cluster`` is an existing EKS cluster. A preview writes
+    ``images`` are parameters of this account, ``vpc_id`` and ``cluster`` exist already. A preview writes
     nothing, not even a lock (pulumi/pulumi ``pkg/backend/diy/backend.go``: ``Preview`` calls no ``Lock``,
     and ``apply`` stores nothing for a dry run).
     """
@@ -152,8 +151,10 @@ def previews(
         Statement("ReadImages", ["ssm:GetParameter"], _images(scope, images)),
         Statement("ReadPrices", ["pricing:GetProducts"], ANY_RESOURCE),
     ]
-    if existing_network:
+    if vpc_id is not None:
         allowed.append(Statement("FindNetwork", _NETWORK, ANY_RESOURCE))
+        vpc = [scope.arn("ec2", f"vpc/{vpc_id}")]
+        allowed.append(Statement("ReadNetwork", ["ec2:DescribeVpcAttribute"], vpc))
     if snapshots:
         allowed.append(Statement("FindSnapshots", ["ec2:DescribeSnapshots"], ANY_RESOURCE))
     allowed += merge(statement for queue in queues for statement in queue.preview)

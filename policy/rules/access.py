@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from policy.rules.model import (
@@ -26,25 +27,14 @@ _KEYS: Final = frozenset({"Key", "KeyPolicy"})
 _WITHOUT_GRANT: Final = frozenset({"VpcEndpoint", "VpcEndpointPolicy"})
 """Kinds whose policy only filters what other policies allow."""
 
+_REFERENCE: Final = Path(__file__).with_name("without_resources.json")
 WITHOUT_RESOURCES: Final = frozenset(
-    {
-        *("autoscaling:DescribeAutoScalingGroups", "autoscaling:DescribeAutoScalingInstances"),
-        *("autoscaling:DescribeScalingActivities", "cloudwatch:GetMetricData", "cloudwatch:PutMetricData"),
-        *("ec2:DescribeAvailabilityZones", "ec2:DescribeCapacityReservations", "ec2:DescribeImages"),
-        *("ec2:DescribeInstances", "ec2:DescribeInstanceStatus", "ec2:DescribeInstanceTypeOfferings"),
-        *("ec2:DescribeInstanceTypes", "ec2:DescribeLaunchTemplates", "ec2:DescribeLaunchTemplateVersions"),
-        *("ec2:DescribeNetworkInterfaces", "ec2:DescribePlacementGroups", "ec2:DescribeSecurityGroups"),
-        *("ec2:DescribeSnapshots", "ec2:DescribeSubnets"),
-        *("ec2:DescribeSpotFleetRequests", "ec2:DescribeSpotInstanceRequests"),
-        *("ec2:DescribeSpotPriceHistory", "ec2:DescribeTags", "ec2:DescribeVolumes"),
-        *("ec2:DescribeVolumesModifications", "ecr:GetAuthorizationToken"),
-        *("iam:ListInstanceProfiles", "pricing:GetProducts", "sqs:ListQueues"),
-        *("ssmmessages:CreateControlChannel", "ssmmessages:CreateDataChannel"),
-        *("ssmmessages:OpenControlChannel", "ssmmessages:OpenDataChannel"),
-        *("xray:PutTelemetryRecords", "xray:PutTraceSegments"),
-    }
+    f"{service}:{action}"
+    for service, actions in json.loads(_REFERENCE.read_text("utf-8")).items()
+    for action in actions
 )
-"""Actions without resource-level permissions. Source: AWS Service Authorization Reference."""
+"""Actions without resource-level permissions, of the services in use: generated from the AWS Service
+Authorization Reference (``tests/policy/test_mistakes.py``)."""
 
 _ALLOWED_ON_ALL: Final = frozenset(
     {

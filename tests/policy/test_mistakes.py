@@ -115,11 +115,44 @@ def test_the_shipped_settings_belong_to_existing_environments() -> None:
         settings_of(path.stem)
 
 
-@pytest.mark.parametrize("action", sorted(WITHOUT_RESOURCES))
-def test_the_listed_actions_have_no_resource_level_permissions(action: str) -> None:
-    service, name = action.split(":")
-    [reference] = get_action_data(service, name)[service]
-    assert reference["resource_arn_format"] == "*"
+SERVICES = (
+    *(
+        "autoscaling",
+        "cloudwatch",
+        "dynamodb",
+        "ec2",
+        "ecr",
+        "eks",
+        "elasticfilesystem",
+        "iam",
+        "kms",
+        "lambda",
+    ),
+    *("logs", "pricing", "s3", "secretsmanager", "sns", "sqs", "ssm", "ssmmessages", "sts", "xray"),
+)
+
+
+def without_resources() -> dict[str, list[str]]:
+    """The actions of the reference whose only resource is ``*``; ``python -m tests.policy.test_mistakes``."""
+    actions = {
+        service: {
+            row["action"].partition(":")[2]: {
+                other["resource_arn_format"] for other in rows if other["action"] == row["action"]
+            }
+            for row in rows
+        }
+        for service in SERVICES
+        for rows in [get_action_data(service, "*")[service]]
+    }
+    return {
+        service: sorted(action for action, arns in by_action.items() if arns == {"*"})
+        for service, by_action in actions.items()
+    }
+
+
+def test_the_listed_actions_are_those_without_resource_level_permissions() -> None:
+    listed = {f"{service}:{action}" for service, names in without_resources().items() for action in names}
+    assert listed == WITHOUT_RESOURCES
 
 
 def test_an_unknown_price_is_a_violation_that_names_type_region_and_command() -> None:

@@ -60,7 +60,7 @@ VISIBLE_TEXTS = {
         "8 workers of the fleet are terminated",
     ],
     "one-pool-without-budget": ["is violated in prod", "2 violated", "no budget for GPU instances"],
-    "keep-logs-longer": ["Nothing ends.", "+$412 a month", "3 update"],
+    "keep-logs-longer": ["No running worker stops.", "+$412 a month", "3 update"],
     "own-key": ["Data is lost in prod.", "its files are lost"],
 }
 

@@ -288,7 +288,11 @@ def test_only_generated_comments_are_posted(work_dir: Path) -> None:
 def test_a_run_replaces_the_comment_of_a_former_commit_before_it_previews(
     work_dir: Path, existing: bool
 ) -> None:
-    own = {"id": 3, "user": {"login": "github-actions[bot]"}, "body": f"{MARKER}\n**Nothing ends.**"}
+    own = {
+        "id": 3,
+        "user": {"login": "github-actions[bot]"},
+        "body": f"{MARKER}\n**No running worker stops.**",
+    }
     (work_dir / "answer").write_text(json.dumps([own] if existing else []))
     assert script("comment").returncode == 0
     _, *changing = (work_dir / "calls").read_text().split("api --method ")

@@ -120,7 +120,7 @@ CONSEQUENCES: Final = (
         Severity.UNKNOWN,
         "is replaced: mounts of the old one fail; restart the workers. No files are lost",
     ),
-    _replaced("LifecyclePolicy", "policy", Severity.NOTHING, "images do not expire for a moment"),
+    _replaced("LifecyclePolicy", "policy", Severity.NOTHING, "other images expire, within a day"),
     _replaced(
         "TopicSubscription", "endpoint", Severity.NOTHING, "the new address must confirm the subscription"
     ),

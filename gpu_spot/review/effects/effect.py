@@ -17,7 +17,7 @@ class Effect:
     """The effect of one or several similar changes. ``group`` is empty if it concerns the whole stack.
 
     ``count`` is the number of workers that end, None if unknown or none; with ``ends_all`` these
-    are all workers of the group.
+    are all workers of the group. ``direction`` is that of another axis (``axes.py``).
     """
 
     severity: Severity
@@ -26,6 +26,8 @@ class Effect:
     details: tuple[str, ...] = ()
     count: int | None = None
     ends_all: bool = False
+    axis: str = "workers"
+    direction: str = ""
 
 
 def may_end(step: EngineStep, group: str, reason: str = "") -> Effect:

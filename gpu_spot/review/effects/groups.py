@@ -22,10 +22,12 @@ class Groups:
     Attributes:
         targets: target of each group; None if it is unknown, or if its workers are pods.
         new: groups that this change creates, also those that come to instances from Kubernetes.
+        removed: groups of which everything is deleted.
     """
 
     targets: Mapping[str, int | None]
     new: frozenset[str]
+    removed: frozenset[str] = frozenset()
 
     def of(self, step: EngineStep) -> str:
         """Return a resource's group by its tag or label, else by its name; empty for one of the stack."""
@@ -61,7 +63,8 @@ def find_groups(steps: Sequence[EngineStep]) -> Groups:
                 value_of(step.old or step.new) if step.op not in UNCHANGED else value_of(step.now)
             )
     new |= {group for group, names in operations.items() if names <= {"create"}}
-    return Groups(targets, frozenset(new))
+    removed = frozenset(group for group, names in operations.items() if names == {"delete"})
+    return Groups(targets, frozenset(new), removed)
 
 
 def value_of(inputs: Mapping[str, Any]) -> str:

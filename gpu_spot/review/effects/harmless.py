@@ -6,12 +6,12 @@ people, or to the bill.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from gpu_spot.review.effects.permissions import compare_policies
 from gpu_spot.review.preview import EngineStep
-from gpu_spot.review.values import grows, has_unknown, items, mapping
+from gpu_spot.review.values import grows, has_unknown, mapping
 
 _CREATED: Final = """
 autoscaling/group:Group budgets/budget:Budget cloudwatch/dashboard:Dashboard cloudwatch/eventRule:EventRule
@@ -137,11 +137,42 @@ HARMLESS_INPUTS: Final[Mapping[str, frozenset[str]]] = {
 """Inputs that may change in place, by type; ``*`` is any."""
 
 
-def is_harmless(step: EngineStep) -> bool:
-    """Return whether a change ends no worker, by the tables; False if that is not known."""
+def is_of(step: EngineStep, owners: Iterable[EngineStep]) -> bool:
+    """Return whether a resource is named after one of ``owners``, to which it belongs."""
+    return any(
+        other.type != step.type and (step.name == other.name or step.name.startswith(f"{other.name}-"))
+        for other in owners
+    )
+
+
+def _denies_nothing(step: EngineStep) -> bool:
+    policy = step.new.get("policy")
+    return compare_policies(policy, {"Statement": []}) != "unknown" and '"Deny"' not in str(policy)
+
+
+_OF_A_SERVICE: Final = frozenset({"Role", "RolePolicy", "RolePolicyAttachment"})
+_ATTACHED: Final[Mapping[str, Callable[[EngineStep], bool]]] = {
+    **dict.fromkeys(("BucketPolicy", "FileSystemPolicy", "QueuePolicy", "TopicPolicy"), _denies_nothing),
+    "Route": lambda step: step.new.get("destinationCidrBlock") in ("0.0.0.0/0", "::/0"),
+    **dict.fromkeys(("RouteTableAssociation", "SecretVersion"), lambda _: False),
+}
+"""Kinds that act on what exists when they are created, and when they end no worker all the same."""
+
+
+def is_harmless(step: EngineStep, owners: Sequence[EngineStep] = ()) -> bool:
+    """Return whether a change ends no worker, by the tables; False if that is not known.
+
+    ``owners`` are the resources that are created or deleted with it.
+    """
     if step.type.startswith("pulumi:providers:"):
         # A provider is a plugin, not a resource; its version is that of the SDK.
         return step.op in ("create", "delete") or set(step.changed) <= {"version"}
+    if step.op == "create" and step.kind in _ATTACHED:
+        return _ATTACHED[step.kind](step) or is_of(step, owners)
+    if step.op == "delete" and step.kind in _OF_A_SERVICE:
+        # A role goes with the flow log or function that it is named after.
+        users = (other for other in owners if other.kind in ("FlowLog", "Function"))
+        return any(step.name == other.name or step.name.startswith(f"{other.name}-") for other in users)
     if step.op != "update":
         return step.type in HARMLESS.get(step.op, frozenset())
     if not step.type.startswith("aws:") or not step.changed:
@@ -156,7 +187,9 @@ def _is_harmless_input(step: EngineStep, key: str) -> bool:
         return not _changes_own_tags(old, new) if key != "description" else True
     if key in _GROWING.get(token, "").split():
         return grows(old, new)
-    return key == _POLICIES.get(token) and (step.name.endswith(_OF_FUNCTIONS) or _still_allows(old, new))
+    if key != _POLICIES.get(token):
+        return False
+    return step.name.endswith(_OF_FUNCTIONS) or compare_policies(old, new) in ("", "grows")
 
 
 def _changes_own_tags(old: Any, new: Any) -> bool:
@@ -171,27 +204,3 @@ def _tags(value: Any) -> Iterable[tuple[str, Any]]:
     if isinstance(value, list):  # of an Auto Scaling group
         return [(str(mapping(tag).get("key", "")), mapping(tag).get("value")) for tag in value]
     return mapping(value).items()
-
-
-def _still_allows(old: Any, new: Any) -> bool:
-    """Return whether a policy allows all that it allowed, and denies nothing more."""
-    try:
-        before, after = _statements(old), _statements(new)
-    except (AttributeError, TypeError, ValueError):
-        return False
-    return before["Allow"] <= after["Allow"] and after["Deny"] <= before["Deny"]
-
-
-def _statements(policy: Any) -> dict[str, set[tuple[str, ...]]]:
-    document = json.loads(policy) if isinstance(policy, str) else policy
-    parts: dict[str, set[tuple[str, ...]]] = {"Allow": set(), "Deny": set()}
-    for statement in items(document["Statement"]) or [document["Statement"]]:
-        rest = {key: statement[key] for key in statement.keys() - {"Sid", "Effect", "Action", "Resource"}}
-        for action in _listed(statement.get("Action")):
-            for resource in _listed(statement.get("Resource", "")):
-                parts[statement["Effect"]].add((action, resource, json.dumps(rest, sort_keys=True)))
-    return parts
-
-
-def _listed(value: Any) -> list[str]:
-    return [str(item) for item in value] if isinstance(value, list) else [str(value)]

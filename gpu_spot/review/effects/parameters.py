@@ -23,7 +23,9 @@ _HARMLESS_SETTINGS: Final = frozenset(
 """Settings that the controller applies to later launches; a fallback that goes is a deleted group."""
 
 _OF_OTHERS: Final = frozenset({"agent", "control", "finished", "prepared", "replacements", "rolling"})
-"""Parameters that Pulumi writes once, or that only instances read that start later."""
+"""Parameters that Pulumi writes once, or that only instances read that start later; of these by their value
+end workers:"""
+_STEERING: Final = frozenset({"control", "finished", "replacements", "rolling"})
 
 
 def parameter_effects(step: EngineStep, group: str, groups: Groups) -> Iterator[Effect]:
@@ -46,7 +48,7 @@ def parameter_effects(step: EngineStep, group: str, groups: Groups) -> Iterator[
         yield from _config(step, group, groups)
     elif leaf == "health":
         yield from _health(step, group)
-    elif leaf not in _OF_OTHERS and set(step.changed) - {"tags", "tagsAll", "description"}:
+    elif leaf not in _OF_OTHERS - _STEERING and set(step.changed) - {"tags", "tagsAll", "description"}:
         yield may_end(step, group)
 
 
@@ -61,7 +63,7 @@ def _release(step: EngineStep, group: str, groups: Groups) -> Iterator[Effect]:
     if step.op == "update" and old == new and not has_unknown(new):
         return
     count = groups.targets.get(group)
-    words = f"**{workers(count)} restarted** in place, item batch after another: a new release"
+    words = f"**{workers(count)} restarted** in place, one batch after another: a new release"
     details = tuple(difference_lines(old, new)) if old and not has_unknown(new) else ()
     yield Effect(Severity.ENDS, group, words, details, count, ends_all=True)
 
@@ -75,7 +77,7 @@ def _target(step: EngineStep, group: str) -> Iterator[Effect]:
         words = f"the target changes: {code(old)} → {code(new)}; whether workers end is not known"
         yield Effect(Severity.UNKNOWN, group, words)
     elif (fewer := before - after) > 0:
-        words = f"**{workers(fewer)} removed** item by one: the target changes from {old} to {new}"
+        words = f"**{workers(fewer)} removed** one by one: the target changes from {old} to {new}"
         yield Effect(Severity.ENDS, group, words, count=fewer, ends_all=after == 0)
     elif fewer:
         words = f"{workers(-fewer)} added: the target changes from {old} to {new}"
@@ -119,7 +121,7 @@ def _undetermined(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[st
         if before == after or key in ("max", "run"):
             continue
         if key == "slots":
-            # A type that goes counts as item slot until its last instance ends.
+            # A type that goes counts as one slot until its last instance ends.
             if any((after or {}).get(name, 1) != slots for name, slots in (before or {}).items()):
                 yield key
         elif key == "budget":

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from gpu_spot.review import boot_data
+from gpu_spot.review.effects.axes import axis_effects, left_behind
 from gpu_spot.review.effects.consequences import CONSEQUENCES, TYPES, Consequence, Severity
 from gpu_spot.review.effects.effect import MAY_END, Effect, changed_words, may_end, named, workers
 from gpu_spot.review.effects.groups import PARAMETER, Groups, find_groups, group_of, role_of
@@ -55,6 +56,19 @@ class Meaning:
         """The highest severity of all effects."""
         return max((effect.severity for effect in self.effects), default=Severity.NOTHING)
 
+    @property
+    def worst_for_workers(self) -> Severity:
+        """The highest severity of the effects on workers."""
+        return max(
+            (effect.severity for effect in self.effects if effect.axis == "workers"), default=Severity.NOTHING
+        )
+
+    def directions(self, axis: str) -> frozenset[str]:
+        """Return how an axis changes: ``grows``, ``shrinks``, ``unknown``; empty if it does not."""
+        return frozenset(
+            effect.direction for effect in self.effects if effect.axis == axis and effect.direction
+        )
+
     def groups(self, severity: Severity) -> tuple[str, ...]:
         """Return the groups with an effect of a severity, sorted by name."""
         return tuple(
@@ -73,8 +87,13 @@ def assess_preview(preview: Preview) -> Meaning:
         effects.append(Effect(Severity.WATCH, "", words, tuple(unprotected)))
     for step in preview.changes:
         effects += _effects(step, groups, preview)
+        if step.op != "import" and not (step.op == "delete" and step.retained):
+            effects += axis_effects(step, groups, preview.steps)
+    effects += left_behind(groups, preview.changes)
     effects = sorted(_merged(effects), key=lambda effect: (-effect.severity, effect.group, effect.words))
-    touched = {effect.group for effect in effects if effect.severity > Severity.NOTHING}
+    touched = {
+        effect.group for effect in effects if effect.severity > Severity.NOTHING and effect.axis == "workers"
+    }
     return Meaning(tuple(effects), tuple(sorted(groups.targets.keys() - touched)), tuple(_notes(preview)))
 
 
@@ -130,7 +149,8 @@ def _effects(step: EngineStep, groups: Groups, preview: Preview) -> Iterator[Eff
         yield _consequence(consequence, step, group, groups)
     if not matching and step.type == TYPES["Queue"] and step.op == "replace":
         yield Effect(Severity.LOST, group, f"{named(step)} is replaced, **with its messages**")
-    if not (is_harmless(step) or _is_covered(step, matching)):
+    beside = [item for item in preview.changes if item.op == step.op]
+    if not (is_harmless(step, beside) or _is_covered(step, matching)):
         yield may_end(step, group)
 
 
@@ -215,7 +235,7 @@ def _bounds(step: EngineStep, inputs: frozenset[str]) -> Iterator[str]:
     if "maxSize" in inputs and (number(step.new.get("maxSize")) or 0) < (
         number(step.old.get("maxSize")) or 0
     ):
-        yield "instances above the maximum are terminated: at once if they are starting, else item by one"
+        yield "instances above the maximum are terminated: at once if they are starting, else one by one"
 
 
 def types_of(inputs: Mapping[str, Any]) -> list[str]:
@@ -313,7 +333,31 @@ def _tenants(text: Any) -> dict[str, Any]:
     return {str(mapping(tenant).get("name")): tenant for tenant in listed}
 
 
+def _function(step: EngineStep, group: str, preview: Preview) -> list[Effect] | None:
+    """Return what a changed setting of a function means: what goes from a list may be a worker's queue."""
+    settings = (mapping(inputs.get("environment")) for inputs in (step.old, step.new))
+    old, new = (mapping(setting.get("variables")) for setting in settings)
+    if step.op != "update" or not old:
+        return None
+    removed = find_groups(preview.steps).removed
+    names = [name for name in sorted(old) if not _keeps(old[name], new.get(name), removed)]
+    return [may_end(step, group, f"has other settings ({', '.join(names)})")] if names else None
+
+
+def _keeps(old: Any, new: Any, removed: Set[str]) -> bool:
+    """Return whether a setting is the same, or a list of which only removed groups' elements go."""
+    if old == new:
+        return True
+    try:
+        before, after = (items(json.loads(value)) for value in (old, new))
+    except (TypeError, ValueError):
+        return False
+    gone = [item for item in before if item not in after]
+    return bool(before) and all(isinstance(item, list) and item and item[0] in removed for item in gone)
+
+
 _SPECIAL: Final = {
+    TYPES["Function"]: _function,
     TYPES["Group"]: _group,
     TYPES["Subnet"]: _subnet,
     "aws:s3/bucketObjectv2:BucketObjectv2": _object,

@@ -74,7 +74,7 @@ class Previews(pulumi.ComponentResource):
                     images=args.images,
                     snapshots=args.snapshots,
                     queues=args.queues,
-                    existing_network=args.network.vpc_id is not None,
+                    vpc_id=args.network.vpc_id,
                     interfaces=args.network.endpoints == "interface",
                     cluster=args.cluster,
                 )

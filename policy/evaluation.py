@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,3 +75,14 @@ def effective_settings(rule: PolicyRule, config: Mapping[str, Any]) -> tuple[str
     rule_config = {_LEVEL: value} if isinstance(value, str) else value
     settings = rule.defaults() | {key: value for key, value in rule_config.items() if key != _LEVEL}
     return rule_config.get(_LEVEL, config.get("all", rule.level)), settings
+
+
+def rules_in_words(stack: str) -> str:
+    """Return how many rules an environment has at which level: ``13 mandatory, 4 advisory``."""
+    config = settings_of(stack)
+    levels = Counter(effective_settings(rule, config)[0] for rule in RULES)
+    return ", ".join(f"{levels[level]} {level}" for level in _LEVELS if levels[level])
+
+
+if __name__ == "__main__":
+    sys.stdout.write(f"{rules_in_words(sys.argv[1])}\n")

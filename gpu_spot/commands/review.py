@@ -52,6 +52,20 @@ def add_parser(commands: Any) -> None:
         help="output of `gpu-spot forecast` for the environment, named ENVIRONMENT.md",
     )
     parser.add_argument(
+        "--rules",
+        nargs="*",
+        type=Path,
+        default=[],
+        metavar="FILE",
+        help="how many policy rules an environment has at which level, named ENVIRONMENT.rules",
+    )
+    parser.add_argument(
+        "--changed-policies",
+        default="",
+        metavar="PATHS",
+        help="files of policies and their settings that the pull request changes, named first in the comment",
+    )
+    parser.add_argument(
         "--address",
         default="",
         metavar="URL",
@@ -88,19 +102,21 @@ def run(args: argparse.Namespace) -> int:
         file.stem: files.read("--events", file, _EVENTS, preview.read_policy_events) for file in args.events
     }
     forecasts = {file.stem: files.read("--forecast", file, _FORECAST, str) for file in args.forecast}
+    rules = {file.stem: files.read("--rules", file, "a number of rules", str.strip) for file in args.rules}
     previews = [
         files.read("--preview", file, _PREVIEW, partial(_read, file.stem, violations=policies.get(file.stem)))
         for file in sorted(args.preview)
     ]
-    environments = review_environments(previews, forecasts)
+    environments = review_environments(previews, forecasts, rules)
+    render = partial(comment, environments, args.address, args.commit, args.changed_policies.split())
     verdict = verdict_of(environments)
     if args.out is not None:
-        files.write("--out", args.out, comment(environments, args.address, args.commit))
+        files.write("--out", args.out, render())
     if args.json:
         document = to_json(environments, verdict.to_json(), args.address, args.commit)
         sys.stdout.write(f"{json.dumps(document, indent=2)}\n")
     elif args.out is None:
-        sys.stdout.write(comment(environments, args.address, args.commit))
+        sys.stdout.write(render())
     if args.strict:
         return EXIT_STATUS[verdict.outcome]
     changed = any(environment.is_changed for environment in environments)

@@ -16,7 +16,7 @@ from gpu_spot.review.effects.effect import MAY_END, Effect
 from gpu_spot.review.effects.workers import Meaning
 from gpu_spot.review.environments import ReviewedEnvironment
 from gpu_spot.review.preview import Preview
-from gpu_spot.review.text import code, plural, short
+from gpu_spot.review.text import code, label, plural, short
 from gpu_spot.review.verdict import verdict_of
 
 MARKER: Final = "<!-- gpu-spot preview -->"
@@ -42,15 +42,21 @@ _VERDICTS: Final = {
 }
 
 
-def comment(environments: Sequence[ReviewedEnvironment], run: str = "", commit: str = "") -> str:
+def comment(
+    environments: Sequence[ReviewedEnvironment],
+    run: str = "",
+    commit: str = "",
+    changed_policies: Sequence[str] = (),
+) -> str:
     """Return the comment's Markdown, at most ``LIMIT`` bytes long.
 
     Args:
         environments: most severe first.
         run: URL of the full output.
         commit: the commit under review.
+        changed_policies: changed files of policies, which were not applied.
     """
-    head = _head(environments, run, commit)
+    head = _head(environments, run, commit, changed_policies)
     # Sections take at most nine tenths; the remaining bytes are shared by the diffs.
     sections = [_section(section) for section in environments]
     sections = _cut(sections, LIMIT * 9 // 10 - _size(head))
@@ -59,7 +65,9 @@ def comment(environments: Sequence[ReviewedEnvironment], run: str = "", commit: 
     return head + "".join(section + diff for section, diff in zip(sections, diffs, strict=True))
 
 
-def _head(environments: Sequence[ReviewedEnvironment], run: str, commit: str) -> str:
+def _head(
+    environments: Sequence[ReviewedEnvironment], run: str, commit: str, changed_policies: Sequence[str]
+) -> str:
     links = f"Commit {commit[:12]}. " if commit else ""
     links += f"[Full output]({run})." if run else ""
     rows = [
@@ -67,11 +75,11 @@ def _head(environments: Sequence[ReviewedEnvironment], run: str, commit: str) ->
         "|---|---|---|---|---|---|",
         *(_row(environment) for environment in environments),
     ]
-    alert = _alert(environments)
+    alert = _alert(environments, changed_policies)
     return "\n".join([MARKER, *alert, "", *rows, "", *([links, ""] if links else [])]) + "\n"
 
 
-def _alert(environments: Sequence[ReviewedEnvironment]) -> list[str]:
+def _alert(environments: Sequence[ReviewedEnvironment], changed_policies: Sequence[str]) -> list[str]:
     """Return the verdict, and what else must be seen first."""
     verdict = verdict_of(environments)
     if verdict.outcome == "nothing" and not any(item.preview.changes for item in environments):
@@ -93,7 +101,11 @@ def _alert(environments: Sequence[ReviewedEnvironment]) -> list[str]:
     if verdict.outcome == "nothing" and watched:
         lines.append(f"Review {_names(watched)}.")
     severe = verdict.outcome == "ends" or lost or failed or forbidden or not environments
-    kind = "CAUTION" if severe else "WARNING" if verdict.outcome == "unknown" or watched else "NOTE"
+    if changed_policies:
+        paths = ", ".join(code(path) for path in changed_policies[:_MAX_LINES])
+        lines.insert(0, f"**Policies change: {paths}.** Those of the base were applied.")
+    doubtful = verdict.outcome == "unknown" or watched or changed_policies
+    kind = "CAUTION" if severe else "WARNING" if doubtful else "NOTE"
     if len(lines) == 1:
         return [f"> [!{kind}]", f"> {lines[0]}"]
     return [f"> [!{kind}]", *(f"> {line}<br>" for line in lines[:_MAX_LINES])]
@@ -119,7 +131,7 @@ def _row(environment: ReviewedEnvironment) -> str:
     counts = ", ".join(f"{number} {op}" for op, number in environment.preview.counts().items()) or "no change"
     verdict = "**preview failed**" if environment.preview.errors else _verdict(environment)
     cells = [
-        f"**{environment.preview.environment}**",
+        f"**{label(environment.preview.environment)}**",
         verdict,
         ", ".join(
             f"{axis}: {_in_words(directions)}"
@@ -128,7 +140,7 @@ def _row(environment: ReviewedEnvironment) -> str:
         )
         or "unchanged",
         _cost(environment),
-        _policies(environment.preview),
+        _policies(environment),
         counts,
     ]
     return f"| {' | '.join(cells)} |"
@@ -138,7 +150,7 @@ def _verdict(environment: ReviewedEnvironment) -> str:
     worst = environment.meaning.worst_for_workers
     groups = environment.meaning.groups(worst)
     where = (
-        f": {', '.join(groups[:5])}{' …' if len(groups) > 5 else ''}"
+        f": {', '.join(map(label, groups[:5]))}{' …' if len(groups) > 5 else ''}"
         if groups and worst >= Severity.WATCH
         else ""
     )
@@ -150,27 +162,29 @@ def _cost(environment: ReviewedEnvironment) -> str:
     return short(sentence.replace("|", "¦"), 120) if sentence else "unknown"
 
 
-def _policies(preview: Preview) -> str:
+def _policies(environment: ReviewedEnvironment) -> str:
+    preview = environment.preview
+    rules = f" ({label(environment.rules)})" if environment.rules else ""
     mandatory, all_ = len(_mandatory(preview)), len(preview.violations)
     if not all_:
-        return "passed" if preview.has_policy_results else "not evaluated"
+        return f"passed{rules}" if preview.has_policy_results else "not evaluated"
     parts = [f"**{mandatory} violated**"] if mandatory else []
-    return ", ".join(parts + ([f"{all_ - mandatory} advisory"] if all_ > mandatory else []))
+    return ", ".join(parts + ([f"{all_ - mandatory} advisory"] if all_ > mandatory else [])) + rules
 
 
 def _section(environment: ReviewedEnvironment) -> str:
     preview = environment.preview
     if not (preview.changes or preview.errors or preview.violations or environment.meaning.effects):
         return ""
-    lines = [f"### {preview.environment}", ""]
+    lines = [f"### {label(preview.environment)}", ""]
     lines += [f"- {line}" for line in _effects(environment.meaning)]
     lines += [f"- {note}" for note in environment.meaning.notes]
     if environment.meaning.untouched:
-        lines.append(f"- not affected: {', '.join(environment.meaning.untouched)}")
+        lines.append(f"- not affected: {', '.join(map(label, environment.meaning.untouched))}")
     if preview.violations:
         ordered = sorted(preview.violations, key=lambda c: (c.level != "mandatory", c.policy, c.resource))
         policies = [
-            f"- **{violation.level}** {violation.policy}: {short(violation.message, 400)}"
+            f"- **{label(violation.level)}** {label(violation.policy)}: {code(violation.message, 400)}"
             for violation in ordered
         ]
         lines += ["", "Policies:", "", *_limited(list(dict.fromkeys(policies)), "policies")]
@@ -197,7 +211,7 @@ def _effects(meaning: Meaning) -> list[str]:
 
 
 def _effect(effect: Effect) -> str:
-    subject = f"**{effect.group}**: " if effect.group else ""
+    subject = f"**{label(effect.group)}**: " if effect.group else ""
     limit = _MAX_UNKNOWN if effect.words == MAY_END else _MAX_LINES
     return (
         subject

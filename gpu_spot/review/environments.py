@@ -12,11 +12,15 @@ from gpu_spot.review.preview import Preview
 
 @dataclass(frozen=True)
 class ReviewedEnvironment:
-    """One environment; ``forecast`` is the Markdown of ``gpu-spot forecast``, empty if there is none."""
+    """One environment; ``forecast`` is the Markdown of ``gpu-spot forecast``, empty if there is none.
+
+    ``rules`` says how many policies it has at which level, empty if that is not known.
+    """
 
     preview: Preview
     meaning: Meaning
     forecast: str
+    rules: str = ""
 
     @property
     def cost(self) -> str:
@@ -31,14 +35,19 @@ class ReviewedEnvironment:
 
 
 def review_environments(
-    previews: Sequence[Preview], forecasts: Mapping[str, str]
+    previews: Sequence[Preview], forecasts: Mapping[str, str], rules: Mapping[str, str] | None = None
 ) -> list[ReviewedEnvironment]:
     """Return a reviewed environment for each preview, most severe first.
 
-    ``forecasts`` are by environment.
+    ``forecasts`` and ``rules`` are by environment.
     """
     environments = [
-        ReviewedEnvironment(preview, assess_preview(preview), forecasts.get(preview.environment, ""))
+        ReviewedEnvironment(
+            preview,
+            assess_preview(preview),
+            forecasts.get(preview.environment, ""),
+            (rules or {}).get(preview.environment, ""),
+        )
         for preview in previews
     ]
     return sorted(

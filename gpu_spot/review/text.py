@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 MAX_VALUE_LENGTH: Final = 160
@@ -11,6 +12,11 @@ MAX_VALUE_LENGTH: Final = 160
 def code(value: str, max_length: int = MAX_VALUE_LENGTH) -> str:
     """Return a value as inline code, truncated to ``max_length`` characters."""
     return f"`{short(value, max_length).replace('`', chr(39)).replace('|', '¦')}`"
+
+
+def label(value: str) -> str:
+    """Return a name that was not written here: what could be Markdown, a link or a mention is a dot."""
+    return re.sub(r"[^\w ,.:/()\[\]-]|\]\(|(?<=\w)://|_(?=_)", "·", short(value))
 
 
 def short(value: str, max_length: int = MAX_VALUE_LENGTH) -> str:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from gpu_spot.review.text import code, short
+from gpu_spot.review.text import code, label, short
 
 
 def value_differences(old: Any, new: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
@@ -28,7 +28,7 @@ def value_differences(old: Any, new: Any, path: str = "") -> Iterator[tuple[str,
 def difference_lines(old: Any, new: Any, path: str = "") -> Iterator[str]:
     """Yield the differences in Markdown, each as ``path: old → new``."""
     for key, old_value, new_value in value_differences(old, new, path):
-        yield f"{key or 'value'}: {_format_value(old_value)} → {_format_value(new_value)}"
+        yield f"{label(key) if key else 'value'}: {_format_value(old_value)} → {_format_value(new_value)}"
 
 
 def shown(value: Any, max_length: int) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, TypeAlias
 from gpu_spot.errors import ExitStatus
 from gpu_spot.review.effects.consequences import Severity
 from gpu_spot.review.environments import ReviewedEnvironment
-from gpu_spot.review.text import code, plural
+from gpu_spot.review.text import code, label, plural
 
 VerdictOutcome: TypeAlias = Literal["nothing", "ends", "unknown"]
 
@@ -113,5 +113,5 @@ def _total(environment: ReviewedEnvironment) -> tuple[int, bool]:
 
 def _where(environment: ReviewedEnvironment) -> str:
     groups = environment.meaning.groups(Severity.ENDS)
-    named = f" ({', '.join(groups[:5])}{' …' if len(groups) > 5 else ''})" if groups else ""
+    named = f" ({', '.join(map(label, groups[:5]))}{' …' if len(groups) > 5 else ''})" if groups else ""
     return f"{code(environment.preview.environment)}{named}"

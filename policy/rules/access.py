@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from policy.rules.model import (
-    UNKNOWN,
     ExternalFacts,
     PolicyRule,
     RuleSettings,
@@ -17,6 +16,7 @@ from policy.rules.model import (
     as_list,
     names_setting,
 )
+from policy.rules.outsiders import any_job, narrows_resources, shuts_out
 
 _IDENTITY_BASED: Final = frozenset({"GroupPolicy", "Policy", "Role", "RolePolicy", "UserPolicy"})
 """Kinds whose policies name resources; the policies of all other kinds apply to their own resource."""
@@ -44,6 +44,13 @@ _ALLOWED_ON_ALL: Final = frozenset(
         *("ec2:DescribeSpotFleetInstances", "ec2:DescribeSpotFleetRequestHistory"),
     }
 )
+_TYPES_WITH_NAMES: Final = (
+    "secret|role|user|group|policy|parameter|table|function|log-group|key|alias|stack|repository|cluster|"
+    "instance-profile|topic|queue|file-system|document|layer|autoscalinggroup"
+)
+"""Types of resources whose names or ids a policy can name."""
+_ENDING: Final = re.compile(r"ec2:(terminate|stop|delete|detach|modify|disassociate)")
+
 LAMBDA_IN_A_NETWORK: Final = frozenset(
     f"ec2:{action}"
     for action in (
@@ -52,20 +59,6 @@ LAMBDA_IN_A_NETWORK: Final = frozenset(
     )
 )
 """Actions of a function in a VPC, as in AWS's managed policy AWSLambdaVPCAccessExecutionRole."""
-
-_NARROWING_KEYS: Final = frozenset(
-    {
-        *("aws:principalaccount", "aws:principalarn", "aws:principalorgid", "aws:principalorgpaths"),
-        *("aws:sourceaccount", "aws:sourcearn", "aws:sourceip", "aws:sourceorgid", "aws:sourceowner"),
-        *("aws:sourcevpc", "aws:sourcevpce", "aws:userid", "aws:vpcsourceip"),
-        *("kms:calleraccount", "lambda:functionurlauthtype", "s3:dataaccesspointaccount"),
-        "elasticfilesystem:accessedviamounttarget",  # only hosts with a network path to the mount target
-    }
-)
-"""Condition keys, in lower case, that bound who ``*`` is.
-
-Source: S3 user guide, "The meaning of public"; EFS user guide, "Resource-based policies".
-"""
 
 ATTACHED: Final = frozenset(
     {
@@ -125,10 +118,13 @@ def _too_wide(is_identity_based: bool, statement: Mapping[str, Any], *, is_owner
         yield from (
             f"action {action}, allowed: actions by name" for action in actions if re.search(r"[*?]", action)
         )
-    if _is_anybody(statement.get("Principal")) and not _is_narrowed(statement.get("Condition")):
+    condition = statement.get("Condition")
+    if _is_anybody(statement.get("Principal")) and not shuts_out(condition):
         yield "principal *, allowed: named principals, or a condition on their account, network or source"
+    if statement.get("Principal") is not None and (reason := any_job(statement)):
+        yield reason
     resources = [str(resource) for resource in as_list(statement.get("Resource"))]
-    if is_identity_based and any(_is_everything(resource, actions) for resource in resources):
+    if is_identity_based and any(_is_everything(r, actions, condition) for r in resources):
         with_resources = sorted(
             action for action in actions if action.lower() not in _LOWER_WITHOUT_RESOURCES
         )
@@ -148,32 +144,19 @@ def _is_owner(statement: Mapping[str, Any]) -> bool:
 
 def _is_anybody(principals: Any) -> bool:
     values = principals.values() if isinstance(principals, Mapping) else [principals]
-    return any("*" in as_list(value) for value in values)
+    return any(re.search(r"^\*$|:iam::\*:", str(item)) for value in values for item in as_list(value))
 
 
-def _is_narrowed(condition: Any) -> bool:
-    """Whether a condition bounds the principals: by a key for them, with values that are not all."""
-    if condition == UNKNOWN:
-        return True
-    for operator, tests in (condition or {}).items():
-        if "not" in operator.lower() or operator.lower().startswith(("null", "foranyvalue:null")):
-            continue
-        for key, values in tests.items():
-            if key.lower() in _NARROWING_KEYS and not any(_is_any_value(v) for v in as_list(values)):
-                return True
-    return False
-
-
-def _is_any_value(value: Any) -> bool:
-    return str(value) in ("0.0.0.0/0", "::/0") or not re.sub(r"[*?]|^arn:|:", "", str(value))
-
-
-def _is_everything(resource: str, actions: list[str]) -> bool:
-    """Whether a resource is ``*``, an ARN that is wild but for its service, or all roles to pass."""
+def _is_everything(resource: str, actions: list[str], condition: Any) -> bool:
+    """Whether a resource is ``*``, or an ARN that is wild after its service or its type, and not narrowed."""
     name = re.sub(r"^arn:(aws[a-z-]*|\*):[^:]*(:[^:]*:[^:]*)?(:|$)", "", resource.lower())
-    if any(action.lower() == "iam:passrole" for action in actions):
-        name = name.removeprefix("role/")
-    return not re.sub(r"[*?/:]|^arn:", "", name)
+    if not re.sub(r"[*?/:]|^arn:", "", name):
+        return True
+    if re.fullmatch(r"[a-z-]+/\*+", name) and ":ec2:" in resource:
+        # Ids are AWS's: what is there is bound by tags; what is created by its call.
+        return any(_ENDING.match(a.lower()) for a in actions) and not narrows_resources(condition)
+    is_wild = re.fullmatch(rf"({_TYPES_WITH_NAMES})[/:]?(service-role/|aws-service-role/)?[*?/:]+", name)
+    return is_wild is not None and not narrows_resources(condition)
 
 
 def _managed(subject: Subject, settings: RuleSettings, _facts: ExternalFacts) -> Iterator[str]:

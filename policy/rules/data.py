@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 from policy.rules.model import UNKNOWN, ExternalFacts, PolicyRule, RuleSettings, Subject, as_list
 
 _YES: Final = (True, "true", UNKNOWN)
+_WITH_DISKS: Final = frozenset({"Instance", "LaunchConfiguration", "SpotInstanceRequest"})
 STATEFUL: Final = frozenset({"Bucket", "FileSystem", "Repository", "Table"})
 
 
@@ -16,11 +17,11 @@ def _encrypted(subject: Subject, _settings: RuleSettings, _facts: ExternalFacts)
     inputs = subject.inputs
     if subject.kind in ("FileSystem", "SnapshotCopy", "Volume") and inputs.get("encrypted") not in _YES:
         yield f"encrypted is {inputs.get('encrypted')}, allowed: true"
-    if subject.type == "aws:ec2/instance:Instance":
-        disks = [*as_list(inputs.get("rootBlockDevice") or {}), *as_list(inputs.get("ebsBlockDevices"))]
-        for disk in disks:
-            if isinstance(disk, Mapping) and disk.get("encrypted") not in _YES:
-                yield f"disk {disk.get('deviceName', 'of the root')} is not encrypted, allowed: encrypted"
+    for specification in as_list(inputs.get("launchSpecifications")):
+        if isinstance(specification, Mapping):
+            yield from _disks(specification)
+    if subject.type.startswith("aws:ec2/") and subject.kind in _WITH_DISKS:
+        yield from _disks(inputs)
     if (
         subject.type.startswith("aws:rds/")
         and "engine" in inputs
@@ -31,15 +32,30 @@ def _encrypted(subject: Subject, _settings: RuleSettings, _facts: ExternalFacts)
     if subject.kind == "Queue" and not managed:
         yield "messages are not encrypted, allowed: sqsManagedSseEnabled or kmsMasterKeyId"
     if subject.kind == "LaunchTemplate":
-        devices = inputs.get("blockDeviceMappings") or ()
-        for device in () if isinstance(devices, str) else devices:
-            disk = device.get("ebs") or {}
-            # A volume from a snapshot is encrypted like the snapshot, which the program checks.
-            is_declared = disk and disk != UNKNOWN and not disk.get("snapshotId")
-            if is_declared and disk.get("encrypted") not in _YES:
-                yield f"disk {device.get('deviceName')} is not encrypted, allowed: encrypted"
-        if not devices:
-            yield "no blockDeviceMappings: the image decides about encryption, allowed: an encrypted disk"
+        yield from _template(inputs)
+
+
+def _disks(inputs: Mapping[str, Any]) -> Iterator[str]:
+    disks = [
+        *as_list(inputs.get("rootBlockDevice") or {}),
+        *as_list(inputs.get("rootBlockDevices")),
+        *as_list(inputs.get("ebsBlockDevices")),
+    ]
+    for disk in disks:
+        if isinstance(disk, Mapping) and disk.get("encrypted") not in _YES:
+            yield f"disk {disk.get('deviceName', 'of the root')} is not encrypted, allowed: encrypted"
+
+
+def _template(inputs: Mapping[str, Any]) -> Iterator[str]:
+    devices = inputs.get("blockDeviceMappings") or ()
+    for device in () if isinstance(devices, str) else devices:
+        disk = device.get("ebs") or {}
+        # A volume from a snapshot is encrypted like the snapshot, which the program checks.
+        is_declared = disk and disk != UNKNOWN and not disk.get("snapshotId")
+        if is_declared and disk.get("encrypted") not in _YES:
+            yield f"disk {device.get('deviceName')} is not encrypted, allowed: encrypted"
+    if not devices:
+        yield "no blockDeviceMappings: the image decides about encryption, allowed: an encrypted disk"
 
 
 def _protected(subject: Subject, _settings: RuleSettings, _facts: ExternalFacts) -> Iterator[str]:

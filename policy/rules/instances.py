@@ -11,11 +11,29 @@ from contracts.group import config
 from contracts.group.warm_pool import on_demand_share
 from policy.rules.model import UNKNOWN, ExternalFacts, PolicyRule, RuleSettings, Subject, as_list
 
+_WITH_METADATA: Final = frozenset(
+    {
+        *("Instance", "InstanceMetadataDefaults", "LaunchConfiguration", "LaunchTemplate"),
+        "SpotInstanceRequest",
+    }
+)
 _AMI: Final = re.compile(r"ami-[0-9a-f]{8,17}")
 
 
 def _metadata(subject: Subject, _settings: RuleSettings, _facts: ExternalFacts) -> Iterator[str]:
-    if subject.kind not in ("Instance", "LaunchTemplate"):
+    if subject.kind == "SpotFleetRequest" and as_list(subject.inputs.get("launchSpecifications")):
+        yield "launchSpecifications, which cannot require IMDSv2, allowed: launchTemplateConfigs"
+    if subject.type == "kubernetes:karpenter.k8s.aws/v1:EC2NodeClass":
+        spec = subject.inputs.get("spec")
+        nodes = spec.get("metadataOptions") if isinstance(spec, Mapping) else None
+        if isinstance(nodes, Mapping) and nodes.get("httpTokens", "required") not in ("required", UNKNOWN):
+            yield f"metadataOptions.httpTokens is {nodes['httpTokens']}, allowed: required (IMDSv2)"
+    if not subject.type.startswith("aws:ec2") or subject.kind not in _WITH_METADATA:
+        return
+    if subject.kind == "InstanceMetadataDefaults":
+        tokens = subject.inputs.get("httpTokens")
+        if tokens not in ("required", UNKNOWN):
+            yield f"httpTokens is {tokens or 'not set'}, allowed: required (IMDSv2)"
         return
     options = subject.inputs.get("metadataOptions") or {}
     tokens = options if options == UNKNOWN else options.get("httpTokens")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
+import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -16,6 +18,7 @@ from policy.rules.model import (
     as_list,
     names_setting,
 )
+from policy.rules.outsiders import shuts_out
 
 MAX_PUBLIC_V4: Final = 2**24
 """Public IPv4 addresses that one security group may admit: as many as a /8 has."""
@@ -40,6 +43,13 @@ _TLS_POLICIES: Final = "ELBSecurityPolicy-TLS13-1-"
 def _open_to_all(subject: Subject, settings: RuleSettings, _facts: ExternalFacts) -> Iterator[str]:
     if not _is_https_of(subject, settings):
         yield from _too_many(_sources(subject), "ingress")
+    for rule in _ingress(subject):
+        lists = [rule.get("prefixListId"), *as_list(rule.get("prefixListIds"))]
+        yield from (
+            f"ingress from the prefix list {name}, whose ranges are not known here, allowed: ranges"
+            for name in lists
+            if name not in (None, UNKNOWN, *settings["prefixLists"])
+        )
 
 
 def _is_https_of(subject: Subject, settings: RuleSettings) -> bool:
@@ -98,6 +108,13 @@ def _too_many(cidrs: Iterable[str], subject: str) -> Iterator[str]:
 
 def _sources(subject: Subject) -> Iterator[str]:
     """Yield the CIDR ranges that a resource admits."""
+    for rule in _ingress(subject):
+        yield from (str(rule[key]) for key in ("cidrIpv4", "cidrIpv6") if rule.get(key))
+        for key in ("cidrBlocks", "ipv6CidrBlocks"):
+            yield from (str(cidr) for cidr in as_list(rule.get(key)))
+
+
+def _ingress(subject: Subject) -> Iterator[Mapping[str, Any]]:
     inputs = subject.inputs
     rules: list[Any] = []
     if subject.kind in ("SecurityGroup", "DefaultSecurityGroup"):
@@ -106,12 +123,7 @@ def _sources(subject: Subject) -> Iterator[str]:
         subject.kind == "SecurityGroupRule" and inputs.get("type") == "ingress"
     ):
         rules = [inputs]
-    for rule in rules:
-        if not isinstance(rule, Mapping):
-            continue  # unknown in a preview
-        yield from (str(rule[key]) for key in ("cidrIpv4", "cidrIpv6") if rule.get(key))
-        for key in ("cidrBlocks", "ipv6CidrBlocks"):
-            yield from (str(cidr) for cidr in as_list(rule.get(key)))
+    yield from (rule for rule in rules if isinstance(rule, Mapping))  # others are unknown in a preview
 
 
 def _function_url(inputs: Mapping[str, Any]) -> Iterator[str]:
@@ -134,7 +146,12 @@ def _cluster(inputs: Mapping[str, Any]) -> Iterator[str]:
 
 def _permission(inputs: Mapping[str, Any]) -> Iterator[str]:
     bounds = ("principalOrgId", "organizationId", "sourceAccount", "sourceArn")
-    is_bound = any(inputs.get(key) for key in bounds) or inputs.get("functionUrlAuthType") == "AWS_IAM"
+    keys = {"sourceAccount": "aws:SourceAccount", "sourceArn": "aws:SourceArn"}
+    conditions = [{"StringLike": {keys.get(key, "aws:PrincipalOrgID"): inputs.get(key)}} for key in bounds]
+    is_bound = (
+        any(shuts_out(condition) for condition in conditions)
+        or inputs.get("functionUrlAuthType") == "AWS_IAM"
+    )
     if inputs.get("principal") == "*" and not is_bound:
         yield f"principal *, allowed: a principal, or one of {', '.join(bounds)}"
 
@@ -149,14 +166,45 @@ def _bucket_acl(inputs: Mapping[str, Any]) -> Iterator[str]:
     acl = str(inputs.get("acl") or "")
     if acl.startswith("public-") or acl == "authenticated-read":
         yield f"acl is {acl}, allowed: private"
+    grants = json.dumps([inputs.get("grants"), inputs.get("accessControlPolicy")], default=str)
+    if group := re.search(r"groups/(?:global/(AllUsers|AuthenticatedUsers))", grants):
+        yield f"a grant to {group[1]}, allowed: to an account"
+
+
+def _access_point(inputs: Mapping[str, Any]) -> Iterator[str]:
+    block = inputs.get("publicAccessBlockConfiguration")
+    if isinstance(block, Mapping):
+        for key, value in block.items():
+            if value not in (True, "true", UNKNOWN):
+                yield f"{key} is {value}, allowed: true"
+
+
+def _shared_with_all(inputs: Mapping[str, Any]) -> Iterator[str]:
+    """Check what is shared by itself: images, snapshots, documents, public registries."""
+    permissions = inputs.get("permissions")
+    accounts = permissions.get("accountIds") if isinstance(permissions, Mapping) else None
+    shared = [inputs.get("group"), accounts]
+    if "all" in (str(value).lower() for value in shared):
+        yield "it is shared with everybody, allowed: named accounts"
+
+
+def _public_registry(_inputs: Mapping[str, Any]) -> Iterator[str]:
+    yield "a public repository, allowed: a private one"
 
 
 _ENDPOINTS: Final[Mapping[str, Callable[[Mapping[str, Any]], Iterator[str]]]] = {
+    "AccessPoint": _access_point,
     "AccountPublicAccessBlock": _public_access_block,
+    "AmiLaunchPermission": _shared_with_all,
     "Bucket": _bucket_acl,
     "BucketAcl": _bucket_acl,
+    "PublicRepository": _public_registry,
+    "BucketObject": _bucket_acl,
+    "BucketObjectv2": _bucket_acl,
+    "BucketV2": _bucket_acl,
     "BucketPublicAccessBlock": _public_access_block,
     "Cluster": _cluster,
+    "Document": _shared_with_all,
     "FunctionUrl": _function_url,
     "LayerVersionPermission": _permission,
     "Permission": _permission,
@@ -167,8 +215,9 @@ _ENDPOINTS: Final[Mapping[str, Callable[[Mapping[str, Any]], Iterator[str]]]] = 
 def _public_endpoints(subject: Subject, settings: RuleSettings, _facts: ExternalFacts) -> Iterator[str]:
     if subject.kind and subject.inputs.get("publiclyAccessible") not in (None, False, "false", UNKNOWN):
         yield "publiclyAccessible is true, allowed: false"
-    if subject.kind in _ENDPOINTS:
-        yield from _ENDPOINTS[subject.kind](subject.inputs)
+    kind = "PublicRepository" if subject.type.startswith("aws:ecrpublic/") else subject.kind
+    if kind in _ENDPOINTS:
+        yield from _ENDPOINTS[kind](subject.inputs)
     is_balancer = subject.kind == "LoadBalancer" and subject.inputs.get("internal") not in (True, UNKNOWN)
     if is_balancer and not _is_public_service(subject, settings):
         yield "internal is not true, allowed: true, or the service in publicServices"
@@ -220,7 +269,7 @@ RULES: Final = (
         "No security group admits the whole internet.",
         "mandatory",
         _open_to_all,
-        settings=_PUBLIC_SERVICES,
+        settings={**_PUBLIC_SERVICES, "prefixLists": names_setting("Prefix lists that may be admitted.")},
     ),
     PolicyRule(
         "no-ingress-in-total",

@@ -29,6 +29,20 @@ TAGGED: Final = frozenset(
 
 _SELECTED_BY_NAME: Final = {"Bucket": "bucket", "Group": "name", "InstanceProfile": "name", "Secret": "name"}
 """Input with the physical name of the kinds that IAM statements select by its prefix."""
+_OTHERS: Final = """
+AccessEntry AccessPoint AccessPolicyAssociation Addon Alias BucketAcl BucketLifecycleConfiguration
+BucketObjectv2 BucketOwnershipControls BucketPolicy BucketPublicAccessBlock
+BucketServerSideEncryptionConfiguration BucketVersioning Budget Cluster Configuration Dashboard
+DefaultSecurityGroup Document Eip EventRule EventSourceMapping EventTarget ExperimentTemplate
+FileSystemPolicy FlowLog FunctionEventInvokeConfig FunctionUrl Instance InstanceProfile InternetGateway Key
+LaunchConfiguration LayerVersion LifecycleHook LifecyclePolicy Listener LogMetricFilter MountTarget
+NodeGroup OpenIdConnectProvider Permission PlacementGroup PodIdentityAssociation Policy Profile
+QueryDefinition QueuePolicy Record RolePolicy RolePolicyAttachment Route RouteTable RouteTableAssociation
+SecretPolicy SecretVersion SecurityGroupEgressRule SecurityGroupIngressRule SecurityGroupRule TopicPolicy
+TopicSubscription UserPolicy Volume
+"""
+COVERED: Final = TAGGED | frozenset(_OTHERS.split())
+"""Resource kinds that the rules were written for; what else is declared is said to be not covered."""
 
 
 def _named(subject: Subject, _settings: RuleSettings, _facts: ExternalFacts) -> Iterator[str]:
@@ -67,7 +81,21 @@ def _watched(
             yield urn, f"no alarm of {group} has an action, allowed: at least one"
 
 
+def _covered(
+    subjects: Sequence[Subject], _settings: RuleSettings, _facts: ExternalFacts
+) -> Iterator[tuple[str, str]]:
+    unknown = sorted({subject.type for subject in subjects if subject.kind and subject.kind not in COVERED})
+    if unknown:
+        yield "", f"not covered: no rule was written for {', '.join(unknown)}; look at them by hand"
+
+
 RULES: Final = (
+    PolicyRule(
+        "covered",
+        "Resources have types that the rules were written for.",
+        "advisory",
+        check_stack=_covered,
+    ),
     PolicyRule(
         "names", "Names that permissions select by start with the stack's prefix.", "mandatory", _named
     ),

@@ -24,8 +24,10 @@ _KINDS: Final = {
     "cloudwatch": "MetricAlarm",
     "dynamodb": "Table",
     "ebs": "Volume",
-    "ec2": "Instance LaunchTemplate SecurityGroup SecurityGroupRule SpotFleetRequest",
+    "ec2": "AmiLaunchPermission Instance LaunchConfiguration LaunchTemplate SecurityGroup SecurityGroupRule "
+    "SpotFleetRequest",
     "ecr": "RepositoryPolicy",
+    "ecrpublic": "PublicRepository",
     "efs": "FileSystem",
     "eks": "Cluster NodeGroup",
     "iam": "GroupPolicy GroupPolicyAttachment Policy PolicyAttachment Role RolePolicy RolePolicyAttachment "
@@ -34,12 +36,13 @@ _KINDS: Final = {
     "lambda": "FunctionUrl Permission",
     "lb": "Listener LoadBalancer",
     "mq": "Broker",
-    "s3": "Bucket BucketAcl BucketPolicy BucketPublicAccessBlock",
+    "s3": "AccessPoint Bucket BucketAcl BucketObjectv2 BucketPolicy BucketPublicAccessBlock",
     "secretsmanager": "SecretPolicy",
     "sns": "TopicPolicy",
     "sqs": "Queue QueuePolicy",
-    "ssm": "Parameter",
+    "ssm": "Document Parameter",
     "vpc": "SecurityGroupIngressRule",
+    "redshift": "Warehouse",
 }
 """Resource types of the provider by its module."""
 TYPES: Final = {
@@ -245,6 +248,7 @@ VIOLATING: Final[dict[str, list[Case]]] = {
     "names": [({}, [profile("inference-0a1b2c3")]), ({}, [profile("gpu-spot-team-inference")])],
     "tags": [({}, [subject("Queue", tags={"owner": "us"})]), ({"required": ["owner"]}, [template()])],
     "budget-and-alarm": [({}, [group(), ALARM]), ({}, [group(), BUDGET])],
+    "covered": [({}, [subject("Warehouse")])],
 }
 
 COMPLIANT: Final[dict[str, list[Case]]] = {
@@ -337,4 +341,5 @@ COMPLIANT: Final[dict[str, list[Case]]] = {
     ],
     "tags": [({}, [template(), group()]), ({"required": ["gpu-spot:group"]}, [template()])],
     "budget-and-alarm": [({}, [group(), ALARM, BUDGET]), ({}, [subject("Table")])],
+    "covered": [({}, [template(), group(), BUDGET])],
 }

@@ -276,7 +276,168 @@ def _outside_the_types() -> list[Form]:
     return [("instance-types", [each]) for each in programs]
 
 
+_OWN: Final = "123456789012"
+_FOREIGN: Final = "arn:aws:iam::999999999999:role/x"
+_HOLES: Final[tuple[dict[str, Any], ...]] = (
+    {"StringEqualsIfExists": {"aws:PrincipalAccount": _OWN}},
+    {"ForAllValues:StringEquals": {"aws:PrincipalOrgID": "o-1234567890"}},
+    {"StringNotEquals": {"aws:PrincipalAccount": "111111111111"}},
+    {"StringNotLike": {"aws:PrincipalArn": "arn:aws:iam::111111111111:*"}},
+    {"ArnNotLike": {"aws:SourceArn": "arn:aws:s3:::data"}},
+    {"NotIpAddress": {"aws:SourceIp": "192.0.2.0/24"}},
+    {"Null": {"aws:SourceArn": "false"}},
+    {"StringLike": {"aws:PrincipalArn": "arn:aws:iam::*:role/*"}},
+    {"ArnLike": {"aws:SourceArn": "arn:aws:sns:*:*:*"}},
+    {"StringLike": {"aws:PrincipalAccount": "*"}},
+    {"StringLike": {"aws:PrincipalOrgID": "o-*"}},
+    {"StringLike": {"aws:userid": "*:session"}},
+    {"IpAddress": {"aws:SourceIp": ["10.0.0.0/8", "0.0.0.0/1"]}},
+    {"IpAddress": {"aws:SourceIp": "2000::/3"}},
+    {"StringEquals": {"aws:PrincipalAccount": [_OWN, "*"]}},
+    {"Bool": {"aws:SecureTransport": "true"}},
+    {"DateLessThan": {"aws:CurrentTime": "2030-01-01T00:00:00Z"}},
+    {"StringEquals": {"aws:RequestedRegion": "us-west-2"}},
+)
+"""Conditions that an anonymous caller or a foreign account meets."""
+
+
+def _conditions_with_holes() -> list[Form]:
+    kinds = ("QueuePolicy", "BucketPolicy")
+    return [
+        (
+            "no-wildcards",
+            [allowing(kind, Principal="*", Action="sqs:SendMessage", Resource="*", Condition=hole)],
+        )
+        for kind in kinds
+        for hole in _HOLES
+    ]
+
+
+def _wild_after_the_type() -> list[Form]:
+    pairs = (
+        ("secretsmanager:GetSecretValue", "arn:aws:secretsmanager:us-west-2:123456789012:secret:*"),
+        ("iam:PassRole", "arn:aws:iam::123456789012:role/service-role/*"),
+        ("iam:PassRole", "arn:aws:iam::123456789012:role/*"),
+        ("ssm:GetParameter", "arn:aws:ssm:*:123456789012:parameter/*"),
+        ("dynamodb:GetItem", "arn:aws:dynamodb:us-west-2:123456789012:table/*"),
+        ("lambda:InvokeFunction", "arn:aws:lambda:us-west-2:123456789012:function:*"),
+        ("kms:Decrypt", "arn:aws:kms:us-west-2:123456789012:key/*"),
+        ("logs:GetLogEvents", "arn:aws:logs:*:*:log-group:*"),
+        ("s3:GetObject", "arn:aws:s3:::*/*"),
+        ("s3:GetObject", "arn:aws:s3:::*"),
+        ("ec2:TerminateInstances", "arn:aws:ec2:us-west-2:123456789012:instance/*"),
+        ("ec2:DeleteVolume", "arn:aws:ec2:*:*:volume/*"),
+    )
+    hole = {"StringEqualsIfExists": {"aws:ResourceTag/gpu-spot:stack": "prod"}}
+    conditions: tuple[Any, ...] = (None, hole)
+    return [
+        ("no-wildcards", [allowing(Action=action, Resource=arn, **({"Condition": c} if c else {}))])
+        for action, arn in pairs
+        for c in conditions
+    ]
+
+
+def _trusts_of_any_job() -> list[Form]:
+    github, cluster = "token.actions.githubusercontent.com", "oidc.eks.us-west-2.amazonaws.com/id/ABC"
+    conditions: tuple[Any, ...] = (
+        None,
+        {"StringEquals": {f"{github}:aud": "sts.amazonaws.com"}},
+        *({"StringLike": {f"{github}:sub": value}} for value in ("*", "repo:acme/*", "repo:acme/models:*")),
+        {"StringLike": {f"{github}:sub": "repo:acme@*/models@*:environment:production"}},
+        {"StringEqualsIfExists": {f"{github}:sub": "repo:acme/models:ref:refs/heads/main"}},
+        {"ForAllValues:StringEquals": {f"{github}:sub": ["repo:acme/models:ref:refs/heads/main"]}},
+        {"StringNotEquals": {f"{github}:sub": "repo:evil/models:ref:refs/heads/main"}},
+        {"StringEquals": {f"{github}:repository_owner": "acme"}},
+        {"StringLike": {f"{cluster}:sub": "system:serviceaccount:*:*"}},
+        {"StringEquals": {f"{cluster}:aud": "sts.amazonaws.com"}},
+    )
+
+    def role(condition: Any) -> Subject:
+        provider = {"Federated": f"arn:aws:iam::{_OWN}:oidc-provider/{github}"}
+        statement = {"Effect": "Allow", "Principal": provider, "Action": "sts:AssumeRoleWithWebIdentity"}
+        statement |= {"Condition": condition} if condition else {}
+        return subject("Role", assumeRolePolicy=json.dumps({"Statement": [statement]}), tags=TAGS)
+
+    return [("no-wildcards", [role(condition)]) for condition in conditions]
+
+
+def _any_account() -> list[Form]:
+    principals: tuple[Any, ...] = (
+        "*",
+        {"AWS": "*"},
+        {"AWS": "arn:aws:iam::*:root"},
+        {"AWS": [_FOREIGN, "*"]},
+    )
+    documents = [{"Effect": "Allow", "Principal": p, "Action": "sts:AssumeRole"} for p in principals]
+    roles = [subject("Role", assumeRolePolicy=json.dumps({"Statement": d}), tags=TAGS) for d in documents]
+    points = [allowing("AccessPoint", Principal=p, Action="s3:GetObject", Resource="*") for p in principals]
+    negated = [
+        allowing(kind, NotPrincipal={"AWS": _FOREIGN}, Action="sqs:SendMessage", Resource="*")
+        for kind in ("QueuePolicy", "TopicPolicy", "BucketPolicy", "SecretPolicy")
+    ]
+    return [("no-wildcards", [each]) for each in (*roles, *points, *negated)]
+
+
+def _prefix_lists() -> list[Form]:
+    lists = ("pl-00000001", "com.amazonaws.global.cloudfront.origin-facing", "pl-4fa04526", "pl-3b927c52")
+    rules = [subject("SecurityGroupIngressRule", f"p-{n}", prefixListId=one) for n, one in enumerate(lists)]
+    groups = [subject("SecurityGroup", ingress=[{"prefixListIds": [one]}], tags=TAGS) for one in lists]
+    older = [subject("SecurityGroupRule", type="ingress", prefixListIds=[one]) for one in lists]
+    return [("no-ingress-from-anywhere", [each]) for each in (*rules, *groups, *older)]
+
+
+def _older_launches() -> list[Form]:
+    specification = {"instanceType": "g6.xlarge", "rootBlockDevices": [{"encrypted": True}]}
+    configurations = [
+        subject("LaunchConfiguration", metadataOptions=value, rootBlockDevice={"encrypted": True})
+        for value in (None, {}, {"httpTokens": "optional"}, {"httpEndpoint": "enabled"})
+    ]
+    fleets = [
+        subject("SpotFleetRequest", launchSpecifications=[specification] * count, tags=TAGS)
+        for count in (1, 2, 3, 4)
+    ]
+    disks: tuple[dict[str, Any], ...] = ({"encrypted": False}, {}, {"encrypted": None})
+    plain = [
+        subject("LaunchConfiguration", metadataOptions={"httpTokens": "required"}, rootBlockDevice=disk)
+        for disk in disks
+    ]
+    return [
+        *(("imdsv2", [each]) for each in (*configurations, *fleets)),
+        *(("encrypted", [each]) for each in plain[:1] + plain[2:]),
+    ]
+
+
+def _grants() -> list[Form]:
+    groups = [f"http://acs.amazonaws.com/groups/global/{name}" for name in ("AllUsers", "AuthenticatedUsers")]
+    grants = [
+        subject(kind, **{key: value}, tags=TAGS)
+        for uri in groups
+        for kind, key, value in (
+            ("Bucket", "grants", [{"type": "Group", "uri": uri, "permissions": ["READ"]}]),
+            ("BucketAcl", "accessControlPolicy", {"grants": [{"grantee": {"type": "Group", "uri": uri}}]}),
+        )
+    ]
+    objects = [subject("BucketObjectv2", acl=acl) for acl in ("public-read", "authenticated-read")]
+    open_block = {"publicAccessBlockConfiguration": {"blockPublicPolicy": False}}
+    others = [
+        subject("AccessPoint", **open_block),
+        subject("AmiLaunchPermission", group="all"),
+        subject("Document", permissions={"type": "Share", "accountIds": "All"}, tags=TAGS),
+        subject("PublicRepository", tags=TAGS),
+        subject("Permission", principal="*", action="lambda:InvokeFunction", sourceArn="*"),
+        subject("Permission", principal="*", action="lambda:InvokeFunction", sourceArn="arn:aws:sns:*:*:*"),
+    ]
+    return [("no-public-endpoints", [each]) for each in (*grants, *objects, *others)]
+
+
 MISTAKES: Final = {
+    "conditions that a stranger meets": _conditions_with_holes(),
+    "wild after the type": _wild_after_the_type(),
+    "trust in any job": _trusts_of_any_job(),
+    "any account": _any_account(),
+    "prefix lists": _prefix_lists(),
+    "launch configurations and specifications": _older_launches(),
+    "grants and shares": _grants(),
     "wildcard actions": _wildcard_actions(),
     "iam:PassRole on all roles": _pass_role(),
     "AdministratorAccess": _administrators(),

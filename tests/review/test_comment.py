@@ -80,6 +80,37 @@ def test_quoted_text_is_escaped() -> None:
     assert html.count("</details>") == html.count("<details>") == 1
 
 
+@pytest.mark.parametrize("evil", ["@acme/owners", "[here](http://x)", "![i](http://x)", "<b>", "**x**"])
+def test_no_name_message_or_key_is_markdown(evil: str) -> None:
+    tags = {"gpu-spot:group": evil}
+    step = EngineStep(
+        "update", f"aws:x/y:{evil}", evil, {evil: 1, "tags": tags}, {evil: 2, "tags": tags}, (evil,)
+    )
+    violation = PolicyViolation(evil, evil, evil, evil)
+    text = comment(review_environments([Preview("dev", (step,), (), (evil,), (violation,))], {}))
+    tokens = [
+        child
+        for token in MarkdownIt("gfm-like", {"linkify": False}).parse(text)
+        for child in token.children or ()
+        if child.type != "code_inline"
+    ]
+    assert not {"link_open", "image", "html_inline"} & {
+        token.type for token in tokens if "<br>" not in token.content
+    }
+    assert not any("@acme" in token.content or "**x**" in token.content for token in tokens)
+    assert "<strong>x</strong>" not in MarkdownIt("commonmark").render(text)
+
+
+def test_changed_policies_are_first_and_passed_says_how_many_rules() -> None:
+    reviewed = review_environments([Preview("dev", ())], {}, {"dev": "16 mandatory, 1 advisory"})
+    text = comment(reviewed, changed_policies=["policy/config/prod.json"])
+    assert text.splitlines()[1:3] == [
+        "> [!WARNING]",
+        "> **Policies change: `policy/config/prod.json`.** Those of the base were applied.<br>",
+    ]
+    assert "| passed (16 mandatory, 1 advisory) |" in text
+
+
 def test_the_same_change_of_both_groups_is_reported_once() -> None:
     assert (GOLDEN / "train-longer.md").read_text("utf-8").count("new launch template version") == 1
 

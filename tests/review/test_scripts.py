@@ -374,6 +374,57 @@ def test_up_enforces_the_policies_of_an_environment(work_dir: Path) -> None:
     assert arguments[0] == "up"
     assert {"--yes", "--policy-pack", "policy/config/prod.json"} <= set(arguments)
     assert "--skip-preview" not in arguments
+    assert script("up", "prod", "prod.plan").returncode == 0
+    assert (work_dir / "arguments").read_text().splitlines()[-2:] == ["--plan", "prod.plan"]
+
+
+def test_the_base_judges_the_head(work_dir: Path) -> None:
+    """Review, forecast, policies, their settings and the scripts are those of the base commit."""
+    jobs = workflow("preview")["jobs"]
+    [checkout] = [step for step in jobs["review"]["steps"] if "actions/checkout" in step.get("uses", "")]
+    assert checkout["with"]["ref"] == "${{ github.event.pull_request.base.sha }}"
+    for job in ("forecast", "preview"):
+        called = [step["run"] for step in jobs[job]["steps"] if ".github/scripts/" in step.get("run", "")]
+        assert called
+        assert all(line.startswith("base/.github/scripts/") for line in called)
+    [preview] = [step for step in jobs["preview"]["steps"] if step.get("name") == "Preview"]
+    assert preview["env"]["BASE"] == "base"
+    engine(work_dir, "{}")
+    for folder in ("policy", "base/policy"):
+        (work_dir / folder / "config").mkdir(parents=True, exist_ok=True)
+        (work_dir / folder / "config" / "dev.json").write_text("{}")
+    assert script("preview", "dev", BASE="base").returncode == 0
+    arguments = (work_dir / "arguments").read_text().splitlines()
+    assert {"base/policy", "base/policy/config/dev.json"} <= set(arguments)
+    assert not {"policy", "policy/config/dev.json"} & set(arguments)
+
+
+@pytest.mark.parametrize(
+    ("stacks", "status", "said"),
+    [
+        ({"dev": {}, "prod": {}}, 0, "nothing is deployed"),
+        ({"dev": {"deployRoleArn": "d"}, "prod": {}}, 0, ""),
+        ({"dev": {}, "prod": {"deployRoleArn": "p", "previewRoleArn": "q"}}, 0, ""),
+        ({"dev": {}, "prod": {"deployRoleArn": "p"}}, 1, "no previewRoleArn"),
+    ],
+)
+def test_prod_is_deployed_with_a_plan_with_and_without_dev(
+    work_dir: Path, stacks: dict[str, Any], status: int, said: str
+) -> None:
+    jobs = workflow("deploy")["jobs"]
+    (work_dir / ".github/stacks.json").write_text(json.dumps(stacks))
+    [read] = [step["run"] for step in jobs["stacks"]["steps"] if step.get("id") == "read"]
+    done = subprocess.run(
+        ["bash", "-eo", "pipefail", "-c", read],
+        env=os.environ | {"GITHUB_OUTPUT": "output.txt"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == status
+    assert said in done.stdout if said else not done.stdout
+    assert "needs.dev.result == 'skipped'" in jobs["plan"]["if"]
+    assert jobs["prod"]["needs"] == ["stacks", "plan"]
+    assert ".github/scripts/up prod prod.plan" in [step.get("run") for step in jobs["prod"]["steps"]]
 
 
 def test_jobs_with_write_permission_run_no_code_of_the_pull_request() -> None:
@@ -411,6 +462,7 @@ def test_a_job_has_the_secrets_of_one_stack() -> None:
     assert environments == {
         ("preview", "preview"): "${{ matrix.stack }}-preview",
         ("deploy", "dev"): "dev",
+        ("deploy", "plan"): "prod-preview",
         ("deploy", "prod"): "production",
     }
 
@@ -422,6 +474,7 @@ def test_of_a_stack_one_deployment_runs_at_a_time_and_only_the_newest_preview() 
     assert groups == {
         "stacks": None,
         "dev": {"group": "deploy-dev", "cancel-in-progress": False},
+        "plan": None,
         "prod": {"group": "deploy-prod", "cancel-in-progress": False},
     }
     assert workflow("preview")["concurrency"]["cancel-in-progress"] is True

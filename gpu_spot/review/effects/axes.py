@@ -20,7 +20,7 @@ from gpu_spot.review.effects.groups import PARAMETER, Groups, group_of, value_of
 from gpu_spot.review.effects.harmless import is_of
 from gpu_spot.review.effects.permissions import compare_policies
 from gpu_spot.review.preview import EngineStep
-from gpu_spot.review.text import code
+from gpu_spot.review.text import code, label
 from gpu_spot.review.value_diff import difference_lines, value_differences
 from gpu_spot.review.values import is_hidden, mapping
 
@@ -214,7 +214,7 @@ def axis_effects(step: EngineStep, groups: Groups, steps: Sequence[EngineStep]) 
             axis = REACH if kind.rules.get(key) == "^" else _AXIS_OF_INPUT.get(key, kind.axis)
             direction = _direction(step, kind, key, group, steps)
             if direction:
-                detail = "; ".join(_lines(step, key)) or key
+                detail = "; ".join(_lines(step, key)) or label(key)
                 is_grant = axis == REACH and direction == "grows" and step.kind not in _IDENTITY_BASED
                 yield _effect(axis, direction, group, f"{named(step)} {detail}", is_watched=is_grant)
     else:

@@ -7,7 +7,7 @@ from typing import Final
 
 from gpu_spot.review.effects.consequences import Severity
 from gpu_spot.review.preview import EngineStep
-from gpu_spot.review.text import code, plural
+from gpu_spot.review.text import code, label, plural
 
 MAY_END: Final = "may end workers: not known"
 
@@ -37,21 +37,21 @@ def may_end(step: EngineStep, group: str, reason: str = "") -> Effect:
 
 def changed_words(step: EngineStep) -> str:
     """Return what happens to a resource, in words."""
-    by = ", ".join(step.forcing) or "an input that the engine does not report"
+    by = ", ".join(map(label, step.forcing)) or "an input that the engine does not report"
     verbs = {
         "create": "is created",
         "import": "is imported",
         "delete": "is deleted",
         "replace": f"is replaced because of {by}"
         + (", the old one is deleted first" if step.deleted_first else ""),
-        "update": f"changes ({', '.join(step.changed) or 'the engine does not say in what'})",
+        "update": f"changes ({', '.join(map(label, step.changed)) or 'the engine does not say in what'})",
     }
     return verbs.get(step.op, f"has the operation {code(step.op)}")
 
 
 def named(step: EngineStep) -> str:
     """Return kind and name of a resource."""
-    return f"{step.kind} {code(step.name)}"
+    return f"{label(step.kind)} {code(step.name)}"
 
 
 def workers(number: int | None) -> str:

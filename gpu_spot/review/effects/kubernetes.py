@@ -17,6 +17,7 @@ from gpu_spot.review.effects.consequences import Severity
 from gpu_spot.review.effects.effect import Effect, may_end, named
 from gpu_spot.review.effects.groups import Groups
 from gpu_spot.review.preview import EngineStep
+from gpu_spot.review.text import label
 from gpu_spot.review.value_diff import value_differences
 
 _ROLLING: Final = frozenset({"Deployment", "StatefulSet", "DaemonSet"})
@@ -67,7 +68,9 @@ def kubernetes_effects(step: EngineStep, groups: Groups) -> Iterator[Effect]:
         yield Effect(Severity.ENDS, group, words, ends_all=True)
     elif step.op == "update" and step.kind != "Release":
         if paths:
-            yield may_end(step, group, f"changes ({', '.join(paths)}): look whether its pods stay")
+            yield may_end(
+                step, group, f"changes ({', '.join(map(label, paths))}): look whether its pods stay"
+            )
     else:
         yield may_end(step, group)
 

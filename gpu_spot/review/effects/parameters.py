@@ -10,7 +10,7 @@ from gpu_spot.review.effects.consequences import Severity
 from gpu_spot.review.effects.effect import Effect, may_end, workers
 from gpu_spot.review.effects.groups import Groups, value_of
 from gpu_spot.review.preview import EngineStep
-from gpu_spot.review.text import code
+from gpu_spot.review.text import code, label
 from gpu_spot.review.value_diff import difference_lines, value_differences
 from gpu_spot.review.values import has_unknown, is_hidden, number
 
@@ -98,7 +98,7 @@ def _config(step: EngineStep, group: str, groups: Groups) -> Iterator[Effect]:
         words = "new settings: the controller applies them within a minute"
         yield Effect(Severity.LATER, group, words, details)
     yield from _maximum(old, new, group, groups)
-    undetermined = sorted(_undetermined(old, new))
+    undetermined = sorted(map(label, _undetermined(old, new)))
     if undetermined:
         yield may_end(step, group, f"changes {', '.join(undetermined)}, by which the controller may end some")
 

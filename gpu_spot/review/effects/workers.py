@@ -17,7 +17,7 @@ from gpu_spot.review.effects.harmless import is_harmless
 from gpu_spot.review.effects.kubernetes import kubernetes_effects
 from gpu_spot.review.effects.parameters import parameter_effects
 from gpu_spot.review.preview import EngineStep, Preview
-from gpu_spot.review.text import code, plural
+from gpu_spot.review.text import code, label, plural
 from gpu_spot.review.value_diff import difference_lines
 from gpu_spot.review.values import has_unknown, items, mapping, number
 
@@ -341,7 +341,7 @@ def _function(step: EngineStep, group: str, preview: Preview) -> list[Effect] | 
         return None
     removed = find_groups(preview.steps).removed
     names = [name for name in sorted(old) if not _keeps(old[name], new.get(name), removed)]
-    return [may_end(step, group, f"has other settings ({', '.join(names)})")] if names else None
+    return [may_end(step, group, f"has other settings ({', '.join(map(label, names))})")] if names else None
 
 
 def _keeps(old: Any, new: Any, removed: Set[str]) -> bool:

@@ -1,0 +1,129 @@
+"""Evaluates a policy's conditions: who can still meet them, and whether they narrow what an action reaches.
+
+A statement is evaluated for requests of an anonymous caller, of a role in a foreign account, and of any
+repository's job: a condition bounds it only if none of these can meet it. Sources: IAM user guide, "Condition
+operators" and "Multivalued context keys"; S3 user guide, "The meaning of public"; EFS user guide,
+"Resource-based policies".
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from policy.rules.model import UNKNOWN, as_list
+
+_OF_ACCOUNT: Final = frozenset(
+    {
+        *("aws:principalaccount", "aws:sourceaccount", "aws:sourceowner", "kms:calleraccount"),
+        *("s3:dataaccesspointaccount", "aws:vpceaccount"),
+    }
+)
+_OF_ARN: Final = frozenset(
+    {
+        *("aws:principalarn", "aws:sourcearn", "aws:sourcevpcarn", "lambda:sourcefunctionarn"),
+        "s3:dataaccesspointarn",
+    }
+)
+_OF_NAME: Final = frozenset(
+    {
+        *("aws:principalorgid", "aws:principalorgpaths", "aws:sourceorgid", "aws:sourcevpc"),
+        *("aws:sourcevpce", "aws:userid", "aws:vpceorgid"),
+    }
+)
+_ADDRESSES: Final = frozenset({"aws:sourceip", "aws:vpcsourceip"})
+_MAX_ADDRESSES: Final = 2**24
+_POSITIVE: Final = re.compile(
+    r"(?:ForAnyValue:)?(StringEquals(IgnoreCase)?|StringLike|Arn(Equals|Like)|IpAddress|Bool)"
+)
+"""Operators that a request without the key does not meet, unlike ``…IfExists``, ``ForAllValues``, ``Null``
+and negations."""
+_TAGS: Final = ("resourcetag/", "requesttag/", "createaction")
+_KEYS_OF_RESOURCES: Final = ("leadingkeys", "accesspointarn", "sourceinstancearn", "s3:prefix", "volumearn")
+
+_NAMED: Final = re.compile(r"[^*?/:]")
+
+
+def tests(condition: Any) -> Iterator[tuple[str, str, list[str]]]:
+    """Yield operator, key (in lower case) and values of what a request without the key does not meet."""
+    for operator, by_key in condition.items() if isinstance(condition, Mapping) else ():
+        if _POSITIVE.fullmatch(operator) and isinstance(by_key, Mapping):
+            name = operator.rpartition(":")[2]
+            yield from ((name, key.lower(), [str(v) for v in as_list(vs)]) for key, vs in by_key.items())
+
+
+def shuts_out(condition: Any) -> bool:
+    """Return whether neither an anonymous caller nor a foreign account meets a condition."""
+    if condition == UNKNOWN:
+        return True
+    return any(values and all(_is_bound(op, key, v) for v in values) for op, key, values in tests(condition))
+
+
+def _is_bound(operator: str, key: str, value: str) -> bool:
+    if value == UNKNOWN or UNKNOWN in value:
+        return True
+    is_pattern = operator in ("StringLike", "ArnLike", "ArnEquals")
+    if key in _OF_ACCOUNT:
+        return re.fullmatch(r"\d{12}", value) is not None
+    if key in _OF_ARN:
+        return _has_owner(value) if is_pattern else "*" not in value
+    if key in _ADDRESSES:
+        return operator == "IpAddress" and _is_small(value)
+    if key in _OF_NAME:
+        return not re.match(r"[*?]", value) and (not is_pattern or len(value.partition("*")[0]) >= 4)
+    if key == "lambda:functionurlauthtype":
+        return value == "AWS_IAM"
+    # Only hosts with a network path to the mount target.
+    return key == "elasticfilesystem:accessedviamounttarget" and value.lower() == "true"
+
+
+def _has_owner(arn: str) -> bool:
+    """Return whether an ARN pattern names an account, or of S3, whose ARNs have none, a bucket."""
+    parts = arn.split(":", 5)
+    if len(parts) < 6:
+        return False
+    return re.fullmatch(r"\d{12}", parts[4]) is not None or (
+        parts[2] == "s3" and not parts[4] and len(re.match(r"[^*?]*", parts[5])[0]) >= 3  # type: ignore[index]
+    )
+
+
+def _is_small(cidr: str) -> bool:
+    try:
+        network = ipaddress.ip_network(cidr, strict=False)
+    except ValueError:
+        return False
+    return network.is_private or network.num_addresses <= (_MAX_ADDRESSES if network.version == 4 else 2**96)
+
+
+def narrows_resources(condition: Any) -> bool:
+    """Return whether a condition bounds the resources of an action, for one whose ARN is a pattern of all."""
+    if condition == UNKNOWN:
+        return True
+    return any(
+        (any(tag in key for tag in _TAGS) or key.endswith(_KEYS_OF_RESOURCES))
+        and values
+        and all(_NAMED.search(value) for value in values)
+        for _, key, values in tests(condition)
+    )
+
+
+def any_job(statement: Mapping[str, Any]) -> str:
+    """Return why a trust in an identity provider admits jobs of others; empty if it names whose."""
+    principal = statement.get("Principal")
+    providers = as_list(principal.get("Federated")) if isinstance(principal, Mapping) else []
+    return _subjects(statement) if providers else ""
+
+
+def _subjects(statement: Mapping[str, Any]) -> str:
+    condition = statement.get("Condition")
+    if condition == UNKNOWN:
+        return ""
+    ends = (":sub", "saml:sub", "saml:aud")
+    subjects = [values for _, key, values in tests(condition) if key.endswith(ends)]
+    if not subjects:
+        return "no subject, allowed: StringEquals on the provider's sub"
+    if wild := [value for values in subjects[:1] for value in values if re.search(r"[*?]", value)]:
+        return f"subject {wild[0]}, allowed: one without wildcards"
+    return ""

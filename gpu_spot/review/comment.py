@@ -6,6 +6,7 @@ diagnostics, and last the effects on workers; the comment says what is omitted.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -117,8 +118,10 @@ def _besides(environments: Sequence[ReviewedEnvironment]) -> str:
     for axis in AXES:
         found = frozenset[str]().union(*(item.meaning.directions(axis) for item in environments))
         parts.append(f"{axis.capitalize()}: {_in_words(found)}.")
-    costs = [f"{code(item.preview.environment)} {_cost(item)}" for item in environments if item.cost]
-    costs = [_cost(item) for item in environments if item.cost] if len(environments) == 1 else costs
+    costs = [re.sub(r" \(.*?\)", "", _cost(item)) for item in environments if item.cost]
+    if len(environments) > 1:
+        names = [code(item.preview.environment) for item in environments if item.cost]
+        costs = [f"{name} {cost}" for name, cost in zip(names, costs, strict=True)]
     return " ".join([*parts, f"Money: {'; '.join(costs[:5]) or 'unknown'}."])
 
 
@@ -180,7 +183,7 @@ def _section(environment: ReviewedEnvironment) -> str:
     lines += [f"- {line}" for line in _effects(environment.meaning)]
     lines += [f"- {note}" for note in environment.meaning.notes]
     if environment.meaning.untouched:
-        lines.append(f"- not affected: {', '.join(map(label, environment.meaning.untouched))}")
+        lines.append(f"- workers not affected: {', '.join(map(label, environment.meaning.untouched))}")
     if preview.violations:
         ordered = sorted(preview.violations, key=lambda c: (c.level != "mandatory", c.policy, c.resource))
         policies = [

@@ -36,7 +36,7 @@ def deployed_folders(root: Path) -> frozenset[str]:
         for node in tree:
             waiting += (file for name in _imported(node) for file in _files(root, name))
             if isinstance(node, ast.Tuple):
-                names = {item.value for item in node.elts if isinstance(item, ast.Constant)}
+                names = {str(item.value) for item in node.elts if isinstance(item, ast.Constant)}
                 used |= names if names and names <= packages else set()
         for folder in used - found:
             # What is packed is imported elsewhere: by a function, or on an instance.

@@ -21,6 +21,7 @@ from gpu_spot.review.values import UNKNOWN
 from tests.infra.declared import shipped
 from tests.oracles.replacements import REPLACED_BY
 from tests.review.changes import STACKS
+from tests.review.engine_changes import engine_changes, is_silent
 
 NAME = "gpu-spot-prod-it"
 
@@ -172,6 +173,14 @@ def test_who_may_call_or_act_is_a_warning(step: EngineStep) -> None:
 def test_an_unknown_type_is_to_be_looked_at(op: str, type_: str) -> None:
     found = meaning(EngineStep(op, type_, NAME, {"a": 1}, {"a": 2}, ("a",)))
     assert "unknown" in found.directions("alarms and control")
+
+
+def test_no_change_of_the_engine_that_weakens_or_is_foreign_is_green() -> None:
+    changes = list(engine_changes())
+    assert len(changes) >= 300
+    assert [change.title for change in changes if is_silent(change) and not change.may_be_silent] == []
+    harmless = [change for change in changes if change.may_be_silent]
+    assert [change.title for change in harmless if not is_silent(change)] == []
 
 
 def test_an_unknown_input_is_to_be_looked_at() -> None:

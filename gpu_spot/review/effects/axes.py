@@ -97,8 +97,9 @@ kms/alias:Alias r =targetKeyId .name
 kms/key:Key d! ^policy +deletionWindowInDays +enableKeyRotation +isEnabled =keyUsage
 lambda/eventSourceMapping:EventSourceMapping c! +enabled .batchSize =eventSourceArn =functionName \
 +functionResponseTypes .maximumBatchingWindowInSeconds +scalingConfig =filterCriteria
-lambda/function:Function c! =code =environment =handler =layers +reservedConcurrentExecutions =role \
-+timeout +memorySize .architectures .runtime .loggingConfig .vpcConfig =deadLetterConfig .name
+lambda/function:Function c! .kmsKeyArn =code =environment =handler =layers \
++reservedConcurrentExecutions =role +timeout +memorySize .architectures .runtime .loggingConfig \
+.vpcConfig =deadLetterConfig .name
 lambda/functionEventInvokeConfig:FunctionEventInvokeConfig c! +maximumEventAgeInSeconds \
 +maximumRetryAttempts =destinationConfig .functionName
 lambda/layerVersion:LayerVersion c .code .compatibleRuntimes .description .layerName
@@ -261,6 +262,8 @@ def _direction(step: EngineStep, kind: _Kind, key: str, group: str, steps: Seque
         return _alarm(step, key, group, steps)
     if rule == "." or old == new:
         return ""
+    if key == "sqsManagedSseEnabled" and step.new.get("kmsMasterKeyId"):
+        return ""  # a key of KMS in its place
     if rule in "?=" or is_hidden(new) or is_hidden(old):
         return "unknown"
     if rule == "^":

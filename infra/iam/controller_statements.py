@@ -77,8 +77,9 @@ def controller(
 def _launch_by_zone(scope: Scope) -> list[Statement]:
     """Return the permissions for LaunchInstances, with the stack's own launch templates only.
 
-    The controller cannot launch instances by other means: it has neither ``ec2:RunInstances`` nor
-    ``iam:PassRole``.
+    ``ec2:CreateFleet`` is bound to these templates, not to Auto Scaling or to a size: a compromised
+    controller could request a fleet of its own, which ``AWSServiceRoleForEC2Fleet`` launches.
+    ``aws:CalledVia`` would bound it if Auto Scaling forwards it; only a call on AWS can tell.
     Source: Auto Scaling guide, "Launching instances with synchronous provisioning", prerequisites.
     """
     return [

@@ -23,6 +23,7 @@ from tests.apart import SHARED_VARIABLE
 from tests.policy.cases import FACTS
 from tests.policy.mistakes import CONFIG, MISTAKES
 from tests.review.changes import changes
+from tests.review.engine_changes import engine_changes, is_silent
 from tests.review.oracle import is_false_alarm, is_reassuring
 from tests.review.test_oracle import Judged, judge
 
@@ -35,15 +36,26 @@ def figures(judged: Sequence[Judged]) -> dict[str, Any]:
     reassured = [item for item in judged if is_reassuring(item.verdict, item.fact)]
     hidden = [item for item in judged if is_reassuring(item.verdict_without_values, item.fact)]
     alarmed = [item for item in judged if is_false_alarm(item.verdict, item.fact)]
+    silent = [
+        item for item in judged if item.beside == "watch" and not item.directions & {"shrinks", "grows"}
+    ]
+    beside = [
+        item for item in judged if item.beside == "nothing" and item.directions & {"shrinks", "unknown"}
+    ]
+    engine = list(engine_changes())
+    green = [change.title for change in engine if is_silent(change) and not change.may_be_silent]
+    alarmed += [item for item in beside if item not in alarmed]
     return {
         "changes": len(judged),
+        "changes_of_the_engine": len(engine),
+        "false_reassurances_beside_workers": len(silent) + len(green),
         "false_reassurances": len(reassured),
         "false_reassurances_without_values": len(hidden),
         "false_alarms": len(alarmed),
         "truths": dict(Counter(item.fact for item in judged)),
         "verdicts": dict(Counter(item.verdict for item in judged)),
         **_policies(),
-        "wrong": sorted({item.change.title for item in (*reassured, *hidden, *alarmed)}),
+        "wrong": sorted({item.change.title for item in (*reassured, *hidden, *alarmed, *silent)} | {*green}),
     }
 
 
@@ -82,7 +94,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     result = figures(judged)
     problems = broken(result) if options.every == 1 else []
     write(options.out, {"machine": MACHINE, **result, "broken": problems})
-    counts = ("changes", "false_reassurances", "false_reassurances_without_values", "false_alarms")
+    counts = (
+        "changes",
+        "changes_of_the_engine",
+        "false_reassurances_beside_workers",
+        "false_reassurances",
+        "false_reassurances_without_values",
+        "false_alarms",
+    )
     for key in (*counts, "policies_planted", "policies_caught"):
         print(f"{key:36}{result[key]:6}")
     for title in result["wrong"]:

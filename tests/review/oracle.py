@@ -186,6 +186,37 @@ RULES: Final[tuple[Rule, ...]] = (
 """By the key's place in a stack file; the first row that fits tells."""
 
 
+def _lower(case: Case) -> str:
+    return "watch" if case.new is not None and (case.old is None or case.new < case.old) else ""
+
+
+def _higher(case: Case) -> str:
+    return "watch" if case.new is None or (case.old is not None and case.new > case.old) else ""
+
+
+BESIDE: Final[tuple[tuple[str, Callable[[Case], str]], ...]] = (
+    (r"storage\.buckets\[\]\.(expireDays|oldVersionDays)", _lower),
+    (r"storage\.repositories\[\]\.keepImages|logRetentionDays", _lower),
+    (r"services\[\]\.queue\.retentionDays", _lower),
+    (r"monitoring\.monthlyBudgetUsd", _higher),
+    (r"protect", lambda case: "watch" if case.new is False else ""),
+    (r"identity\.previews", lambda case: "watch" if case.new else ""),
+    (r"storage\.(buckets|repositories|fileSystem)(\[\])?", lambda case: "watch" if case.new is None else ""),
+    (r"training\[\]\.(revision|command|environment)", lambda _: "nothing"),
+    (r".*\.capacity\.(target|max|instanceTypes|rootVolumeGiB|maxPrice|spotPercentage)", lambda _: "nothing"),
+    (r"services\[\]\.(image|command|environment|drainSeconds)", lambda _: "nothing"),
+)
+"""What a key means for data, reach, alarms and control: ``watch``, ``nothing``, or not judged here."""
+
+
+def truth_beside(change: Change, before: Run, after: Run) -> str:
+    """Return what a change means beside workers, by its key alone."""
+    if not any(_different(before, after)):
+        return "nothing"
+    case = _case(change)
+    return next((rule(case) for pattern, rule in BESIDE if re.fullmatch(pattern, change.key)), "")
+
+
 def truth(change: Change, before: Run, after: Run) -> Truth:
     """Return whether a change ends workers that run."""
     if not any(_different(before, after)):

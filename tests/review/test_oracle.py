@@ -13,7 +13,7 @@ from gpu_spot.review.preview import read
 from gpu_spot.review.verdict import verdict_of
 from tests.review.changes import Change, changes
 from tests.review.making import declared, digest
-from tests.review.oracle import Truth, is_false_alarm, is_reassuring, truth
+from tests.review.oracle import Truth, is_false_alarm, is_reassuring, truth, truth_beside
 
 _SENTINEL: Final = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 
@@ -26,6 +26,8 @@ class Judged:
     fact: Truth
     verdict: str
     verdict_without_values: str
+    beside: str = ""
+    directions: frozenset[str] = frozenset()
 
 
 def judge(change: Change) -> Judged | None:
@@ -41,7 +43,10 @@ def judge(change: Change) -> Judged | None:
     if all(step["op"] == "same" for step in steps["steps"]):
         return None
     fact = truth(change, before, after)
-    return Judged(change, fact, _verdict(change.stack, steps), _verdict(change.stack, _hidden(steps)))
+    verdict, hidden = _verdict(change.stack, steps), _verdict(change.stack, _hidden(steps))
+    [reviewed] = review_environments([read(change.stack, json.dumps(steps))], {})
+    directions = frozenset(effect.direction for effect in reviewed.meaning.effects if effect.direction)
+    return Judged(change, fact, verdict, hidden, truth_beside(change, before, after), directions)
 
 
 def _verdict(stack: str, steps: dict[str, Any]) -> str:
@@ -78,3 +83,4 @@ def test_the_verdict_is_never_better_than_the_truth(title: str) -> None:
     assert not is_reassuring(judged.verdict, judged.fact)
     assert not is_reassuring(judged.verdict_without_values, judged.fact)
     assert not is_false_alarm(judged.verdict, judged.fact)
+    assert not (judged.beside == "nothing" and judged.directions & {"shrinks", "unknown"})

@@ -9,13 +9,14 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from contracts.agent.config import Volume
 from gpu_spot.review.text import code
 from gpu_spot.review.value_diff import difference_lines
 
 _SETTINGS: Final = "/etc/gpu-spot/agent.json"
 _ENVIRONMENT: Final = "/etc/gpu-spot/boot.env"
 _SCRIPT: Final = "/opt/gpu-spot/boot.sh"
+DEFAULT_VOLUME_GIB: Final = 100
+"""Size of a data volume that the agent's settings do not name (``contracts.agent.config.Volume``)."""
 _NOT_KNOWN: Final = "boot data: known only at the update"
 
 
@@ -34,7 +35,7 @@ def volume_gib(data: str) -> int | None:
     except (KeyError, ValueError):
         return None
     volume = settings.get("volume") if isinstance(settings, dict) else None
-    return int(volume.get("sizeGib", Volume().size_gib)) if isinstance(volume, dict) else None
+    return int(volume.get("sizeGib", DEFAULT_VOLUME_GIB)) if isinstance(volume, dict) else None
 
 
 def _differences(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[str]:

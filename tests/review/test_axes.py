@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from contracts.agent.config import Volume
+from gpu_spot.review.boot_data import DEFAULT_VOLUME_GIB
 from gpu_spot.review.comment import comment
 from gpu_spot.review.effects import axes
 from gpu_spot.review.effects.axes import KINDS, left_behind
@@ -200,6 +202,10 @@ def test_a_removed_job_names_the_volume_that_stays_and_a_volume_does_not_shrink(
     assert "its volume of 100 GiB and its snapshots stay" in effect.words
     smaller = EngineStep("update", type_, "gpu-spot-prod-job", boot(100), boot(20), ("userData",))
     assert "a volume does not shrink" in " ".join(effect.words for effect in meaning(smaller).effects)
+
+
+def test_the_default_size_of_a_volume_is_the_agents() -> None:
+    assert Volume().size_gib == DEFAULT_VOLUME_GIB
 
 
 def test_the_first_line_says_all_axes_and_money() -> None:

@@ -116,8 +116,8 @@ def _besides(environments: Sequence[ReviewedEnvironment]) -> str:
     """Return what changes beside running workers, and the cost, in a line."""
     parts = []
     for axis in AXES:
-        found = frozenset[str]().union(*(item.meaning.directions(axis) for item in environments))
-        parts.append(f"{axis.capitalize()}: {_in_words(found)}.")
+        merged = frozenset[str]().union(*(item.meaning.directions(axis) for item in environments))
+        parts.append(f"{axis.capitalize()}: {_in_words(merged)}.")
     costs = [re.sub(r" \(.*?\)", "", _cost(item)) for item in environments if item.cost]
     if len(environments) > 1:
         names = [code(item.preview.environment) for item in environments if item.cost]

@@ -25,12 +25,12 @@ def deployed_folders(root: Path) -> frozenset[str]:
     A tuple of packages in one of these modules is what an archive packs.
     """
     packages = {path.parent.name for path in root.glob("*/__init__.py")}
-    waiting, seen, found = [root / entry for entry in ENTRY_POINTS], set[Path](), set[str]()
+    waiting, parsed, folders = [root / entry for entry in ENTRY_POINTS], set[Path](), set[str]()
     while waiting:
         path = waiting.pop()
-        if path in seen or not path.is_file():
+        if path in parsed or not path.is_file():
             continue
-        seen.add(path)
+        parsed.add(path)
         tree = ast.walk(ast.parse(path.read_text("utf-8")))
         used = {path.relative_to(root).parts[0]}
         for node in tree:
@@ -38,11 +38,11 @@ def deployed_folders(root: Path) -> frozenset[str]:
             if isinstance(node, ast.Tuple):
                 names = {str(item.value) for item in node.elts if isinstance(item, ast.Constant)}
                 used |= names if names and names <= packages else set()
-        for folder in used - found:
+        for folder in used - folders:
             # What is packed is imported elsewhere: by a function, or on an instance.
             waiting += (root / folder).rglob("*.py")
-        found |= used
-    return frozenset(found)
+        folders |= used
+    return frozenset(folders)
 
 
 def _imported(node: ast.AST) -> Iterator[str]:
@@ -54,8 +54,8 @@ def _imported(node: ast.AST) -> Iterator[str]:
 
 
 def _files(root: Path, module: str) -> Iterator[Path]:
-    for place in (root, *root.glob("packages/*/src")):
-        path = place.joinpath(*module.split("."))
+    for base in (root, *root.glob("packages/*/src")):
+        path = base.joinpath(*module.split("."))
         yield from (path.with_suffix(".py"), path / "__init__.py")
 
 

@@ -29,7 +29,7 @@ TAGGED: Final = frozenset(
 
 _SELECTED_BY_NAME: Final = {"Bucket": "bucket", "Group": "name", "InstanceProfile": "name", "Secret": "name"}
 """Input with the physical name of the kinds that IAM statements select by its prefix."""
-_OTHERS: Final = """
+_UNTAGGED: Final = """
 AccessEntry AccessPoint AccessPolicyAssociation Addon Alias BucketAcl BucketLifecycleConfiguration
 BucketObjectv2 BucketOwnershipControls BucketPolicy BucketPublicAccessBlock
 BucketServerSideEncryptionConfiguration BucketVersioning Budget Cluster Configuration Dashboard
@@ -41,7 +41,7 @@ QueryDefinition QueuePolicy Record RolePolicy RolePolicyAttachment Route RouteTa
 SecretPolicy SecretVersion SecurityGroupEgressRule SecurityGroupIngressRule SecurityGroupRule TopicPolicy
 TopicSubscription UserPolicy Volume
 """
-COVERED: Final = TAGGED | frozenset(_OTHERS.split())
+COVERED: Final = TAGGED | frozenset(_UNTAGGED.split())
 """Resource kinds that the rules were written for; what else is declared is said to be not covered."""
 
 

@@ -37,14 +37,14 @@ def figures(judged: Sequence[Judged]) -> dict[str, Any]:
     hidden = [item for item in judged if is_reassuring(item.verdict_without_values, item.fact)]
     alarmed = [item for item in judged if is_false_alarm(item.verdict, item.fact)]
     silent = [
-        item for item in judged if item.beside == "watch" and not item.directions & {"shrinks", "grows"}
+        item for item in judged if item.second_axis == "watch" and not item.directions & {"shrinks", "grows"}
     ]
-    beside = [
-        item for item in judged if item.beside == "nothing" and item.directions & {"shrinks", "unknown"}
+    second_axis = [
+        item for item in judged if item.second_axis == "nothing" and item.directions & {"shrinks", "unknown"}
     ]
     engine = list(engine_changes())
     green = [change.title for change in engine if is_silent(change) and not change.may_be_silent]
-    alarmed += [item for item in beside if item not in alarmed]
+    alarmed += [item for item in second_axis if item not in alarmed]
     return {
         "changes": len(judged),
         "changes_of_the_engine": len(engine),

@@ -194,7 +194,7 @@ def _higher(case: Case) -> str:
     return "watch" if case.new is None or (case.old is not None and case.new > case.old) else ""
 
 
-BESIDE: Final[tuple[tuple[str, Callable[[Case], str]], ...]] = (
+SECOND_AXIS: Final[tuple[tuple[str, Callable[[Case], str]], ...]] = (
     (r"storage\.buckets\[\]\.(expireDays|oldVersionDays)", _lower),
     (r"storage\.repositories\[\]\.keepImages|logRetentionDays", _lower),
     (r"services\[\]\.queue\.retentionDays", _lower),
@@ -209,12 +209,12 @@ BESIDE: Final[tuple[tuple[str, Callable[[Case], str]], ...]] = (
 """What a key means for data, reach, alarms and control: ``watch``, ``nothing``, or not judged here."""
 
 
-def truth_beside(change: Change, before: Run, after: Run) -> str:
+def second_axis_truth(change: Change, before: Run, after: Run) -> str:
     """Return what a change means beside workers, by its key alone."""
     if not any(_different(before, after)):
         return "nothing"
     case = _case(change)
-    return next((rule(case) for pattern, rule in BESIDE if re.fullmatch(pattern, change.key)), "")
+    return next((rule(case) for pattern, rule in SECOND_AXIS if re.fullmatch(pattern, change.key)), "")
 
 
 def truth(change: Change, before: Run, after: Run) -> Truth:

@@ -164,7 +164,7 @@ TRUST = json.dumps({"Statement": [{"Effect": "Allow", "Principal": {"Federated":
         changed("ec2/launchTemplate:LaunchTemplate", "metadataOptions", {"httpTokens": "required"}, {}),
     ],
 )
-def test_who_may_call_or_act_is_a_warning(step: EngineStep) -> None:
+def test_reach_is_a_warning(step: EngineStep) -> None:
     found = meaning(step)
     assert found.worst >= Severity.WATCH
     assert found.directions("reach")

@@ -13,7 +13,7 @@ from gpu_spot.review.preview import read
 from gpu_spot.review.verdict import verdict_of
 from tests.review.changes import Change, changes
 from tests.review.making import declared, digest
-from tests.review.oracle import Truth, is_false_alarm, is_reassuring, truth, truth_beside
+from tests.review.oracle import Truth, is_false_alarm, is_reassuring, second_axis_truth, truth
 
 _SENTINEL: Final = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 
@@ -26,7 +26,7 @@ class Judged:
     fact: Truth
     verdict: str
     verdict_without_values: str
-    beside: str = ""
+    second_axis: str = ""
     directions: frozenset[str] = frozenset()
 
 
@@ -46,7 +46,7 @@ def judge(change: Change) -> Judged | None:
     verdict, hidden = _verdict(change.stack, steps), _verdict(change.stack, _hidden(steps))
     [reviewed] = review_environments([read(change.stack, json.dumps(steps))], {})
     directions = frozenset(effect.direction for effect in reviewed.meaning.effects if effect.direction)
-    return Judged(change, fact, verdict, hidden, truth_beside(change, before, after), directions)
+    return Judged(change, fact, verdict, hidden, second_axis_truth(change, before, after), directions)
 
 
 def _verdict(stack: str, steps: dict[str, Any]) -> str:
@@ -83,4 +83,4 @@ def test_the_verdict_is_never_better_than_the_truth(title: str) -> None:
     assert not is_reassuring(judged.verdict, judged.fact)
     assert not is_reassuring(judged.verdict_without_values, judged.fact)
     assert not is_false_alarm(judged.verdict, judged.fact)
-    assert not (judged.beside == "nothing" and judged.directions & {"shrinks", "unknown"})
+    assert not (judged.second_axis == "nothing" and judged.directions & {"shrinks", "unknown"})

@@ -242,7 +242,8 @@ def _created(
 
 def _owner_is_new(step: EngineStep, steps: Sequence[EngineStep]) -> bool:
     """Return whether the resource that this one belongs to, and is named after, is created with it."""
-    return is_of(step, (other for other in steps if other.op == "create" and not other.is_component))
+    created = [candidate for candidate in steps if candidate.op == "create"]
+    return is_of(step, (candidate for candidate in created if not candidate.is_component))
 
 
 def _trusts_outsiders(trust: Any) -> bool:
@@ -280,6 +281,10 @@ def _sign(difference: float) -> str:
     return "grows" if difference > 0 else "shrinks" if difference < 0 else ""
 
 
+def _moved(before: float | None, after: float | None) -> str:
+    return "unknown" if before is None or after is None else _sign(after - before)
+
+
 def _amount(value: Any) -> float | None:
     if isinstance(value, bool):
         return float(value)
@@ -296,15 +301,15 @@ def _compared(old: Any, new: Any) -> str:
     directions = set()
     for _, before, after in value_differences(old, new):
         if isinstance(before, list) and isinstance(after, list):
-            gone = [item for item in before if item not in after]
-            directions.add("shrinks" if gone else "grows")
+            missing = [item for item in before if item not in after]
+            directions.add("shrinks" if missing else "grows")
             continue
         if before is None or after is None:
             amount = _amount(before if after is None else after)
             directions.add("grows" if (after is None) == (amount == 0) else "shrinks")
             continue
-        one, two = _amount(before), _amount(after)
-        directions.add("unknown" if one is None or two is None else _sign(two - one))
+        old_amount, new_amount = _amount(before), _amount(after)
+        directions.add(_moved(old_amount, new_amount))
     return next((name for name in ("unknown", "shrinks", "grows") if name in directions), "")
 
 
@@ -314,13 +319,13 @@ def _expiry(old: Any, new: Any) -> str:
     for path, before, after in value_differences(old, new):
         if path.endswith("description"):
             continue
-        one, two = _amount(before), _amount(after)
-        if before is None or one == 0:
+        old_amount, new_amount = _amount(before), _amount(after)
+        if before is None or old_amount == 0:
             directions.add("shrinks")
-        elif after is None or two == 0:
+        elif after is None or new_amount == 0:
             directions.add("grows")
         else:
-            directions.add("unknown" if one is None or two is None else _sign(two - one))
+            directions.add(_moved(old_amount, new_amount))
     return next((name for name in ("unknown", "shrinks", "grows") if name in directions), "")
 
 
@@ -339,11 +344,11 @@ def _alarm(step: EngineStep, key: str, group: str, steps: Sequence[EngineStep]) 
         return _compared(new, old)
     if key == "threshold":
         if any(
-            other.type == PARAMETER
-            and other.op == "update"
-            and group_of(other) == group
-            and other.name.endswith(("-target", "-config"))
-            for other in steps
+            candidate.type == PARAMETER
+            and candidate.op == "update"
+            and group_of(candidate) == group
+            and candidate.name.endswith(("-target", "-config"))
+            for candidate in steps
         ):
             return ""  # it follows the size of the group
         is_upper = str(step.new.get("comparisonOperator", "")).startswith("Greater")

@@ -140,8 +140,8 @@ HARMLESS_INPUTS: Final[Mapping[str, frozenset[str]]] = {
 def is_of(step: EngineStep, owners: Iterable[EngineStep]) -> bool:
     """Return whether a resource is named after one of ``owners``, to which it belongs."""
     return any(
-        other.type != step.type and (step.name == other.name or step.name.startswith(f"{other.name}-"))
-        for other in owners
+        owner.type != step.type and (step.name == owner.name or step.name.startswith(f"{owner.name}-"))
+        for owner in owners
     )
 
 
@@ -171,8 +171,8 @@ def is_harmless(step: EngineStep, owners: Sequence[EngineStep] = ()) -> bool:
         return _ATTACHED[step.kind](step) or is_of(step, owners)
     if step.op == "delete" and step.kind in _OF_A_SERVICE:
         # A role goes with the flow log or function that it is named after.
-        users = (other for other in owners if other.kind in ("FlowLog", "Function"))
-        return any(step.name == other.name or step.name.startswith(f"{other.name}-") for other in users)
+        users = (owner for owner in owners if owner.kind in ("FlowLog", "Function"))
+        return any(step.name == owner.name or step.name.startswith(f"{owner.name}-") for owner in users)
     if step.op != "update":
         return step.type in HARMLESS.get(step.op, frozenset())
     if not step.type.startswith("aws:") or not step.changed:

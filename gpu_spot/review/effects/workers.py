@@ -149,8 +149,8 @@ def _effects(step: EngineStep, groups: Groups, preview: Preview) -> Iterator[Eff
         yield _consequence(consequence, step, group, groups)
     if not matching and step.type == TYPES["Queue"] and step.op == "replace":
         yield Effect(Severity.LOST, group, f"{named(step)} is replaced, **with its messages**")
-    beside = [item for item in preview.changes if item.op == step.op]
-    if not (is_harmless(step, beside) or _is_covered(step, matching)):
+    same_operation = [item for item in preview.changes if item.op == step.op]
+    if not (is_harmless(step, same_operation) or _is_covered(step, matching)):
         yield may_end(step, group)
 
 
@@ -352,8 +352,8 @@ def _keeps(old: Any, new: Any, removed: Set[str]) -> bool:
         before, after = (items(json.loads(value)) for value in (old, new))
     except (TypeError, ValueError):
         return False
-    gone = [item for item in before if item not in after]
-    return bool(before) and all(isinstance(item, list) and item and item[0] in removed for item in gone)
+    missing = [item for item in before if item not in after]
+    return bool(before) and all(isinstance(item, list) and item and item[0] in removed for item in missing)
 
 
 _SPECIAL: Final = {

@@ -213,7 +213,8 @@ class Worker:
         return QueueDelay(max(now - request.sent_at, 0.0), self._run_times.shortest)
 
     def _process(self, deliveries: Sequence[Delivery]) -> None:
-        batch, suspects = [], []
+        batch: list[Delivery] = []
+        suspects: list[Delivery] = []
         for delivery in deliveries:
             overflow, pool = self._overflow, self._overflow_pool
             if overflow and pool and delivery.request.age_seconds > overflow.after_seconds:

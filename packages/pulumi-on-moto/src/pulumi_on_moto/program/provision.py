@@ -51,7 +51,7 @@ class Provisioner(Monitor):
         self.clusters = Clusters(clients) if clusters is None else clusters
         self.code: dict[str, bytes] = {}
         self._clients = clients
-        self._naming = {} if name_pattern is None else {"name_pattern": name_pattern}
+        self._naming: dict[str, Any] = {} if name_pattern is None else {"name_pattern": name_pattern}
         self._lookups = Lookups(clients)
         self._provider_tags: dict[str, dict[str, str]] = {"": default_tags}
 

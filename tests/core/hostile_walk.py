@@ -85,6 +85,9 @@ class World:
     desired: dict[GroupRole, int] = field(default_factory=lambda: dict.fromkeys(GroupRole, 0))
     memory: Memory = field(default_factory=Memory)
     has_spot: bool = True
+    moves: bool = False
+    refused: int = 0
+    allowed: float = 0.0
     serial: int = 0
 
     def play(self) -> Iterator[str]:
@@ -93,6 +96,8 @@ class World:
         self.now += draw.choice((10.0, 30.0, 60.0))
         if draw.random() < 0.1:
             self.has_spot = not self.has_spot
+        if self.moves and draw.random() < 0.05:
+            self._move()
         self._interrupt()
         self._advance()
         if draw.random() < 0.2:
@@ -101,6 +106,20 @@ class World:
         yield from self._overspent()
         self._advance()
         yield from self._overspent()
+
+    def _move(self) -> None:
+        """Deploy other bounds: AWS moves the desired capacity into them, and keeps protected instances."""
+        config = self.group.config
+        largest = max(self.sizes)
+        maximum = self.draw.randint(config.base + 1 + largest, 14)
+        share = self.draw.choice((100, config.spot_percentage))
+        config = replace(config, maximum=maximum, spot_percentage=share)
+        target = max(1, min(self.group.target, maximum - largest))
+        self.group = replace(self.group, config=config, maximum=maximum, target=target)
+        self.desired = {role: min(capacity, maximum) for role, capacity in self.desired.items()}
+        # Until the controller has lowered it, AWS launches what both groups desire.
+        missing = sum(max(0, self.desired[role] - self._counted(role)) for role in GroupRole)
+        self.allowed = max(self.allowed, self._bill() + SLOT_PRICE * (missing + 2 * (largest - 1)))
 
     def returns_to_spot(self) -> bool:
         """Return whether the group holds Spot soon once it is there and stays, from any memory."""
@@ -224,6 +243,8 @@ class World:
             self.desired[GroupRole.FALLBACK],
             instances,
             listed_slots={role: self._counted(role) for role in GroupRole},
+            bounds=dict.fromkeys(GroupRole, (0, self.group.maximum)) if self.moves else {},
+            registry_unknown=self.moves and self.draw.random() < 0.05,
             spot_prices=prices,
         )
 
@@ -236,9 +257,13 @@ class World:
             for action in decision.actions:
                 match action:
                     case SetDesired(side, capacity) if side is role:
+                        if self.moves and not 0 <= capacity <= max(self.group.maximum, self.desired[role]):
+                            self.refused += 1  # AWS: "above max value"
+                            break
                         self.desired[role] = capacity
                     case TerminateInstances(side, gone, _, freed) if side is role:
-                        self.desired[role] -= freed
+                        self.refused += self.moves and freed > self.desired[role]
+                        self.desired[role] = max(0, self.desired[role] - freed)
                         for box in self.boxes:
                             if box.instance.id in gone and not box.is_ending:
                                 box.is_ending, box.ends_at = True, self.now + self.draw.uniform(0, 120)
@@ -248,9 +273,18 @@ class World:
     def _overspent(self) -> Iterator[str]:
         """Yield a line if the bill exceeds the maximum by more than AWS's overshoot of both groups."""
         allowed = SLOT_PRICE * (self.group.maximum + 2 * (max(self.sizes) - 1))
-        bill = sum(box.hourly for box in self.boxes)
-        if bill > allowed + _EPSILON:
+        bill = self._bill()
+        # What ran when the maximum was lowered may run on; nothing is added to it.
+        if bill <= allowed and sum(self.desired.values()) <= self.group.maximum:
+            self.allowed = 0.0
+        if bill > max(allowed, self.allowed) + _EPSILON:
             yield f"at {self.now - START:.0f} s: ${bill:g} an hour, allowed: ${allowed:g}"
+        if self.refused:
+            yield f"at {self.now - START:.0f} s: {self.refused} requests beyond the bounds of AWS"
+            self.refused = 0
+
+    def _bill(self) -> float:
+        return sum(box.hourly for box in self.boxes)
 
 
 def any_time(draw: random.Random, now: float) -> float:
@@ -339,7 +373,7 @@ def world(seed: int) -> World:
         drain_seconds=draw.choice((0.0, 30.0)),
         deadline=START + 1000 * 3600 if isinstance(policy, ByDeadline) else 0.0,
     )
-    return World(draw, group, policy, sizes)
+    return World(draw, group, policy, sizes, moves=seed % 2 == 1)
 
 
 def run(steps: int, seed: int = 0) -> Outcome:

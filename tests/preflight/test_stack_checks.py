@@ -103,6 +103,18 @@ def of_image(clients: AwsClients, **work: Any) -> list[tuple[str, str]]:
     return [(one.status, one.finding) for one in results_of(images.run, wanted, clients)]
 
 
+def test_a_maximum_price_does_not_bound_the_fallback(clients: AwsClients) -> None:
+    [found] = results_of(quotas.sizes, stack({"maxPrice": 0.25}), clients)
+    assert (found.status, found.finding.startswith("maxPrice 0.25 bounds Spot alone")) == ("warning", True)
+    assert not results_of(quotas.sizes, stack({"maxPrice": 0.25, "fallback": {"enabled": False}}), clients)
+
+
+@pytest.mark.parametrize(("year", "statuses_"), [("2020", ["ok", "warning"]), ("2999", ["ok"])])
+def test_a_deprecated_image_is_named(clients: AwsClients, year: str, statuses_: list[str]) -> None:
+    image(clients, DeprecationTime=f"{year}-01-01T00:00:00.000Z")
+    assert [status for status, _ in of_image(clients)] == statuses_
+
+
 def test_an_image_that_fits_is_named(clients: AwsClients) -> None:
     image(clients)
     [(status, found)] = of_image(clients)

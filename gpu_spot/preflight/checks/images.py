@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from botocore.exceptions import ClientError
@@ -57,6 +58,7 @@ def run(stack: Stack, account: Account) -> Iterator[CheckResult]:
             results = (
                 _check_image(subject, image_info, capacity, types[0], root),
                 *_check_python(subject, image_info, commands.get(group, ())),
+                *_check_deprecation(subject, image_info, datetime.now(UTC)),
             )
             yield from (replace(result, key=key) for result in results)
 
@@ -124,6 +126,17 @@ def _check_image(
         if is_wrong:
             return CheckResult(subject, "failure", finding, advice)
     return CheckResult(subject, "ok", f"{ami}, {image.get('Name', 'without a name')}")
+
+
+def _check_deprecation(subject: str, image: Mapping[str, Any], now: datetime) -> Iterator[CheckResult]:
+    """Warn of an image whose owner has deprecated it: it launches until the owner deregisters it.
+
+    Source: EC2 user guide, "Deprecate an Amazon EC2 AMI".
+    """
+    text = image.get("DeprecationTime", "")
+    if text and datetime.fromisoformat(text) <= now:
+        finding = f"{image['ImageId']} is deprecated since {text[:10]}; its owner may deregister it any day"
+        yield CheckResult(subject, "warning", finding, "use a newer image")
 
 
 def _check_python(subject: str, image: Mapping[str, Any], command: Sequence[str]) -> Iterator[CheckResult]:

@@ -83,7 +83,7 @@ def _counts(capacity: Capacity) -> tuple[int, int]:
 
 
 def sizes(stack: Stack, account: Account) -> Iterator[CheckResult]:
-    """Yield the groups that may grow beyond the tested limits (docs/scale.md); makes no AWS calls."""
+    """Yield groups that may grow beyond the tested limits (docs/scale.md) or cost; makes no AWS calls."""
     for group, capacity in stack.settings.capacities.items():
         if capacity.maximum > MAX_SLOTS:
             finding = (
@@ -91,3 +91,7 @@ def sizes(stack: Stack, account: Account) -> Iterator[CheckResult]:
             )
             advice = f"split the group: at most {MAX_SLOTS:,} slots per group (docs/scale.md)"
             yield CheckResult(group, "warning", finding, advice, stack.key(group, "capacity.max"))
+        if capacity.max_price is not None and capacity.fallback.enabled:
+            finding = f"maxPrice {capacity.max_price} bounds Spot alone; above it the fallback buys On-Demand"
+            advice = "set fallback.enabled to false to pay no more, or leave maxPrice out"
+            yield CheckResult(group, "warning", finding, advice, stack.key(group, "capacity.maxPrice"))

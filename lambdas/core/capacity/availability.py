@@ -240,6 +240,8 @@ def _limit_to_maximum(
                 continue
             action = replace(action, capacity=capacity)
             desired[role] = capacity
+        else:
+            action = replace(action, slots=min(action.slots, desired[action.group_role]))
         limited.append(action)
     return limited
 

@@ -88,7 +88,10 @@ class GroupState:
         listed = [i for i in observation.instances if i.id in requested and not i.is_terminating]
         unterminated = {role: slots(i for i in listed if i.group_role is role) for role in GroupRole}
         pending = {
-            role: 0 if role in observation.eventually_consistent else unterminated[role] for role in GroupRole
+            role: 0
+            if role in observation.eventually_consistent
+            else min(unterminated[role], observation.desired_capacity(role))
+            for role in GroupRole
         }
         desired = {role: observation.desired_capacity(role) - pending[role] for role in GroupRole}
         replacements = select_replacements(observation, memory)

@@ -118,8 +118,9 @@ class World:
         self.group = replace(self.group, config=config, maximum=maximum, target=target)
         self.desired = {role: min(capacity, maximum) for role, capacity in self.desired.items()}
         # Until the controller has lowered it, AWS launches what both groups desire.
-        missing = sum(max(0, self.desired[role] - self._counted(role)) for role in GroupRole)
-        self.allowed = max(self.allowed, self._bill() + SLOT_PRICE * (missing + 2 * (largest - 1)))
+        held = sum(max(self.desired[role], self._counted(role)) for role in GroupRole)
+        ending = slots(box.instance for box in self.boxes if box.is_ending)
+        self.allowed = max(self.allowed, SLOT_PRICE * (held + ending + 2 * (largest - 1)))
 
     def returns_to_spot(self) -> bool:
         """Return whether the group holds Spot soon once it is there and stays, from any memory."""

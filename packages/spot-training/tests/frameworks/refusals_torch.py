@@ -50,7 +50,8 @@ class CountedNumbers(StatefulNumbers):
 def train(folder: Path, batches: Any = None, *, width: int = 2, epochs: int = 1) -> list[list[float]]:
     """Train for some epochs; return the samples that were seen."""
     model = torch.nn.Linear(1, width)
-    loop = Loop(folder, keep=2, model=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    loop = Loop(folder, keep=2, model=model, optimizer=optimizer, audit="off")  # it takes no steps
     loader = DataLoader(DATA, batch_sampler=EpochBatches(8, 4)) if batches is None else batches
     seen = [one.flatten().tolist() for _ in loop.epochs(epochs) for (one,) in loop.batches(loader)]
     loop.close()
@@ -65,7 +66,8 @@ def train_one_step(folder: Path, loader: Any = None) -> list[float]:
     model = torch.nn.Linear(1, 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     interval = Interval(max_seconds=1e-6, overhead=0.999999)
-    loop = Loop(folder, keep=2, asynchronous=False, interval=interval, model=model, optimizer=optimizer)
+    parts: Any = {"model": model, "optimizer": optimizer}
+    loop = Loop(folder, keep=2, asynchronous=False, interval=interval, audit="off", **parts)
     next(iter(loop.epochs(1)))
     if loader is None:
         loader = DataLoader(DATA, batch_sampler=EpochBatches(8, 4))

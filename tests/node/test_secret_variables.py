@@ -92,7 +92,8 @@ def test_no_trace_of_a_workers_secret_but_its_environment(
     workers = workbench.started(script, count=1)
     wait_for(tmp_path / "has")
     workers.tick()
-    assert_nowhere(tmp_path, caplog.records, workbench.registry.__dict__)
+    started = [process.args for process in workbench.processes]  # `env` has gone from /proc by now
+    assert_nowhere(tmp_path, caplog.records, [started, workbench.registry.__dict__])
 
 
 def test_no_trace_of_a_jobs_secret_but_its_environment(
@@ -106,7 +107,8 @@ def test_no_trace_of_a_jobs_secret_but_its_environment(
 
     def look(seconds: float) -> None:
         if (bench.tmp / "has").exists() and not seen:
-            assert_nowhere(bench.tmp, caplog.records, [bench.registry.__dict__, bench.job.__dict__])
+            started = [process.args for process in bench.processes]
+            assert_nowhere(bench.tmp, caplog.records, [started, bench.registry.__dict__, bench.job.__dict__])
             seen.append(True)
             trainer.stop()
         time.sleep(0.01)

@@ -153,6 +153,7 @@ TEXTS: Final[dict[str, tuple[int, int, Callable[[int], str]]]] = {
     "environment.{key}": (1, 128, lambda n: "A" * n),
     "tags.{}": (0, 256, lambda n: "v" * n),
     "tags.{key}": (1, 128, lambda n: "k" * n),
+    "stackName": (1, 40, lambda n: "s" * n),
     "region": (9, 9, lambda n: "us-east-1"[:n]),
 }
 

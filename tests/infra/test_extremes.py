@@ -194,6 +194,16 @@ APART: dict[tuple[str, Extreme], str] = {
         ("training[0].budget", extreme): "not every type has a known price; tests/infra/refusals.yaml has it"
         for extreme in ("least", "most")
     },
+    **{
+        (f"{entry}[0].shmGiB", "most"): "more than types have; tests/infra/mistakes.yaml has one"
+        for entry in ("services", "training")
+    },
+    **{
+        ("services[0].queue<sqs>.existing.account", extreme): "that of the stack; tests/infra/test_sqs.py"
+        for extreme in ("least", "most")
+    },
+    ("training[0].datasetGiB", "most"): "as large as the largest volume; tests/infra/mistakes.yaml has one",
+    ("stackName", "most"): "names of resources have room for shorter names of entries only",
     ("services[0].gpusPerWorker", "most"): "workers that share GPUs; tests/infra/test_settings.py has it",
     ("services[0].runsOn", "most"): "no group; tests/kubernetes/test_stack.py has it",
     ("training[0].runsOn", "most"): "no group; tests/kubernetes/test_stack.py has it",

@@ -164,6 +164,8 @@ class Aws(Provider):
             return self._endpoint_service(arguments)
         if function == "getCluster":
             return _cluster(self.region, arguments["name"])
+        if function == "getInstances":
+            return {"ids": world.instances({zone for one in arguments["filters"] for zone in one["values"]})}
         constant: dict[str, dict[str, Any]] = {
             "getCallerIdentity": {
                 "accountId": ACCOUNT,

@@ -151,6 +151,10 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
     def Delete(self, request: Any, context: Any) -> Any:  # noqa: N802
         self._meet_faults("delete", request.urn, context)
         with self._lock:
+            try:
+                self._world.refuse_if_used(request.urn, request.id)
+            except RefusedError as error:
+                context.abort(grpc.StatusCode.UNKNOWN, str(error))
             self._world.record("delete", request.urn, request.id, {})
         return empty_pb2.Empty()
 

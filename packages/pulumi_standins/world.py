@@ -7,6 +7,7 @@ import json
 import os
 import re
 import time
+from collections.abc import Container
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -69,6 +70,36 @@ class World:
                 while True:
                     time.sleep(1)
             raise RefusedError(fault.message)
+
+    def put_instances(self, zones: dict[str, list[str]]) -> None:
+        """Set the ids of the instances that run, by zone."""
+        (self.folder / "instances.json").write_text(json.dumps(zones), "utf-8")
+
+    def instances(self, zones: Container[str]) -> list[str]:
+        """Return the ids of the instances in some zones."""
+        path = self.folder / "instances.json"
+        found: dict[str, list[str]] = json.loads(path.read_text("utf-8")) if path.exists() else {}
+        return [instance for zone, ids in found.items() if zone in zones for instance in ids]
+
+    def refuse_if_used(self, urn: str, resource_id: str) -> None:
+        """Fail the deletion of what is in use, as AWS does (``DependencyViolation``): by id, or by instances.
+
+        Sources: EC2 API reference, ``DeleteSubnet``, ``DeleteSecurityGroup``, ``ReleaseAddress``.
+        """
+        kind = urn.split("::")[2].rpartition(":")[2]
+        if kind not in ("Eip", "SecurityGroup", "Subnet", "Vpc"):
+            return
+        path = self._path(urn, resource_id)
+        inputs = json.loads(path.read_text("utf-8"))["inputs"] if path.exists() else {}
+        is_private = kind == "Subnet" and "::private-" in urn
+        users = self.instances({inputs.get("availabilityZone")}) if is_private else []
+        users += [
+            one["urn"]
+            for one in self.exists()
+            if one["id"] != resource_id and json.dumps(resource_id) in json.dumps(one["inputs"])
+        ]
+        if users:
+            raise RefusedError(f"DependencyViolation: {resource_id} is in use by {', '.join(users[:3])}")
 
     def record(self, call: str, urn: str, resource_id: str, inputs: dict[str, Any]) -> None:
         """Note a call that succeeded."""

@@ -208,3 +208,23 @@ def test_a_renamed_stack_has_the_same_resources(tmp_path: Path) -> None:
             [(one.get("name"), one["tags"]) for one in of.of(kind).values()] for of in (kept, run("known"))
         ]
         assert names[0] == names[1], kind
+
+
+def test_a_removed_zone_keeps_its_subnets_until_its_instances_have_left(tmp_path: Path) -> None:
+    def without_a(config: dict[str, Any]) -> None:
+        config["gpu-spot:network"]["zones"] = ["us-west-2b", "us-west-2c"]
+
+    file = variant(tmp_path, without_a)
+    gone, leaving = run("known", file), run("known", file, "leaving")
+    assert [name for name in gone.of("Subnet") if name.endswith("2a")] == []
+    for kind in ("Subnet", "RouteTable", "RouteTableAssociation", "Route"):
+        assert any(name.endswith("us-west-2a") for name in leaving.of(kind)), kind
+    kept = leaving.physical("private-us-west-2a-id")
+    for group in leaving.of("Group").values():
+        assert len(group["vpcZoneIdentifiers"]) == 2
+        assert kept not in group["vpcZoneIdentifiers"]
+    [gateway] = leaving.of("NatGateway").values()
+    assert gateway["subnetId"] == leaving.physical("public-us-west-2b-id")
+    assert json.loads(leaving.the("Parameter", "inference-config")["insecureValue"])["zones"] == [
+        *("us-west-2b", "us-west-2c")
+    ]

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 
+from contracts.registry import item as registry_item
 from lambdas.aws.capacity.auto_scaling import AutoScalingService
 from lambdas.aws.capacity.capacity_service import CapacityChange, ZoneUnavailableError
 from lambdas.aws.settings import parse
 from lambdas.core.capacity import memory as codec
 from lambdas.core.capacity.memory import Memory
-from tests.fakes.aws import ROOT, FakeAws, config
+from tests.fakes.aws import ROOT, FakeAws, config, worker
 from tests.lambdas.single_group import NOW, activity, controller, only
 
 HOME = "us-west-2b"
@@ -148,3 +150,40 @@ def test_it_is_an_error_if_the_desired_capacity_cannot_be_set(job: FakeAws) -> N
     job.throttled["launch_instances"] = job.throttled["set_desired_capacity"] = 1
     with pytest.raises(ClientError, match="set_desired_capacity"):
         move(job, CapacityChange(0, 1, zone=HOME))
+
+
+@pytest.mark.parametrize("is_job", [False, True])
+def test_members_outside_the_zones_are_handed_over(is_job: bool) -> None:
+    """AWS moves none while AZRebalance is suspended; a service's worker goes when another is ready."""
+    size = 1 if is_job else 4
+    zones = ["us-west-2b", "us-west-2c"]
+    text = config(max=8, zones=zones, breakBeforeMake=is_job)
+    aws = FakeAws(parameters={f"{ROOT}/inference/config": text, f"{ROOT}/inference/target": str(size)})
+    aws.add_group("primary", desired=size)
+    aws.add_group("fallback")
+    for number in range(size):
+        aws.add_instance("primary", f"i-{number:02}", spot=True, launched=NOW - 7200, heartbeat=None)
+    present = set(aws.instances)
+    for minute in range(60):
+        now = NOW + 60 * minute
+        for name, group in aws.groups.items():
+            for number in range(group["DesiredCapacity"] - len(group["Instances"])):
+                new = f"i-1{minute:02}{number}"
+                aws.add_instance(name, new, spot=name == "primary", launched=now, heartbeat=None)
+                group["Instances"][-1]["AvailabilityZone"] = HOME
+                aws.instances[new]["Placement"] = {"AvailabilityZone": HOME}
+        aws.slots = [registry_item.dump(worker(one, NOW - 7000, now - 5)) for one in aws.instances]
+        only(controller(aws, now).run())
+        assert is_job or len(aws.instances) >= size
+    assert not present & set(aws.instances)
+    assert len(aws.instances) >= size
+
+
+def test_a_job_is_not_sent_back_to_a_removed_zone(job: FakeAws) -> None:
+    parameters = {"zones": ["us-west-2a", "us-west-2c"]}
+    job.parameters[f"{ROOT}/resnet/config"] = config(**{**json.loads(JOB), **parameters})
+    job.groups["primary"]["DesiredCapacity"] = 1
+    [outcome] = controller(job).run()
+    assert outcome.decision is not None
+    asked = [action for action in outcome.decision.actions if getattr(action, "zone", "")]
+    assert asked == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, replace
@@ -38,6 +39,8 @@ _ADDRESSES: Final = frozenset(
     }
 )
 """Types of an HTTP service's address: their change ends no worker."""
+
+_ACCESS_POINT: Final = re.compile(r"access-point/(fsap-[0-9a-f]+)")
 
 
 @dataclass(frozen=True)
@@ -131,6 +134,12 @@ def _effects(step: EngineStep, groups: Groups, preview: Preview) -> Iterator[Eff
         yield from kubernetes_effects(step, groups)
         return
     group = groups.of(step)
+    if step.kind == "RolePolicy" and _moves_checkpoints(step, group, preview):
+        words = (
+            "**begins again at step 0**: its checkpoints stay where they are, and none is copied to the new "
+            "place (copy them first, or keep `checkpoints`)"
+        )
+        yield Effect(Severity.LOST, group, words)
     if step.op == "create" and _is_primary(step):
         yield Effect(Severity.LATER, group, "new group, which starts empty")
     if step.type == PARAMETER:
@@ -152,6 +161,24 @@ def _effects(step: EngineStep, groups: Groups, preview: Preview) -> Iterator[Eff
     same_operation = [item for item in preview.changes if item.op == step.op]
     if not (is_harmless(step, same_operation) or _is_covered(step, matching)):
         yield may_end(step, group)
+
+
+def _moves_checkpoints(step: EngineStep, group: str, preview: Preview) -> bool:
+    """Return whether a job that exists gets another place for its checkpoints: by its role's access points.
+
+    A policy is unknown when it names what the update creates: an access point, if it creates one.
+    """
+    is_job = any(
+        one.type == PARAMETER and one.name.endswith(f"{group}-finished") and one.op != "create"
+        for one in preview.steps
+    )
+    if not is_job or not group or step.op != "update":
+        return False
+    old, new = (str(inputs.get("policy", "")) for inputs in (step.old, step.new))
+    if has_unknown(step.new.get("policy")):
+        created = ("create", "replace")
+        return any(one.kind == "AccessPoint" and one.op in created for one in preview.steps)
+    return set(_ACCESS_POINT.findall(old)) != set(_ACCESS_POINT.findall(new))
 
 
 def _is_primary(step: EngineStep) -> bool:

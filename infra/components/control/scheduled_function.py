@@ -103,7 +103,7 @@ def declare_function(
         runtime=aws.lambda_.Runtime.PYTHON3D13,
         architectures=["x86_64"],
         handler=args.handler,
-        code=archive.build(),
+        code=pulumi.FileArchive(str(archive.build().path)),
         layers=[context.layer_arn],
         kms_key_arn=scope.kms_key_arn,
         role=identity.role_arn,

@@ -10,6 +10,7 @@ from typing import Final
 import pulumi
 import pulumi_aws as aws
 
+from contracts import names
 from infra import schema
 from infra.components import fixed
 from infra.components.network import existing
@@ -19,6 +20,7 @@ from infra.scope import Scope
 from userdata.agent.aws.permissions import Need
 
 _SECOND_STACK: Final = "no change (make a second stack)"
+_LETTERS: Final = "abcdefgh"
 _SLOT_BITS: Final = 4
 """16 blocks: eight private, then eight public, one of each for zone letters a to h."""
 
@@ -128,7 +130,8 @@ class Network(pulumi.ComponentResource):
 
     def _create_vpc(self, settings: schema.Network, cidr: str) -> Mapping[str, aws.ec2.RouteTable]:
         """Declare a VPC; return its private route tables by zone."""
-        blocks = plan(cidr, settings.zones)
+        # The stack file's zones are first.
+        blocks = plan(cidr, (*settings.zones, *self._leaving_zones(settings.zones)))
         vpc = self._vpc(cidr)
         # Replacing the VPC would fail: the NAT gateway's address is in use, and all mount targets of a file
         # system must be in one VPC (EFS API, ``CreateMountTarget``).
@@ -141,9 +144,40 @@ class Network(pulumi.ComponentResource):
         for zone, subnet in private.items():
             self._associate("private", zone, subnet, tables[zone])
         if settings.egress != "none":
-            self._internet_access(blocks, tables, per_zone=settings.egress == "nat-gateway-per-zone")
-        self.subnet_ids = {zone: subnet.id for zone, subnet in private.items()}
+            self._internet_access(
+                blocks, tables, settings.zones, per_zone=settings.egress == "nat-gateway-per-zone"
+            )
+        self.subnet_ids = {zone: private[zone].id for zone in settings.zones}
         return tables
+
+    def _leaving_zones(self, zones: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the removed zones in which the stack has instances: their subnets and routes stay.
+
+        The controller hands their work over to the other zones; a later ``up`` deletes what is then empty.
+        Source: EC2 API reference, ``DeleteSubnet``: "You must terminate all running instances in the subnet".
+        """
+        region = self._scope.region
+        removed = [f"{region}{letter}" for letter in _LETTERS if f"{region}{letter}" not in zones]
+
+        def instances(asked: Sequence[str]) -> Sequence[str]:
+            filters = {f"tag:{names.TAG_STACK}": [self._scope.stack], "availability-zone": asked}
+            found = aws.ec2.get_instances(
+                filters=[
+                    aws.ec2.GetInstancesFilterArgs(name=name, values=[*values])
+                    for name, values in filters.items()
+                ],
+                instance_state_names=["pending", "running", "stopping", "stopped"],
+                opts=self._scope.invoke_options,
+            )
+            return [str(one) for one in found.ids]
+
+        leaving = tuple(zone for zone in removed if instances([zone])) if instances(removed) else ()
+        for zone in leaving:
+            pulumi.log.warn(
+                f"gpu-spot:network.zones: {zone} still has instances of the stack: its subnets and routes "
+                "stay until they have moved, and a later `pulumi up` deletes them"
+            )
+        return leaving
 
     def _vpc(self, cidr: str) -> aws.ec2.Vpc:
         name = self._scope.name("vpc")
@@ -169,7 +203,12 @@ class Network(pulumi.ComponentResource):
         )
 
     def _internet_access(
-        self, blocks: Mapping[str, ZonePlan], tables: Mapping[str, aws.ec2.RouteTable], *, per_zone: bool
+        self,
+        blocks: Mapping[str, ZonePlan],
+        tables: Mapping[str, aws.ec2.RouteTable],
+        zones: Collection[str],
+        *,
+        per_zone: bool,
     ) -> None:
         name = self._scope.name("internet")
         gateway = aws.ec2.InternetGateway(
@@ -186,7 +225,7 @@ class Network(pulumi.ComponentResource):
         )
         for zone, subnet in public.items():
             self._associate("public", zone, subnet, out)
-        self.public_subnet_ids = {zone: subnet.id for zone, subnet in public.items()}
+        self.public_subnet_ids = {zone: subnet.id for zone, subnet in public.items() if zone in zones}
         first = next(iter(public))
         # One gateway keeps its address, which others have in allow lists, when its zone is removed.
         nats = {

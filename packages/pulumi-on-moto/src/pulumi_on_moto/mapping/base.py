@@ -20,6 +20,9 @@ TagStyle = Literal["none", "ec2", "list", "map", "after", "specification"]
 mapping, or by follow-up calls."""
 
 
+DEFAULT_NAME: Final = "${name}-${hex(7)}"
+
+
 @dataclass(slots=True)
 class ResourceRequest:
     """A request under construction: remaining inputs, and parameters already set."""
@@ -31,7 +34,7 @@ class ResourceRequest:
     inputs: dict[str, Any]
     params: dict[str, Any] = field(default_factory=dict)
     code: dict[str, bytes] = field(default_factory=dict)
-    name_pattern: str = "${name}-${hex(7)}"
+    name_pattern: str = DEFAULT_NAME
 
     def take(self, key: str, default: Any = None) -> Any:
         """Remove an input and return it; the caller applies it."""

@@ -39,6 +39,7 @@ class Lookups:
             "aws:eks/getCluster:getCluster": self._cluster,
             "aws:eks/getAddonVersion:getAddonVersion": self._addon_version,
             "aws:ssm/getParameter:getParameter": self._parameter,
+            "aws:ec2/getInstances:getInstances": self._instances,
             "aws:ec2/getVpc:getVpc": self._vpc,
             "aws:ec2/getSubnet:getSubnet": self._subnet,
             "aws:ec2/getSecurityGroup:getSecurityGroup": self._security_group,
@@ -86,6 +87,21 @@ class Lookups:
             "region": self._clients.region,
             **_echo(args),
         }
+
+    def _instances(self, args: Mapping[str, Any]) -> LookupAnswer:
+        states = {"name": "instance-state-name", "values": args.get("instanceStateNames") or ["running"]}
+        filters = [
+            {"Name": one["name"], "Values": list(one["values"])}
+            for one in (states, *(args.get("filters") or ()))
+        ]
+        pages = self._clients("ec2").get_paginator("describe_instances").paginate(Filters=filters)
+        found = [
+            str(instance["InstanceId"])
+            for page in pages
+            for reservation in page["Reservations"]
+            for instance in reservation["Instances"]
+        ]
+        return {"ids": found, "region": self._clients.region, **_echo(args)}
 
     def _identity(self, args: Mapping[str, Any]) -> LookupAnswer:
         identity = self._clients("sts").get_caller_identity()

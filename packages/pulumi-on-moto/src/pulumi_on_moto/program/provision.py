@@ -12,7 +12,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from pulumi_on_moto.cluster.clusters import PREFIX, PROVIDER, Clusters
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.mapping import SPECS
-from pulumi_on_moto.mapping.base import ResourceRequest, Spec, create, outputs
+from pulumi_on_moto.mapping.base import DEFAULT_NAME, ResourceRequest, Spec, create, outputs
 from pulumi_on_moto.program.lookups import Lookups
 from pulumi_on_moto.program.monitor import Monitor, Resource
 from pulumi_on_moto.program.stackfile import Stack
@@ -51,7 +51,7 @@ class Provisioner(Monitor):
         self.clusters = Clusters(clients) if clusters is None else clusters
         self.code: dict[str, bytes] = {}
         self._clients = clients
-        self._naming: dict[str, Any] = {} if name_pattern is None else {"name_pattern": name_pattern}
+        self._name_pattern = name_pattern or DEFAULT_NAME
         self._lookups = Lookups(clients)
         self._provider_tags: dict[str, dict[str, str]] = {"": default_tags}
 
@@ -79,7 +79,8 @@ class Provisioner(Monitor):
             )
         supplied_inputs = {key: value for key, value in inputs.items() if value is not None}
         tagged = self._with_default_tags(spec, supplied_inputs, request.provider)
-        draft = ResourceRequest(type_, name, urn, self._clients, tagged, **self._naming)
+        draft = ResourceRequest(type_, name, urn, self._clients, tagged)
+        draft.name_pattern = self._name_pattern
         try:
             created, skipped = create(spec, draft)
             output_values = outputs(spec, created)

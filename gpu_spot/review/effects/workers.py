@@ -169,15 +169,15 @@ def _moves_checkpoints(step: EngineStep, group: str, preview: Preview) -> bool:
     A policy is unknown when it names what the update creates: an access point, if it creates one.
     """
     is_job = any(
-        one.type == PARAMETER and one.name.endswith(f"{group}-finished") and one.op != "create"
-        for one in preview.steps
+        other.type == PARAMETER and other.name.endswith(f"{group}-finished") and other.op != "create"
+        for other in preview.steps
     )
     if not is_job or not group or step.op != "update":
         return False
     old, new = (str(inputs.get("policy", "")) for inputs in (step.old, step.new))
     if has_unknown(step.new.get("policy")):
         created = ("create", "replace")
-        return any(one.kind == "AccessPoint" and one.op in created for one in preview.steps)
+        return any(other.kind == "AccessPoint" and other.op in created for other in preview.steps)
     return set(_ACCESS_POINT.findall(old)) != set(_ACCESS_POINT.findall(new))
 
 

@@ -159,9 +159,9 @@ class Network(pulumi.ComponentResource):
         region = self._scope.region
         removed = [f"{region}{letter}" for letter in _LETTERS if f"{region}{letter}" not in zones]
 
-        def instances(asked: Sequence[str]) -> Sequence[str]:
-            filters = {f"tag:{names.TAG_STACK}": [self._scope.stack], "availability-zone": asked}
-            found = aws.ec2.get_instances(
+        def instances(searched: Sequence[str]) -> Sequence[str]:
+            filters = {f"tag:{names.TAG_STACK}": [self._scope.stack], "availability-zone": searched}
+            result = aws.ec2.get_instances(
                 filters=[
                     aws.ec2.GetInstancesFilterArgs(name=name, values=[*values])
                     for name, values in filters.items()
@@ -169,7 +169,7 @@ class Network(pulumi.ComponentResource):
                 instance_state_names=["pending", "running", "stopping", "stopped"],
                 opts=self._scope.invoke_options,
             )
-            return [str(one) for one in found.ids]
+            return [str(instance) for instance in result.ids]
 
         leaving = tuple(zone for zone in removed if instances([zone])) if instances(removed) else ()
         for zone in leaving:

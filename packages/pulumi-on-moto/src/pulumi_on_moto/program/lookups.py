@@ -91,17 +91,17 @@ class Lookups:
     def _instances(self, args: Mapping[str, Any]) -> LookupAnswer:
         states = {"name": "instance-state-name", "values": args.get("instanceStateNames") or ["running"]}
         filters = [
-            {"Name": one["name"], "Values": list(one["values"])}
-            for one in (states, *(args.get("filters") or ()))
+            {"Name": entry["name"], "Values": list(entry["values"])}
+            for entry in (states, *(args.get("filters") or ()))
         ]
         pages = self._clients("ec2").get_paginator("describe_instances").paginate(Filters=filters)
-        found = [
+        instances = [
             str(instance["InstanceId"])
             for page in pages
             for reservation in page["Reservations"]
             for instance in reservation["Instances"]
         ]
-        return {"ids": found, "region": self._clients.region, **_echo(args)}
+        return {"ids": instances, "region": self._clients.region, **_echo(args)}
 
     def _identity(self, args: Mapping[str, Any]) -> LookupAnswer:
         identity = self._clients("sts").get_caller_identity()

@@ -169,15 +169,15 @@ def _moves_checkpoints(step: EngineStep, group: str, preview: Preview) -> bool:
     A policy is unknown when it names what the update creates: an access point, if it creates one.
     """
     is_job = any(
-        other.type == PARAMETER and other.name.endswith(f"{group}-finished") and other.op != "create"
-        for other in preview.steps
+        present.type == PARAMETER and present.name.endswith(f"{group}-finished") and present.op != "create"
+        for present in preview.steps
     )
     if not is_job or not group or step.op != "update":
         return False
     old, new = (str(inputs.get("policy", "")) for inputs in (step.old, step.new))
     if has_unknown(step.new.get("policy")):
         created = ("create", "replace")
-        return any(other.kind == "AccessPoint" and other.op in created for other in preview.steps)
+        return any(present.kind == "AccessPoint" and present.op in created for present in preview.steps)
     return set(_ACCESS_POINT.findall(old)) != set(_ACCESS_POINT.findall(new))
 
 

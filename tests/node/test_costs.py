@@ -24,7 +24,7 @@ from userdata.agent.aws.imds import IdentityDocument
 from userdata.agent.machine.background import at_once
 from userdata.agent.tasks import costs, job, recording
 from userdata.agent.tasks.node import Node
-from userdata.agent.work import containers, process
+from userdata.agent.work import container, process
 from userdata.agent.work.failures import faults
 from userdata.agent.work.training import job_container, train, variables
 from userdata.agent.work.training.train import Trainer
@@ -198,8 +198,12 @@ def test_the_table_names_each_variable_and_no_other(environment: dict[str, str])
 
 def test_the_values_on_the_page_are_those_that_a_job_gets(environment: dict[str, str]) -> None:
     documented = rows("The environment")
-    assert f"`{environment['HOME']}` and its `.cache`" in documented["`HOME`, `XDG_CACHE_HOME`"]
-    assert environment["XDG_CACHE_HOME"] == f"{environment['HOME']}/.cache"
+    assert documented["`HOME`"].startswith(f"`{environment['HOME']}`")
+    caches = documented["`XDG_CACHE_HOME`, `HF_HOME`, `TORCH_HOME`"]
+    assert caches.startswith(f"below `{environment['XDG_CACHE_HOME']}`")
+    assert all(
+        environment[name].startswith(environment["XDG_CACHE_HOME"]) for name in ("HF_HOME", "TORCH_HOME")
+    )
     assert f"`{environment['TMPDIR']}`" in documented["`TMPDIR`"]
     assert (
         f"`{environment['LANG']}`, `{environment['PYTHONUNBUFFERED']}`"
@@ -250,8 +254,8 @@ def test_the_limits_on_the_page_are_the_units() -> None:
 
 def test_a_container_has_the_same_limits_and_the_shares_on_the_page() -> None:
     [files] = re.findall(r"^LimitNOFILE=(\d+)$", UNIT, re.M)
-    assert set(containers.LIMITS) == {f"nofile={files}:{files}", "memlock=-1:-1", "core=0"}
-    assert job_container._SHARED_MEMORY_SHARE == 0.5
+    assert set(container.LIMITS) == {f"nofile={files}:{files}", "memlock=-1:-1", "core=0"}
+    assert container.SHARED_MEMORY_SHARE == 0.5
     assert f"capped at {job_container._MEMORY_LIMIT_SHARE:.0%}".replace("%", " %") in PAGE
     assert {"PATH", "USER"} <= set(job_container._HOST_VARIABLES)
 

@@ -84,6 +84,7 @@ def fixed_variables(
         "PYTHONHASHSEED": "0",  # the order of a set is the same at each start
         "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(LAUNCHER_SECONDS),
         **environment,
+        "GPU_SPOT_SCRATCH": str(SCRATCH_DIR),
         "GPU_SPOT_JOB": job,
         "GPU_SPOT_COMMAND": hashlib.sha256(json.dumps(list(command)).encode()).hexdigest()[:16],
         "GPU_SPOT_DATASETS": str(data / "datasets"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -52,7 +53,7 @@ def test_older_ones_make_room_and_one_always_stays(
         assert all(seen)
         lines = [record.getMessage() for record in caplog.records if "fit" in record.getMessage()]
         if fitting < 4:
-            assert f"only {fitting} checkpoints of 1.05 MB fit, keep=3" in lines[0]
+            assert re.search(rf"only {fitting} checkpoints of 1\.0[56] MB fit, keep=3", lines[0])
         again = checkpointer(small / "c")
         saved = again.restore()
         assert saved is not None
@@ -67,7 +68,9 @@ def test_where_one_fits_it_is_never_given_up_for_the_next(
         one = checkpointer(small / "c")
         one.restore()
         one.save(10, block)
-        assert "only 1 checkpoint of 1.06 MB fits" in caplog.text
+        assert re.search(
+            r"only 1 checkpoint of 1\.0[56] MB fits", caplog.text
+        )  # random numbers vary by bytes
         for step in (20, 30):
             with pytest.raises(SaveError, match="No space left on device"):
                 one.save(step, block)
@@ -143,7 +146,7 @@ def test_a_full_disk_costs_no_finished_training_its_export(tmp_path: Path) -> No
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "model").read_text() == "exported"
     lines = done.stderr.splitlines()
-    assert "only 1 checkpoint of 1.06 MB fits" in lines[0]
+    assert re.search(r"only 1 checkpoint of 1\.0[56] MB fits", lines[0])
     assert [line for line in lines[1:] if "No space left on device" not in line] == []
     assert "last step not saved; the script continues to its end" in lines[-1]
 

@@ -92,7 +92,7 @@ def test_no_fault_of_a_directory_costs_a_committed_step(tmp_path: Path, count: i
         play(lambda: store_of(str(tmp_path / str(seed)), Files(), RetryPolicy()), random.Random(seed))  # noqa: B023
 
 
-@pytest.mark.parametrize("count", [20, pytest.param(1000, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("count", [21, pytest.param(1000, marks=pytest.mark.soak)])
 def test_no_fault_of_an_object_store_costs_a_committed_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:

@@ -15,6 +15,7 @@ from spot_training import Checkpoint, Checkpointer, InUseError, RestoreError, Sa
 from spot_training.errors import OtherRunError
 from spot_training.identity import TrainingRun
 from spot_training.levels.local_level import LocalLevel
+from spot_training.retention.retention import CheckpointRetention
 from spot_training.storage.s3 import S3Store
 from support.disk import Clock, content
 
@@ -45,7 +46,9 @@ def state(s3: Any, step: int) -> str:
     return key
 
 
-def test_the_newest_that_is_whole_is_found_and_the_oldest_go(s3: Any, tmp_path: Path) -> None:
+def test_the_newest_that_is_whole_is_found_and_the_oldest_go(
+    s3: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     one = checkpointer(s3, tmp_path)
     assert one.restore() is None
     for step in (10, 20, 30):
@@ -63,6 +66,7 @@ def test_the_newest_that_is_whole_is_found_and_the_oldest_go(s3: Any, tmp_path: 
     s3.delete_object(Bucket="kept", Key=state(s3, 20))
     with pytest.raises(RestoreError, match="none of step-000000000020 can be loaded"):
         checkpointer(s3, tmp_path).restore()
+    assert "/rank-00000/state is missing" in caplog.text
 
 
 def test_what_has_no_manifest_is_no_checkpoint(s3: Any, tmp_path: Path) -> None:
@@ -98,6 +102,28 @@ def test_a_save_that_is_refused_leaves_what_was_committed(s3: Any, tmp_path: Pat
     saved = checkpointer(s3, tmp_path).restore()
     assert saved is not None
     assert (saved.part() / "inner" / "weights").read_text() == "first" * 1000
+
+
+@pytest.mark.parametrize("owner", [S3Store, CheckpointRetention])
+def test_a_save_that_fails_after_its_commit_loses_no_file(
+    s3: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: type
+) -> None:
+    one = checkpointer(s3, tmp_path)
+    one.save(10, content("at 10"))
+    name = "_put" if owner is S3Store else "removable"  # the answer is lost, or what follows fails
+    call = getattr(owner, name)
+
+    def fail(*arguments: Any, **options: Any) -> None:
+        call(*arguments, **options)
+        raise RuntimeError("Connection closed by peer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, fail)
+        with pytest.raises((SaveError, RuntimeError), match="closed by peer"):
+            one.save(20, content("at 20"))
+    saved = checkpointer(s3, tmp_path).restore()
+    assert saved is not None
+    assert (saved.step, (saved.part() / "state").read_text()) == (20, "at 20")
 
 
 def test_only_files_of_the_manifest_are_fetched(s3: Any, tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ class S3Store(Store):
         self._scratch = Path(tempfile.mkdtemp(prefix="spot-training-", dir=scratch))
         self._files = Files()
         self._owner: dict[str, object] | None = None
-        self._fetched = ""
+        self._fetched = self._offered = ""
 
     @property
     def location(self) -> str:
@@ -108,12 +108,13 @@ class S3Store(Store):
 
     def commit(self, stage: str, name: str, manifest: str) -> None:
         self.acquire()
-        self._fetched = ""
+        self._fetched, self._offered = "", stage
         manifest = with_keys(manifest, **{_PREFIX: stage.removeprefix(f"{name}/")})
         try:
             self._put(f"{name}/{FILE}", manifest, is_new=True)
         except FileExistsError:
             if self.manifest(name) != manifest:  # else a retry of a request that had succeeded
+                self._offered = ""
                 raise InUseError(
                     f"{self.location}/{name} exists already; allowed: one training in {self.location}"
                 ) from None
@@ -122,7 +123,10 @@ class S3Store(Store):
         self._put(f"{name}/{FILE}", manifest, is_new=False)
 
     def drop(self, stage: str) -> None:
+        """See ``Store``; if its manifest may have been stored, whatever the answer was, the files stay."""
         shutil.rmtree(self._scratch / "out", ignore_errors=True)
+        if stage == self._offered:
+            return
         for key in self._keys(f"{stage}/"):
             self._delete(key)
 
@@ -212,9 +216,15 @@ class S3Store(Store):
         )
 
     def _download(self, key: str, path: Path) -> None:
-        self._call(
-            partial(self._s3.download_file, self._bucket, self._prefix + key, str(path), Callback=_on_bytes)
-        )
+        try:
+            self._call(
+                partial(
+                    self._s3.download_file, self._bucket, self._prefix + key, str(path), Callback=_on_bytes
+                )
+            )
+        except FileNotFoundError as error:
+            error.filename = key
+            raise
 
     def _delete(self, key: str) -> None:
         self._call(partial(self._s3.delete_object, Bucket=self._bucket, Key=self._prefix + key))

@@ -125,9 +125,16 @@ class EpochSteps:
                     is_long=is_long,
                     remaining=numbered(remaining, accumulate),
                 )
-                if remaining != 0 and (stored := self._saves.take_first()) is not None:
-                    indices = following(current.epoch, current.samples) if following else None
-                    self._audit.after_save(stored, loader, indices)
+                if remaining != 0:
+                    self._audit_first_save(loader, following)
+
+    def _audit_first_save(
+        self, loader: DataLoader[Any], following: Callable[[int, int], list[int] | None] | None
+    ) -> None:
+        """Audit a save, once; its file stays mapped no longer than this call."""
+        if (stored := self._saves.take_first()) is not None:
+            now = self._now.position
+            self._audit.after_save(stored, loader, following(now.epoch, now.samples) if following else None)
 
     def _repeat(
         self,

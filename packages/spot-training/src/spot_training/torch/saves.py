@@ -81,7 +81,8 @@ class StepSaves:
         if self._is_audited or self._first is None or self._saver.busy or self._spot.last_step is None:
             return None
         self._is_audited = True
-        return self._first
+        first, self._first = self._first, None  # a file that is mapped takes room after it was deleted
+        return first
 
     def begin_step(self) -> None:
         """Measure the step from here."""

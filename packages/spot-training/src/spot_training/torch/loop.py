@@ -224,7 +224,6 @@ class Loop:
         return Batches(
             batches if self._rehearsal is None else self._noted(batches, self._rehearsal),
             self._state.parts,
-            lambda: self._state.position.batch,
             accumulate,
             None if self._audit == "off" or self._steps.is_done else self._report,
         )

@@ -10,7 +10,6 @@ import itertools
 import math
 import random
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from queue import Queue
@@ -128,35 +127,53 @@ def plain(start: Start) -> None:
     start.end(job.model, curve=curve)
 
 
-@habit("a table of rates by `enumerate(loop.batches(loader))`", "same", "facebookresearch/dino main_dino.py")
-def table(start: Start) -> None:
+def table(start: Start, enumerated: Callable[[Any, Any], Any]) -> None:
     job = Job(start)
     rates = [0.1 * (1 + math.cos(math.pi * i / 18)) for i in range(18)]
     loop = job.loop()
     for epoch in loop.epochs(EPOCHS):
-        for i, batch in enumerate(loop.batches(job.loader)):
+        for i, batch in enumerated(loop, job.loader):
             job.optimizer.param_groups[0]["lr"] = rates[len(job.loader) * epoch + i]
             job.step(batch)
     start.end(job.model)
 
 
+def log_every(batches: Any) -> Iterator[Any]:
+    yield from batches
+
+
+@habit(
+    "a table of rates by `enumerate(loop.batches(loader))`",
+    "refused",
+    "facebookresearch/dino main_dino.py",
+    "allowed: loop.enumerate(loader)",
+)
+def by_builtin(start: Start) -> None:
+    table(start, lambda loop, loader: enumerate(loop.batches(loader)))
+
+
+@habit("a table of rates by `loop.enumerate(loader)`", "same", "facebookresearch/dino main_dino.py")
+def by_loop(start: Start) -> None:
+    table(start, lambda loop, loader: loop.enumerate(loader))
+
+
 @habit(
     "`enumerate` over a logger's generator",
+    "refused",
+    "facebookresearch/mae util/misc.py MetricLogger.log_every",
+    "allowed: loop.enumerate(loader)",
+)
+def by_logger(start: Start) -> None:
+    table(start, lambda loop, loader: enumerate(log_every(loop.batches(loader))))
+
+
+@habit(
+    "`loop.enumerate(loader, through=log_every)`",
     "same",
     "facebookresearch/mae util/misc.py MetricLogger.log_every",
 )
-def logger(start: Start) -> None:
-    job, window = Job(start), deque[float](maxlen=3)
-
-    def log_every(batches: Any) -> Iterator[Any]:
-        yield from batches
-
-    loop = job.loop()
-    for _ in loop.epochs(EPOCHS):
-        for i, batch in enumerate(log_every(loop.batches(job.loader)), 1):
-            job.optimizer.param_groups[0]["lr"] = 0.01 * i
-            window.append(job.step(batch))
-    start.end(job.model)
+def through_logger(start: Start) -> None:
+    table(start, lambda loop, loader: loop.enumerate(loader, through=log_every))
 
 
 @habit("warm-up and logs by `loop.step` and `loop.enumerate`", "same", "karpathy/nanoGPT train.py get_lr")
@@ -292,7 +309,10 @@ def validation(start: Start) -> None:
             job.step(batch)
         job.model.eval()
         with torch.no_grad():
-            values = [float(job.loss(batch)) for batch in loop.batches(rest)]
+            values = list[float]()
+            for i, batch in enumerate(loop.batches(rest)):  # counts from 0: it has no position
+                assert i == len(values)
+                values.append(float(job.loss(batch)))
         job.model.train()
         loop.state.setdefault("curve", []).append(values)
     start.end(job.model, curve=loop.state["curve"])
@@ -397,7 +417,7 @@ def gan(start: Start) -> None:
     second = torch.optim.RMSprop(critic.parameters(), lr=0.01)
     loop = job.loop(critic=critic, second=second)
     for _ in loop.epochs(EPOCHS):
-        for i, batch in enumerate(loop.batches(job.loader)):
+        for i, batch in loop.enumerate(job.loader):
             fake = torch.cat([batch[1], job.model(batch[1] + torch.randn(4, 8))], 1)
             second.zero_grad()
             critic(fake.detach()).mean().backward()
@@ -414,7 +434,7 @@ def accumulated(start: Start, **options: Any) -> None:
     job = Job(start)
     loop = job.loop()
     for _ in loop.epochs(EPOCHS):
-        for i, batch in enumerate(loop.batches(job.loader, **options)):
+        for i, batch in loop.enumerate(job.loader, **options):
             (job.loss(batch) / 2).backward()
             if (i + 1) % 2 == 0 or i + 1 == len(job.loader):
                 job.optimizer.step()

@@ -35,10 +35,10 @@ def main(folder: Path) -> None:
     )
     for epoch in loop.epochs(EPOCHS):
         total, count = 0.0, 0
-        for number, batch in enumerate(loop.batches(loader, accumulate=ACCUMULATE), 1):
+        for number, batch in loop.enumerate(loader, accumulate=ACCUMULATE):
             loss = common.loss_of(model, batch) / ACCUMULATE
             loss.backward()
-            if number % ACCUMULATE == 0:
+            if (number + 1) % ACCUMULATE == 0:
                 optimizer.step()
                 scheduler.step()
                 optimizer.zero_grad()

@@ -60,7 +60,7 @@ def train(folder: Path, loader: Any, length: int, *, accumulate: int = 1) -> Non
     loop = Loop(folder / "checkpoints", interval=common.interval(), model=model, optimizer=optimizer)
     for _ in loop.epochs(EPOCHS):
         marks.at("workers")
-        for number, batch in enumerate(loop.batches(loader, accumulate=accumulate)):
+        for number, batch in loop.enumerate(loader, accumulate=accumulate):
             loss = common.loss_of(model, batch)
             loss.backward()
             if (number + 1) % accumulate == 0:

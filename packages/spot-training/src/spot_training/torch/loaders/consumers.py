@@ -1,8 +1,7 @@
-"""What stands between ``Loop.batches`` and the script: enumerations, prefetchers, other threads."""
+"""What stands between ``Loop.batches`` and the script: counters, prefetchers, other threads."""
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import inspect
 import itertools
@@ -20,6 +19,7 @@ from spot_training.torch.loaders.generators import GeneratorPart
 
 _MAX_DEPTH: Final = 5
 _REFUSED: Final[Mapping[type, str]] = {
+    enumerate: "enumerate() counts from 0 in a resumed epoch; allowed: loop.enumerate(loader)",
     zip: "zip() begins the others again in a resumed epoch; allowed: loop.batches(a, b), loop.enumerate",
     itertools.islice: "islice() counts from 0 in a resumed epoch; allowed: `if loop.batch == n: break`",
     itertools.cycle: "cycle() repeats what this process has seen; allowed: loop.epochs with loop.batches",
@@ -36,12 +36,11 @@ class Batches:
         self,
         batches: Iterator[Any],
         parts: Mapping[str, Any],
-        batch: Callable[[], int],
         accumulate: int,
         report: Callable[[str], None] | None,
     ) -> None:
-        """``batch``: returns the position in the epoch; ``report``: None if nothing is to be checked."""
-        self._batches, self._parts, self._batch = batches, parts, batch
+        """``report``: None if nothing is to be checked."""
+        self._batches, self._parts = batches, parts
         self._accumulate, self._report = accumulate, report
         self._thread = threading.get_ident()
         self._requests = 0
@@ -62,19 +61,11 @@ class Batches:
         if self._report is not None and self._requests == 2:
             self._check_step(self._report)
         batch = next(self._batches)
-        if self._requests == 1:
-            self._check_consumers()
-            if self._report is not None:
-                self._before = _evidence(self._parts)
+        if self._report is not None and self._requests == 1:
+            for kind in consumers_of(self):
+                self._report(_REFUSED[kind])
+            self._before = _evidence(self._parts)
         return batch
-
-    def _check_consumers(self) -> None:
-        """Let an enumeration go on at the position; report what begins again in a resumed epoch."""
-        for consumer in consumers_of(self):
-            if type(consumer) is enumerate:
-                advance(consumer, self._batch())
-            elif self._report is not None:
-                self._report(_REFUSED[type(consumer)])
 
     def _check_step(self, report: Callable[[str], None]) -> None:
         """Report a second request before the first batch was used, or after gradients without a step."""
@@ -94,13 +85,13 @@ class Batches:
             )
 
 
-def consumers_of(iterator: Any) -> list[Any]:
-    """Return the enumerations and what ``_REFUSED`` names between an iterator and its reader.
+def consumers_of(iterator: Any) -> list[type]:
+    """Return the types of ``_REFUSED`` between an iterator and its reader.
 
     A generator that runs shows the collector none of its variables: it is known by its frame, and passes the
     batches on if it has got them as an argument, or by its ``self``.
     """
-    result, front, seen_ids = list[Any](), [iterator], {id(iterator)}
+    result, front, seen_ids = list[type](), [iterator], {id(iterator)}
     for _ in range(_MAX_DEPTH):
         behind = [
             owner
@@ -108,7 +99,7 @@ def consumers_of(iterator: Any) -> list[Any]:
             if id(owner) not in seen_ids and (hasattr(type(owner), "__next__") or type(owner) is tuple)
         ]
         seen_ids |= {id(owner) for owner in behind}
-        result += [owner for owner in behind if type(owner) is enumerate or type(owner) in _REFUSED]
+        result += [type(owner) for owner in behind if type(owner) in _REFUSED]
         if not (front := behind):
             break
     return result
@@ -130,23 +121,6 @@ def _running(front: Sequence[Any]) -> list[Any]:
         if frames
         else []
     )
-
-
-def advance(enumeration: Any, count: int) -> None:
-    """Let an enumeration count on: of a resumed epoch it would begin at 0.
-
-    It has no interface for that: its number is the first field after the object's head
-    (CPython, ``Objects/enumobject.c``), and is compared with what it says itself.
-    """
-    if not count:
-        return
-    number = ctypes.c_ssize_t.from_address(id(enumeration) + object.__basicsize__)
-    count_of_its_own = getattr(enumeration, "__reduce__", lambda: (None, (None, None)))()[1][1]
-    if number.value != count_of_its_own:
-        raise SpotTrainingError(
-            "enumerate(loop.batches(…)) counts from 0 in a resumed epoch; allowed: loop.enumerate(loader)"
-        )
-    number.value += count
 
 
 def _evidence(parts: Mapping[str, Any]) -> list[Any]:

@@ -14,20 +14,14 @@ from torch.nn.utils import prune
 from torch.optim import Optimizer
 
 
-def form(part: Any) -> Any:
-    """Return what must be the same to load a part's state: a module's keys, the sizes of groups."""
+def form(part: Any, stored: Any = None) -> Any:
+    """Return what a part and its state, ``stored``, have in common: a module's keys, the sizes of groups."""
     if isinstance(part, torch.nn.Module):
-        return sorted(part.state_dict())
+        return sorted(part.state_dict() if stored is None else stored)
     if isinstance(part, Optimizer):
-        return [len(group["params"]) for group in part.param_groups]
+        groups = part.param_groups if stored is None else stored["param_groups"]
+        return [len(group["params"]) for group in groups]
     return None
-
-
-def form_of_state(part: Any, stored: Any) -> Any:
-    """Return the form of a part with this stored state."""
-    if isinstance(part, torch.nn.Module):
-        return sorted(stored)
-    return [len(group["params"]) for group in stored["param_groups"]] if isinstance(part, Optimizer) else None
 
 
 def group_names(part: Any, parts: Mapping[str, Any]) -> list[list[str]] | None:

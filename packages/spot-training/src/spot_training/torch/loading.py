@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 
 from spot_training.errors import MismatchError, one_line
 from spot_training.torch import state
-from spot_training.torch.growth import form, form_of_state, grow
+from spot_training.torch.growth import form, grow
 
 
 def load_parts(
@@ -41,7 +41,7 @@ def load_parts(
         try:
             if isinstance(part, torch.nn.Module):
                 stored[name] = _with_names_of(part, stored[name])
-            if name in grown and form(part) != form_of_state(part, stored[name]):
+            if name in grown and form(part) != form(part, stored[name]):
                 if not has_started:
                     later[name] = grown[name]
                     continue

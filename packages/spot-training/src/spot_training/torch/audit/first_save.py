@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 from spot_training.errors import one_line
 from spot_training.torch import state
 from spot_training.torch.audit.objects import ScriptObjects, problems_of_parts
-from spot_training.torch.growth import form, form_of_state
+from spot_training.torch.growth import form
 from spot_training.torch.loaders.samples import digest, draw
 
 _UNKNOWN: Final = ""
@@ -92,7 +92,7 @@ def next_batch(loader: DataLoader[Any], indices: list[int]) -> str:
 
 def _compare(part: Any, stored: Any) -> str:
     if isinstance(part, (torch.nn.Module, Optimizer)):
-        return "has another form than its state" if form(part) != form_of_state(part, stored) else ""
+        return "has another form than its state" if form(part) != form(part, stored) else ""
     shared = {
         id(value): value for value in vars(part).values() if isinstance(value, (torch.nn.Module, Optimizer))
     }

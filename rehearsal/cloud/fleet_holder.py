@@ -14,6 +14,7 @@ from pulumi_on_moto.running.events import BusEvent, EventBus
 from rehearsal.cloud.holders import LaunchOption, version_of
 
 _ERRORS: Final = {
+    LaunchFailureKind.SPOT_LIMIT: "spotInstanceCountLimitExceeded",
     LaunchFailureKind.LIMIT: "spotInstanceCountLimitExceeded",
     LaunchFailureKind.PERMISSION: "iamFleetRoleInvalid",
     LaunchFailureKind.CONFIGURATION: "allLaunchSpecsTemporarilyBlacklisted",

@@ -24,6 +24,7 @@ WITHHOLDING = (
 REFUSALS = (
     "UnfulfillableCapacity - Unable to fulfill capacity",
     "some message that AWS has not documented",
+    "MaxSpotInstanceCountExceeded",
     *WITHHOLDING,
 )
 

@@ -386,6 +386,8 @@ def test_prices_are_removed_with_the_on_demand_prices(priced: FakeAws) -> None:
 
 def test_the_outcome_has_the_groups_cost(priced: FakeAws) -> None:
     priced.add_instance("primary", "i-dear", spot=False, launched=NOW - 600, heartbeat=NOW)
-    cost = only(controller(priced).run()).cost
-    assert cost is not None
-    assert (cost.paid, cost.on_demand) == (3.0, 5.0)
+    for target in (5, 4):  # five instances live: On-Demand would be bought for the target
+        priced.parameters[f"{ROOT}/inference/target"] = str(target)
+        cost = only(controller(priced).run()).cost
+        assert cost is not None
+        assert (cost.paid, cost.on_demand) == (3.0, float(target))

@@ -239,6 +239,7 @@ def test_the_market_takes_and_the_target_stays(fleet: Running) -> None:
             "spotFleetRequestConfigurationInvalid",
         ),
         ("Max spot instance count exceeded: MaxSpotInstanceCountExceeded", "spotInstanceCountLimitExceeded"),
+        ("VcpuLimitExceeded: your current vCPU limit", "spotInstanceCountLimitExceeded"),
         ("UnauthorizedOperation: You are not authorized", "iamFleetRoleInvalid"),
         ("InvalidAMIID.NotFound: ami-1 does not exist", "allLaunchSpecsTemporarilyBlacklisted"),
         ("a message that AWS has not documented", "allLaunchSpecsTemporarilyBlacklisted"),

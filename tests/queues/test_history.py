@@ -162,11 +162,25 @@ def test_a_clock_that_is_set_back_resets_the_history() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{}", "[1]", '[1,"a",0,0,[]]', "[1,1,0,0,[[1]]]", "[NaN,1,0,0,[]]", "[1,1,0,0,[[Infinity,1]]]"],
+    [
+        "",
+        "{}",
+        "[-1]",
+        '["1"]',
+        '[1,"a",0,0,[]]',
+        "[1,1,0,0,[[1]]]",
+        "[NaN,1,0,0,[]]",
+        "[1,1,0,0,[[Infinity,1]]]",
+    ],
 )
 def test_a_malformed_history_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="malformed history"):
         parse(text)
+
+
+@pytest.mark.parametrize("text", ["[1]", "[1,0,0,0,[],7]"])
+def test_a_history_of_another_version_is_read(text: str) -> None:
+    assert parse(text) == QueueHistory(1.0)
 
 
 LAG_MINUTES = 2

@@ -139,5 +139,7 @@ def test_a_longer_interval_varies_less() -> None:
 def test_it_survives_as_text_and_invalid_values_are_rejected() -> None:
     memory = ScalingMemory(dispersion=Dispersion(3.0, 40.0))
     assert parse(dump(memory)).dispersion == memory.dispersion
-    for nonsense in ("[3.0,-1.0]", "[NaN,1.0]", "[3.0]", "7"):
+    for nonsense in ("[3.0,-1.0]", "[NaN,1.0]", '["3"]', "7"):
         assert parse(dump(memory).replace("[3.0,40.0]", nonsense)) == ScalingMemory()
+    for row in ("[3.0]", "[3.0,0.0,1]"):  # of another version
+        assert parse(dump(memory).replace("[3.0,40.0]", row)).dispersion == Dispersion(3.0)

@@ -112,5 +112,7 @@ def test_it_stays_within_its_bounds_and_survives_as_text(minutes: list[tuple[flo
 def test_impossible_values_reset_the_state() -> None:
     text = dump(ScalingMemory(staffed_wait=StaffedWait(1.0, 5.0)))
     assert parse(text).staffed_wait == StaffedWait(1.0, 5.0)
-    for nonsense in ("[9.0,5.0]", "[0.0,-1.0]", "[NaN,1.0]", "[1]"):
+    for nonsense in ("[9.0,5.0]", "[0.0,-1.0]", "[NaN,1.0]", '["1"]'):
         assert parse(text.replace("[1.0,5.0]", nonsense)) == ScalingMemory()
+    for row in ("[1]", "[1,0,7]"):  # of another version
+        assert parse(text.replace("[1.0,5.0]", row)).staffed_wait == StaffedWait(1.0)

@@ -102,6 +102,8 @@ def run(args: argparse.Namespace) -> int:
     def resolve(parameter: str) -> str:
         try:
             value = str(client.get_parameter(Name=parameter)["Parameter"]["Value"])
+        except client.exceptions.ParameterNotFound:
+            raise ValueError(f"no parameter {parameter} in {region}; create it, or name another") from None
         except (BotoCoreError, ClientError) as error:
             raise aws_error(f"parameter {parameter} in {region}", error) from None
         if not _IMAGE.fullmatch(value):

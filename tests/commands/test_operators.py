@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from gpu_spot.cli import _PANELS, _name
+from gpu_spot.errors import ExitStatus
 from tests.infra.declared import ROOT
 from tests.soak import chosen
 
@@ -151,8 +152,9 @@ def test_a_rehearsal_names_the_missing_package(operator: Operator, name: str) ->
 
 
 def test_status_of_the_stubbed_account(operator: Operator) -> None:
-    snapshot = operator.json("status", "--stack", "research", "--json")
-    assert [one["group"] for one in snapshot["groups"]] == ["resnet"]
+    snapshot = operator.json("status", "--stack", "research", "--json", code=ExitStatus.ALARM)
+    # Its first host has not come, which is not healthy.
+    assert [(one["group"], one["condition"]) for one in snapshot["groups"]] == [("resnet", "short")]
 
 
 @pytest.mark.soak

@@ -12,6 +12,7 @@ import boto3
 import pytest
 from botocore.stub import Stubber
 
+from gpu_spot.errors import AwsRefusalError
 from gpu_spot.forecast import account
 from gpu_spot.forecast.prices import ASSUMED_SPOT, DRIFT, PRODUCTS, Prices, spot_history
 from gpu_spot.forecast.ranges import Range
@@ -200,5 +201,7 @@ def test_a_score_is_for_the_spot_part_of_the_target(ec2: Stubber) -> None:
 )
 def test_a_refusal_is_one_line(ec2: Stubber, operation: str, read: Callable[[Any], object]) -> None:
     ec2.add_client_error(operation, "UnauthorizedOperation", "not you")
-    with ec2, pytest.raises(ValueError, match=r"^cannot read the .*: .*not you$"):
+    sentence = r"^Spot (prices|placement score) of \w.*: .*not you; use a role that may do this$"
+    with ec2, pytest.raises(AwsRefusalError, match=sentence) as caught:
         read(ec2.client)
+    assert "\n" not in str(caught.value)

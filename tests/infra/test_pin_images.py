@@ -11,6 +11,7 @@ import yaml
 
 from gpu_spot.cli import main
 from gpu_spot.commands.pin_images import pin_images
+from gpu_spot.errors import ExitStatus
 from infra.catalogue.accelerators import ami_parameter
 from infra.settings import load_settings
 from tests.docs.keys import documented
@@ -133,11 +134,11 @@ def test_the_command_reads_parameters_and_writes_the_file(
     (tmp_path / "Pulumi.yaml").touch()
     path = tmp_path / "Pulumi.mine.yaml"
     path.write_text(file("instanceTypes: [g5.xlarge]", "ami: /own/image"), "utf-8")
-    assert main(["pin-images", "--stack", "mine"]) == 1
-    assert "parameter /own/image in us-west-2" in capsys.readouterr().err
+    assert main(["pin-images", "--stack", "mine"]) == ExitStatus.INPUT
+    assert "no parameter /own/image in us-west-2" in capsys.readouterr().err
     parameters = boto3.client("ssm", region_name="us-west-2")
     parameters.put_parameter(Name="/own/image", Type="String", Value="none")
-    assert main(["pin-images", "--stack", "mine"]) == 1
+    assert main(["pin-images", "--stack", "mine"]) == ExitStatus.INPUT
     assert "holds 'none', allowed: an AMI id" in capsys.readouterr().err
     assert "ami: /own/image\n" in path.read_text("utf-8")
     parameters.put_parameter(Name="/own/image", Type="String", Value="ami-000000cc", Overwrite=True)

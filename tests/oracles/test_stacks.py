@@ -196,12 +196,12 @@ def test_every_type_is_in_the_table_or_has_no_counterpart_and_every_entry_is_use
 
 def test_nodes_share_a_placement_group_and_have_the_efa_interfaces_of_their_type() -> None:
     resources = {(one.type.rpartition(":")[2], one.name): one for one in deployed(EXTENDED).resources}
-    name = "gpu-spot-prod-llama"
-    group = resources["PlacementGroup", f"{name}-nodes"]
+    group = resources["PlacementGroup", "llama-nodes"]
     assert group.inputs["strategy"] == "cluster"
-    between_nodes = resources["SecurityGroup", f"{name}-nodes"].id
+    assert group.outputs["name"].startswith("gpu-spot-prod-llama-nodes"), "a policy selects by the prefix"
+    between_nodes = resources["SecurityGroup", "llama-nodes"].id
     for role in ("primary", "fallback"):
-        template = resources["LaunchTemplate", f"{name}-{role}"].inputs
+        template = resources["LaunchTemplate", f"llama-{role}"].inputs
         assert template["placement"] == {"groupName": group.outputs["name"]}
         assert "vpcSecurityGroupIds" not in template, "EC2 refuses them beside interfaces"
         interfaces = template["networkInterfaces"]

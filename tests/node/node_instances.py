@@ -105,5 +105,5 @@ def instance(
     )
     node.heartbeat_sender = _Heartbeats  # type: ignore[method-assign,assignment]
     node.fenced = lambda dead_at: contextlib.nullcontext()  # it would end the tests
-    node.make_user = lambda user: None  # type: ignore[method-assign]
+    node.make_user = lambda user, uses_aws=False: None  # type: ignore[method-assign]
     return node

@@ -155,7 +155,7 @@ def test_a_training_is_stopped_and_killed(
         world,
         LeaseRenewer(outside.one("lease", lambda: None, "\xff", 0), world, None, world.in_background),
         Inspector(
-            SimpleNamespace(sample=outside.sample, expected=1),  # type: ignore[arg-type]
+            SimpleNamespace(sample=outside.sample, expected=1, opens_again=lambda: True),  # type: ignore[arg-type]
             (tmp_path, None),
             {},
             lambda: False,
@@ -244,7 +244,7 @@ def test_other_metrics_go_on(world: World, dependency: str, tmp_path: Path) -> N
     collector = Collector(
         configs.load(configs.training()),
         "i-1",
-        SimpleNamespace(sample=outside.sample, expected=1),  # type: ignore[arg-type]
+        SimpleNamespace(sample=outside.sample, expected=1, opens_again=lambda: True),  # type: ignore[arg-type]
         Owners(tmp_path),
         SimpleNamespace(put=waiting.append, flush=outside.one("CloudWatch agent", flush, object(), None)),  # type: ignore[arg-type]
         world,
@@ -418,7 +418,7 @@ def test_an_error_of_another_task_is_not_the_jobs(error: Exception, step: str) -
             return None
 
         inspector = Inspector(
-            SimpleNamespace(sample=act("GPUs", lambda: GpuSample()), expected=1),  # type: ignore[arg-type]
+            SimpleNamespace(sample=act("GPUs", lambda: GpuSample()), expected=1, opens_again=lambda: True),  # type: ignore[arg-type]
             (tmp, None),
             {},
             lambda: False,

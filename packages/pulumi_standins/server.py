@@ -65,7 +65,8 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         self._lock = threading.Lock()
 
     def Handshake(self, request: Any, context: Any) -> Any:  # noqa: N802
-        return provider_pb2.ProviderHandshakeResponse()
+        # As pulumi-aws: without it the engine proposes no names (pulumi/pulumi, plugin/provider_plugin.go).
+        return provider_pb2.ProviderHandshakeResponse(supports_autonaming_configuration=True)
 
     def GetPluginInfo(self, request: Any, context: Any) -> Any:  # noqa: N802
         return plugin_pb2.PluginInfo(version=self._provider.version)

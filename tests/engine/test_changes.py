@@ -138,6 +138,31 @@ def test_what_a_cluster_cannot_follow_is_refused_and_a_revision_has_one_job(
     workspace.preview("--expect-no-changes")
 
 
+def test_a_removed_zone_keeps_its_subnets_until_it_is_empty(workspace: Workspace) -> None:
+    """One gateway keeps its address, and what AWS refuses to delete is not deleted."""
+    workspace.up()
+    address = addresses(workspace)
+    workspace.world.put_instances({"us-west-2a": ["i-0"]})
+    workspace.edit(zones("b", "c"))
+    workspace.up()
+    assert "us-west-2a" in subnet_zones(workspace)
+    workspace.preview("--expect-no-changes")
+    workspace.world.put_instances({})
+    workspace.up()
+    assert subnet_zones(workspace) == {"us-west-2b", "us-west-2c"}
+    assert addresses(workspace) == address
+    workspace.preview("--expect-no-changes")
+
+
+def addresses(workspace: Workspace) -> list[str]:
+    return [item["id"] for item in workspace.world.exists() if ":Eip::" in item["urn"]]
+
+
+def subnet_zones(workspace: Workspace) -> set[str]:
+    subnets = (item["inputs"] for item in workspace.world.exists() if ":Subnet::" in item["urn"])
+    return {subnet["availabilityZone"] for subnet in subnets}
+
+
 @pytest.mark.parametrize("stack", ["eks"])
 def test_another_number_of_restarts_replaces_a_job(stack: str, workspace: Workspace) -> None:
     """A cluster refuses an update of ``backoffLimitPerIndex``."""

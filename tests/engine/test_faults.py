@@ -16,7 +16,6 @@ from tests.engine.workspace import ROOT, Run, Workspace
 CREDENTIALS = "unable to validate AWS credentials.\nDetails: ExpiredToken: The security token is expired"
 """pulumi/pulumi-aws, provider/resources.go, ``validateCredentials``."""
 DENIED = "api error UnauthorizedOperation: You are not authorized to perform this operation."
-IN_USE = "api error DependencyViolation: The subnet has dependencies and cannot be deleted."
 
 
 def remedies() -> dict[str, str]:
@@ -57,9 +56,12 @@ def test_a_refused_update_and_a_refused_deletion(workspace: Workspace) -> None:
     workspace.edit(set_key("spotPercentage", 70))
     workspace.world.plant(Fault("update", match=":Group::", message=DENIED))
     assert remedy(failed(workspace.up(code=None))) == "updating failed"
-    workspace.world.plant(Fault("delete", match=":Subnet::", message=IN_USE))
-    assert remedy(failed(workspace.destroy(code=None))) == "deleting failed"
     workspace.world.plant()
+    workspace.world.put_instances({"us-west-2a": ["i-0"]})
+    refused = failed(workspace.destroy(code=None))
+    assert remedy(refused) == "deleting failed"
+    assert re.search(r"DependencyViolation: subnet-\w+ is in use by i-0", refused.output)
+    workspace.world.put_instances({})
     workspace.destroy()
     assert workspace.resources() == []
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
+import yaml
 
 from packages.pulumi_standins.world import Fault
 from tests.engine.conftest import TABLE_PROPERTY
-from tests.engine.workspace import STACKS, Workspace
+from tests.engine.workspace import ROOT, STACKS, Workspace
 
+AUTONAMING = "pulumi:autonaming"
 MESSAGE = "api error RequestLimitExceeded: Request limit exceeded."
 # What stays on purpose: the agent's archive goes with its bucket, an old version of a secret with its secret.
 RETAINED = ("aws:s3/bucketObjectv2:BucketObjectv2", "aws:secretsmanager/secretVersion:SecretVersion")
@@ -57,6 +62,9 @@ def test_a_sample_stack_lives_under_the_engine(
     assert again.operations().keys() <= {"same", "read"}
     workspace.refresh("--expect-no-changes")
     resources = workspace.resources()
+    generated = generated_names(item["inputs"] for item in resources if item.get("custom"))
+    assert generated
+    assert [name for name in generated if not name.startswith(f"gpu-spot-{stack}-")] == []
     packages = Counter(item["type"].partition(":")[0] for item in resources if item.get("custom"))
     record_property(
         TABLE_PROPERTY,
@@ -85,6 +93,34 @@ def test_a_sample_stack_lives_under_the_engine(
     workspace.destroy()
     assert workspace.resources() == []
     assert {_kind(item["urn"]) for item in workspace.world.exists()} <= {*RETAINED}
+
+
+def generated_names(inputs: Iterable[dict[str, Any]]) -> list[str]:
+    """Return the physical names that end as the engine's do, in seven digits."""
+    values = (str(one.get(key, "")) for one in inputs for key in ("name", "bucket", "dashboardName"))
+    return [name for name in values if re.search(r"-[0-9a-f]{7}(\.fifo)?$", name)]
+
+
+def test_a_renamed_stack_changes_nothing_and_goes_on_with_its_old_name(workspace: Workspace) -> None:
+    workspace.up()
+    workspace.run("stack", "rename", "team")
+    workspace.stack = "team"
+    pattern = yaml.safe_load((ROOT / "Pulumi.yaml").read_text("utf-8"))["config"][AUTONAMING]["value"]
+    pattern = json.loads(json.dumps(pattern).replace("${stack}", "dev"))
+    workspace.edit(lambda config: config.update({"gpu-spot:stackName": "dev", AUTONAMING: pattern}))
+    workspace.preview("--expect-no-changes")
+
+    workspace.edit(lambda config: config["gpu-spot:services"].append(another(config)))
+    steps = workspace.preview().document["steps"]
+    assert not {step["op"] for step in steps} & {"replace", "create-replacement", "delete"}
+    created = [step["newState"] for step in steps if step["op"] == "create"]
+    names = generated_names(state["inputs"] for state in created if "inputs" in state)
+    assert names
+    assert [name for name in names if not name.startswith("gpu-spot-dev-another-")] == []
+
+
+def another(config: dict[str, Any]) -> dict[str, Any]:
+    return {**config["gpu-spot:services"][0], "name": "another"}
 
 
 def _up_that_fails_and_goes_on(workspace: Workspace) -> tuple[Any, Any]:

@@ -11,9 +11,11 @@ ap-southeast-1 ap-southeast-2 ap-southeast-3 ap-southeast-4 ap-southeast-5 ap-so
 ap-southeast-7 ca-central-1 ca-west-1 cn-north-1 cn-northwest-1 eu-central-1 eu-central-2 eu-north-1
 eu-south-1 eu-south-2 eu-west-1 eu-west-2 eu-west-3 il-central-1 me-central-1 me-south-1
 mx-central-1 sa-east-1 us-east-1 us-east-2 us-gov-east-1 us-gov-west-1 us-west-1 us-west-2
+us-iso-east-1 us-iso-west-1 us-isob-east-1 us-isob-west-1 eu-isoe-west-1 us-isof-east-1 us-isof-south-1
+eusc-de-east-1
 """
 REGIONS: Final = frozenset(_NAMES.split())
-"""Source: botocore's endpoints of EC2, November 2026."""
+"""Of all partitions. Source: botocore's endpoints of EC2, November 2026."""
 
 
 def check(region: str) -> str:

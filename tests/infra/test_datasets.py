@@ -81,7 +81,7 @@ def test_only_instances_that_need_it_may_describe_volumes(known: Run, tmp_path: 
 
 def test_previews_may_look_at_snapshots_only_where_there_are_some(tmp_path: Path) -> None:
     def previewed(config: dict[str, Any]) -> None:
-        config["gpu-spot:identity"] = {"previews": {"repository": "team/gpu-spot"}}
+        config["gpu-spot:identity"] = {"previews": {"repository": "team@1/gpu-spot@2"}}
 
     def both(config: dict[str, Any]) -> None:
         previewed(config)

@@ -50,6 +50,7 @@ def test_only_jobs_of_the_repository_may_preview(tmp_path: Path) -> None:
     assert {statement["Sid"]: statement["Resource"] for statement in allowed} == {
         "ReadImages": ["arn:aws:ssm:us-west-2::parameter/aws/service/*"],
         "ReadPrices": ["*"],
+        "FindInstances": ["*"],
         "ListState": ["arn:aws:s3:::acme-state"],
         "ReadState": [
             f"arn:aws:s3:::acme-state/.pulumi/{key}"

@@ -50,6 +50,7 @@ def test_dependants_really_see_unknowns_in_a_first_preview() -> None:
 
 def test_the_lookups_of_the_program() -> None:
     assert sorted(run("unknown").lookups) == [
+        "aws:ec2/getInstances:getInstances",
         "aws:index/getCallerIdentity:getCallerIdentity",
         "aws:index/getPartition:getPartition",
         "aws:ssm/getParameter:getParameter",

@@ -254,7 +254,8 @@ def test_the_project_file_declares_every_key_with_the_same_default() -> None:
     assert {key for key in fields if f"gpu-spot:{key}" not in defaults} == {
         key for key, field in fields.items() if field.is_required()
     }
-    assert load_settings({**DEV, **defaults}) == load_settings(DEV)
+    bare = {key: value for key, value in DEV.items() if key not in defaults}
+    assert load_settings({**bare, **defaults}) == load_settings(bare)
 
 
 def service() -> Service:

@@ -35,6 +35,7 @@ from lambdas.aws.memory import MemoryStore
 from lambdas.aws.registry import RegisteredWorkers, RegistryReader
 from lambdas.aws.settings import GroupSettings
 from lambdas.core.capacity.group_state import GroupState
+from lambdas.core.capacity.memory import warm_pool_lacks_since
 from lambdas.core.capacity.policies import by_deadline
 from lambdas.core.money import costs
 
@@ -194,6 +195,8 @@ class StackReader:
             is_waiting=by_deadline.is_waiting(state, (), remembered.active_alarms),
             on_premises_slots=observation.on_premises_slots or 0,
             workers=tuple(_workers(registry.registered(name), {i.id for i in observation.instances}, now)),
+            warm_pool_lacks_since=warm_pool_lacks_since(remembered, observation, now),
+            warm_pool_lacks=observation.warm_pool_lacks or "",
             tenant_waits=_tenant_waits(registry.registered(name), now),
             cost=costs.hourly_cost(
                 observation, group_settings.group.config.on_demand_prices, group_settings.group.target

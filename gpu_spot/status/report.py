@@ -47,6 +47,7 @@ def _group_json(group: GroupSnapshot) -> dict[str, Any]:
         "mode": group.mode,
         "run": group.run or None,
         **_cost_json(group.cost),
+        "warm_pool_lacks_since": group.warm_pool_lacks_since,
         "instances": [
             {
                 "instance": instance.id,

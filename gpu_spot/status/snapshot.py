@@ -63,7 +63,8 @@ class GroupSnapshot:
     that ended in the last hour; None if they could not be read. ``tenant_waits`` are the tenants of a shared
     host that do not run as listed; None for another group, and if no current heartbeat says it.
     ``is_waiting`` for Spot is a job that has time until its deadline; a group that ``moves`` hands one work
-    over, so that none serves meanwhile.
+    over, so that none serves meanwhile. ``warm_pool_lacks_since`` (epoch seconds) is since when the warm pool
+    is below its size, None if it is not; ``warm_pool_lacks`` says what lacks, as far as it is known.
     """
 
     name: str
@@ -82,6 +83,8 @@ class GroupSnapshot:
     drain_seconds: float = 0.0
     is_waiting: bool = False
     moves: bool = False
+    warm_pool_lacks_since: float | None = None
+    warm_pool_lacks: str = ""
 
     def phase_of(self, instance: Instance) -> InstancePhase:
         """Return the phase of an instance now."""

@@ -24,6 +24,7 @@ _STYLES: Final[dict[InstancePhase, str]] = {"ready": "green", "booting": "cyan",
 def view(snapshot: StackSnapshot) -> RenderableType:
     """Return the whole view; active alarms come first."""
     parts: list[RenderableType] = [_headline(snapshot), *_alarms(snapshot), _groups(snapshot)]
+    parts += _warm_pools(snapshot)
     if any(group.instances for group in snapshot.groups):
         parts.append(_pools(snapshot))
     if snapshot.groups:
@@ -93,6 +94,16 @@ def _groups(snapshot: StackSnapshot) -> Table:
             money(group.cost),
         )
     return table
+
+
+def _warm_pools(snapshot: StackSnapshot) -> Iterator[Text]:
+    for group in snapshot.groups:
+        if group.warm_pool_lacks_since is not None:
+            age = span(snapshot.now - group.warm_pool_lacks_since)
+            what = f"the warm pool is below its size for {age}"
+            yield Text(
+                f"{group.name}: {': '.join(filter(None, (what, group.warm_pool_lacks)))}", style="yellow"
+            )
 
 
 def _slots_in_phase(group: GroupSnapshot, phase: InstancePhase) -> Text:

@@ -95,6 +95,20 @@ def test_a_group_has_a_condition_and_its_numbers(
         assert f"  {counts[4]}  " in row
 
 
+@pytest.mark.parametrize("lacks", ["", "0 of 2 instances: see its activities"])
+@pytest.mark.parametrize("since", [None, NOW - 125, NOW - 7384])
+def test_a_warm_pool_below_its_size_is_shown_with_its_age(since: float | None, lacks: str) -> None:
+    whole = stack(group(8, instances(8), warm_pool_lacks_since=since, warm_pool_lacks=lacks))
+    assert whole.is_healthy  # its alarm rings after an hour
+    assert report.to_json(whole)["groups"][0]["warm_pool_lacks_since"] == since
+    console = Console(width=170, record=True, file=io.StringIO())
+    console.print(view(whole))
+    lines = [line for line in console.export_text().splitlines() if "warm pool" in line]
+    age = {None: None, NOW - 125: "2:05", NOW - 7384: "2:03:04"}[since]
+    line = f"inference: the warm pool is below its size for {age}{lacks and f': {lacks}'}"
+    assert lines == ([line] if age else [])
+
+
 @pytest.mark.parametrize("boundary", [-1.0, 0.0, 1.0])
 def test_an_interrupted_instance_serves_until_its_drain_begins(boundary: float) -> None:
     one = group(1, instances(1, deadline=NOW + DRAIN + boundary))

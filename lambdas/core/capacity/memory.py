@@ -300,11 +300,15 @@ def update_memory(memory: Memory, observation: Observation, now: float) -> Memor
         launch_failures=failures,
         settled_at=settled_at,
         configuration=observation.configuration or memory.configuration,
-        warm_pool_lacks_since=_warm_pool_lacks_since(memory, observation, now),
+        warm_pool_lacks_since=warm_pool_lacks_since(memory, observation, now),
     )
 
 
-def _warm_pool_lacks_since(memory: Memory, observation: Observation, now: float) -> float | None:
+def warm_pool_lacks_since(memory: Memory, observation: Observation, now: float) -> float | None:
+    """Return since when (epoch seconds) the warm pool is below its size; ``None`` if it is not.
+
+    What cannot be observed is as remembered.
+    """
     if observation.warm_pool_lacks is None:
         return memory.warm_pool_lacks_since
     if not observation.warm_pool_lacks:

@@ -17,7 +17,7 @@ from tests.node.workbench import RecordingRegistry
 from userdata.agent.aws.imds import Metadata
 from userdata.agent.aws.jobs import JobState
 from userdata.agent.lease.renewal import LeaseRenewer
-from userdata.agent.machine.background import at_once
+from userdata.agent.machine.background import BackgroundRunner, at_once
 from userdata.agent.machine.host import SystemHost
 from userdata.agent.work.failures.faults import HostDiagnosis
 from userdata.agent.work.failures.inspection import GpuStatus
@@ -83,7 +83,9 @@ class Bench:
         )
         self.checkpoints = tmp / "data" / "checkpoints" / "resnet"
         self.checkpoints.mkdir(parents=True)
-        self.looks, self.rung = FakeInspector(), list[str]()
+        self.looks: Any = FakeInspector()
+        self.rung = list[str]()
+        self.run_in_background: BackgroundRunner = at_once
         self.starts: list[float] = []
         self.processes: list[subprocess.Popen[bytes]] = []
         self.log = (tmp / "log").open("ab", buffering=0)
@@ -145,6 +147,7 @@ class Bench:
             recorder=self.record,
             variables=self.variables,
             secrets=secrets,
+            run_in_background=self.run_in_background,
         )
 
     def stand_still(self) -> None:

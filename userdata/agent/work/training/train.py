@@ -37,7 +37,8 @@ from userdata.agent.work.training.progress import ProgressReader
 from userdata.agent.work.training.record import Recorder
 from userdata.agent.work.training.variables import local_checkpoints
 
-_POLL_INTERVAL_SECONDS: Final = 0.5
+_POLL_INTERVAL_SECONDS: Final = 0.2
+"""Longest time from the agent's SIGTERM to that of the command."""
 _GPU_CHECK_INTERVAL_SECONDS: Final = 10.0
 """Seconds between two GPU checks; the driver's utilization sample covers only some seconds."""
 _ACTIVITY_INTERVAL_SECONDS: Final = 60.0

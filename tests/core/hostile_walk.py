@@ -117,10 +117,16 @@ class World:
         target = max(1, min(self.group.target, maximum - largest))
         self.group = replace(self.group, config=config, maximum=maximum, target=target)
         self.desired = {role: min(capacity, maximum) for role, capacity in self.desired.items()}
-        # Until the controller has lowered it, AWS launches what both groups desire.
-        held = sum(max(self.desired[role], self._counted(role)) for role in GroupRole)
+        self.allowed = max(self.allowed, SLOT_PRICE * (self._held() + 2 * (largest - 1)))
+
+    def _held(self) -> int:
+        """Return the slots that AWS may bill: what each group holds or desires, the base, and what ends.
+
+        Until the controller has lowered it, AWS launches what a group desires; the base is always requested.
+        """
+        base = {GroupRole.PRIMARY: self.group.config.base, GroupRole.FALLBACK: 0}
         ending = slots(box.instance for box in self.boxes if box.is_ending)
-        self.allowed = max(self.allowed, SLOT_PRICE * (held + ending + 2 * (largest - 1)))
+        return ending + sum(max(self.desired[role], self._counted(role), base[role]) for role in GroupRole)
 
     def returns_to_spot(self) -> bool:
         """Return whether the group holds Spot soon once it is there and stays, from any memory."""
@@ -276,8 +282,9 @@ class World:
         allowed = SLOT_PRICE * (self.group.maximum + 2 * (max(self.sizes) - 1))
         bill = self._bill()
         # What ran when the maximum was lowered may run on; nothing is added to it.
-        if bill <= allowed and sum(self.desired.values()) <= self.group.maximum:
-            self.allowed = 0.0
+        held = self._held()
+        most = SLOT_PRICE * (held + 2 * (max(self.sizes) - 1))
+        self.allowed = 0.0 if held <= self.group.maximum else min(self.allowed, most)
         if bill > max(allowed, self.allowed) + _EPSILON:
             yield f"at {self.now - START:.0f} s: ${bill:g} an hour, allowed: ${allowed:g}"
         if self.refused:

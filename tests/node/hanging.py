@@ -61,7 +61,7 @@ def _hang(path: Any) -> Any:
 
 
 def main(folder: Path) -> None:
-    """Run the job in ``folder`` until SIGTERM; print how the run ended."""
+    """Run the job in ``folder`` until SIGTERM; write how the run ended."""
     os.chdir(folder)
     os.mkfifo("no-writer")
     clock, scan = _Clock(), os.scandir
@@ -81,7 +81,7 @@ def main(folder: Path) -> None:
     ):
         trainer = bench.trainer(f"cd {shlex.quote(str(folder))}; exec {sys.executable} -c {shlex.quote(JOB)}")
         signal.signal(signal.SIGTERM, lambda *_: trainer.stop())  # as `tasks.node` does
-        print(trainer.run(), flush=True)
+        os.write(1, f"{trainer.run()}\n".encode())
         os._exit(0)  # systemd does not wait for the threads either
 
 

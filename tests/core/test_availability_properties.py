@@ -5,12 +5,15 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from contracts.group.control import Control, Mode
+from contracts.group.replacement_requests import ReplacementRequest
 from lambdas.core.capacity.availability import decide
 from lambdas.core.capacity.memory import Memory, apply_events, dump, parse
+from lambdas.core.capacity.policies.by_deadline import ByDeadline
+from lambdas.core.deadline.record import JobRecord
 from lambdas.core.events import Event, InterruptionNotice, RebalanceRecommendation, WakeUp
 from lambdas.core.model import (
     GroupRole,
@@ -22,7 +25,7 @@ from lambdas.core.model import (
     TerminateInstances,
     slots,
 )
-from tests.core.build import NOW, carried_out, desired, refusal, released
+from tests.core.build import NOW, carried_out, desired, refusal, released, spot
 from tests.core.build import group as make_group
 from tests.core.states import WITHHOLDING, memories, observations, policies
 
@@ -145,7 +148,23 @@ def replaced(state: Observation, memory: Memory, round_: int) -> Observation:
     return replace(state, instances=(*state.instances, *launched))
 
 
+REPLACED = Observation(
+    make_group("inference", 2, 7, deadline=NOW + 7200),
+    2,
+    0,
+    (replace(spot("primary-0"), slots=2),),
+    (refusal(WITHHOLDING[2], GroupRole.FALLBACK),),
+    replacement_requests=(ReplacementRequest("primary-0", int(NOW), "xid"),),
+)
+"""One Spot Instance that is to be replaced; On-Demand is refused."""
+NO_TIME_FOR_SPOT = Memory(
+    job=JobRecord(step=362, steps=1000, reported_at=NOW - 30, rate=1.0, best_rate=1.0),
+    at_risk={"primary-0": NOW},
+)
+
+
 @given(observations(), policies, memories)
+@example(REPLACED, ByDeadline(), NO_TIME_FOR_SPOT)
 def test_a_booting_successor_of_an_instance_at_risk_is_never_terminated(
     state: Observation, policy, memory
 ) -> None:

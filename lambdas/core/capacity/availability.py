@@ -316,10 +316,12 @@ def _primary_target(state: GroupState, plan: Plan, fallback: int) -> int:
     deadlines, replacements = state.memory.termination_deadlines, state.replacements
     uninterrupted = slots(i for i in state.primary if i.id not in deadlines)
     if replacements:
-        # The primary group itself launches the successors that the fallback does not provide.
-        supply = uninterrupted + fallback - slots(i for i in state.fallback if i.id in replacements)
+        # The primary group itself launches the successors that the fallback does not provide, and keeps them
+        # while they boot, whatever the plan wants of it.
+        lacking = state.group.target - fallback + slots(i for i in state.fallback if i.id in replacements)
         replaced = slots(i for i in state.primary if i.id in replacements)
-        target += min(replaced, max(0, state.group.target - supply))
+        launched = min(uninterrupted, lacking, target + replaced)
+        target = max(target + min(replaced, max(0, lacking - uninterrupted)), launched)
     return max(state.group.config.base, min(target, max(room, uninterrupted)))
 
 

@@ -100,10 +100,8 @@ def _warm_pools(snapshot: StackSnapshot) -> Iterator[Text]:
     for group in snapshot.groups:
         if group.warm_pool_lacks_since is not None:
             age = span(snapshot.now - group.warm_pool_lacks_since)
-            what = f"the warm pool is below its size for {age}"
-            yield Text(
-                f"{group.name}: {': '.join(filter(None, (what, group.warm_pool_lacks)))}", style="yellow"
-            )
+            reason = f": {group.warm_pool_lacks}" if group.warm_pool_lacks else ""
+            yield Text(f"{group.name}: the warm pool is below its size for {age}{reason}", style="yellow")
 
 
 def _slots_in_phase(group: GroupSnapshot, phase: InstancePhase) -> Text:

@@ -21,7 +21,7 @@ def delay(folder: Path) -> float:
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as agent:
         try:
             wait_until(
-                lambda: all((folder / f"{what} hang").exists() for what in ("gpus", "checkpoints")), 60
+                lambda: all((folder / f"{name} hang").exists() for name in ("gpus", "checkpoints")), 60
             )
             sent_at = time.time()
             agent.send_signal(signal.SIGTERM)

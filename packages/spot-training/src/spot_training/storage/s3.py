@@ -216,12 +216,9 @@ class S3Store(Store):
         )
 
     def _download(self, key: str, path: Path) -> None:
+        source = (self._bucket, self._prefix + key)
         try:
-            self._call(
-                partial(
-                    self._s3.download_file, self._bucket, self._prefix + key, str(path), Callback=_on_bytes
-                )
-            )
+            self._call(partial(self._s3.download_file, *source, str(path), Callback=_on_bytes))
         except FileNotFoundError as error:
             error.filename = key
             raise

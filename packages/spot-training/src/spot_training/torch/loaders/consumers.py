@@ -135,7 +135,9 @@ def _evidence(parts: Mapping[str, Any]) -> list[Any]:
         if not isinstance(part, (Optimizer, GeneratorPart, torch.nn.Module))
     ]
     gradients = [None if value.grad is None else (id(value.grad), _version(value.grad)) for value in trained]
-    steps = [*map(_version, trained), *(len(part.state) for part in optimizers), *plain]
+    states = [state for part in optimizers for state in part.state.values() if isinstance(state, Mapping)]
+    counts = [value for state in states for value in state.values() if type(value) is int]  # as of LBFGS
+    steps = [*map(_version, trained), len(states), *counts, *plain]
     return [steps, tensors, gradients]
 
 

@@ -189,7 +189,7 @@ def test_a_preview_stores_engine_and_policy_results(work_dir: Path) -> None:
     ]
     arguments = (work_dir / "arguments").read_text().splitlines()
     assert arguments[:3] == ["preview", "--stack", "prod"]
-    assert {"--json", "--show-sames", "--refresh", "policy/config/prod.json"} <= set(arguments)
+    assert {"--json", "--show-sames", "--refresh", "./policy/config/prod.json"} <= set(arguments)
     environment = (work_dir / "environment").read_text()
     assert "PULUMI_DEBUG_COMMANDS=true" in environment
     assert "PULUMI_ACCESS_TOKEN=token" in environment

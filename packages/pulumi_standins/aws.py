@@ -167,6 +167,7 @@ class Aws(Provider):
         if function == "getInstances":
             return {"ids": world.instances({zone for one in arguments["filters"] for zone in one["values"]})}
         constant: dict[str, dict[str, Any]] = {
+            "getAddonVersion": {"version": "v1.20.1-eksbuild.1"},
             "getCallerIdentity": {
                 "accountId": ACCOUNT,
                 "arn": self._full_arn("iam", "user/u"),

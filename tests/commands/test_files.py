@@ -23,6 +23,7 @@ READ: Final = {
     ("review", "--preview"): "review --out {out} --preview {empty} {}",
     ("review", "--events"): "review --out {out} --preview {empty} --events {}",
     ("review", "--forecast"): "review --out {out} --preview {empty} --forecast {}",
+    ("review", "--rules"): "review --out {out} --preview {empty} --rules {}",
 }
 """A command line for each option from which a file is read; ``{}`` is the invalid path."""
 WRITTEN: Final = {
@@ -31,7 +32,7 @@ WRITTEN: Final = {
 }
 BAD: Final = ("missing", "folder", "bytes", "garbled")
 UNWRITABLE: Final = ("folder", "garbled", "garbled/below", "garbled/far/below")
-ALLOWED: Final = {("review", "--forecast", "garbled"), ("review", "--preview", "garbled")}
+ALLOWED: Final = {("review", option, "garbled") for option in ("--forecast", "--preview", "--rules")}
 """A forecast can be any text; of a preview that is no JSON a comment says so (``tests/review``)."""
 WRITABLE: Final = {
     *((command, "--out", "folder") for command in ("demo",)),

@@ -27,7 +27,6 @@ REGIONS = sorted(
             for name in boto3.Session().get_available_regions("ec2", part)
         ),
         *(table.region for table in price_tables.at_hand()),
-        "eu-central-9",  # a region that no table and no SDK knows
     }
 )
 BASIS = text.Basis("modelled", "A range.", "assumed", "tables")

@@ -222,7 +222,7 @@ def frozen_statistics(start: Start) -> None:
     start.end(job.model)
 
 
-@habit("early stopping with `loop.stop()`", "same", "Bjarten/early-stopping-pytorch")
+@habit("early stopping with `loop.stop()`", "same", "Bjarten, early stopping for PyTorch")
 def early(start: Start) -> None:
     job = Job(start)
     loop = job.loop()

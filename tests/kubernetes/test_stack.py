@@ -34,7 +34,7 @@ def stack_file(folder: Path) -> Path:
         {**service, "name": "near", "runsOn": "instances"},
     ]
     raw["gpu-spot:training"].append({**job, "name": "close", "runsOn": "instances"})
-    raw["gpu-spot:identity"] = {"previews": {"repository": "team/models"}}
+    raw["gpu-spot:identity"] = {"previews": {"repository": "team@1/models@2"}}
     path = folder / "Pulumi.both.yaml"
     path.write_text(yaml.safe_dump({"config": raw}))
     return path

@@ -60,7 +60,7 @@ def test_the_level_of_a_market_is_chosen_on_the_others() -> None:
 
 KEYS = {
     "policy", "default", "target", "pools", "ticks", "availability", "full_fraction", "cost",
-    "cost_with_everything", "cost_vs_bound",
+    "cost_with_everything", "cost_vs_bound", "minutes_none_ready", "largest_loss",
     "bound", "launches_per_day", "interruptions_per_day", "wasted_fraction", "seconds",
 }  # fmt: skip
 

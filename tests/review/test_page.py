@@ -59,7 +59,7 @@ VISIBLE_TEXTS = {
         "+$412 a month",
         "8 workers of the fleet are terminated",
     ],
-    "one-pool-without-budget": ["is violated in prod", "2 violated", "no budget for GPU instances"],
+    "one-pool-without-budget": ["is violated in prod", "2 violated", "Budget budget is deleted"],
     "keep-logs-longer": ["No running worker stops.", "+$412 a month", "3 update"],
     "own-key": ["Data is lost in prod.", "its files are lost"],
 }

@@ -80,8 +80,8 @@ def both(
     for at, decision in light.decisions:
         wanted[at] = wanted.get(at, ()) + tuple(described(action) for action in decision.actions)
     done: Actions = {}
-    for line in fleet.decisions:
-        done[line.at] = done.get(line.at, ()) + line.actions
+    for line in fleet.decisions:  # the market in memory has no warm pool that could stay below its size
+        done[line.at] = done.get(line.at, ()) + tuple(a for a in line.actions if a != "alarm: warm-pool")
     acted = [{at: actions for at, actions in each.items() if actions} for each in (wanted, done)]
     return acted, [account(in_memory, light.memory), account(in_cloud, remembered)]
 

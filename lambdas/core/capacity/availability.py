@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from contracts.group.control import Mode
 from contracts.group.warm_pool import on_demand_share
-from lambdas.core.capacity import on_premises, spreading
+from lambdas.core.capacity import on_premises
 from lambdas.core.capacity.alarms import alarms, on_demand_only, on_demand_only_at, remember
 from lambdas.core.capacity.group_state import GroupState
 from lambdas.core.capacity.launch_causes import withhold_on_demand
@@ -63,7 +63,7 @@ def decide(observation: Observation, policy: Policy, memory: Memory, now: float)
     observation = surge.with_surge(_without_spent_budget(observation, memory, now), now)
     observation = with_removed_zones(observation, now)
     observation = on_premises.with_offset(observation, memory.on_premises_offset.slots)
-    state = spreading.without_failed_try(GroupState.from_observation(observation, memory, now))
+    state = GroupState.from_observation(observation, memory, now)
     control = observation.group.control
     if control.mode is Mode.PAUSED:
         return Decision((), memory, "paused by the control parameter", state)
@@ -87,7 +87,6 @@ def decide(observation: Observation, policy: Policy, memory: Memory, now: float)
     memory = remember(memory, causes, now)
     if control.mode is not Mode.DRY_RUN:
         memory = record_requests(memory, observation, capacity_actions, now, state.replacements.keys())
-        memory = spreading.remember(memory, plan, state)
         if state.lone_silent and memory.termination_requests.get(state.lone_silent[0].id) == now:
             memory = replace(memory, lone_replaced_at=now)
     return Decision(actions, memory, plan.reason, state, _next_run_at(state, plan))
@@ -266,7 +265,7 @@ def _in_volume_zone(
 
 
 def _plan(state: GroupState, policy: Policy) -> Plan:
-    plan, notes = spreading.spread(_apply_overrides(state, policy), state), state.notes
+    plan, notes = _apply_overrides(state, policy), state.notes
     return replace(plan, reason=f"{plan.reason}; {notes}") if notes else plan
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -195,23 +194,12 @@ class GroupState:
         return tuple(i for i in instances if i.id not in deadlines and self.is_up(i))
 
     def scale_in_order(self, instances: Iterable[Instance]) -> list[Instance]:
-        """Return the instances in termination order: unstable first, then at risk, then the youngest.
-
-        If all others run in one zone, that comes first: the last instance in another zone is the spread.
-        """
+        """Return the instances in termination order: unstable first, then at risk, then the youngest."""
         instances = tuple(instances)
-        stable = {i.id: i.pool.zone for i in self.stable(instances)}
-        counts = Counter(stable.values())
-        alone = {i for i, zone in stable.items() if counts[zone] == 1 and len(counts) == 2}
+        stable = {i.id for i in self.stable(instances)}
         return sorted(
             instances,
-            key=lambda i: (
-                i.id in stable,
-                i.id not in self.memory.at_risk,
-                i.id in alone,
-                -i.launched_at,
-                i.id,
-            ),
+            key=lambda i: (i.id in stable, i.id not in self.memory.at_risk, -i.launched_at, i.id),
         )
 
     def minimum_slots(self, role: GroupRole, capacity: int) -> dict[PurchaseOption, int]:

@@ -99,7 +99,6 @@ class Memory:
         settled_at: Time by group at which such failures ended: those before it are past.
         configuration: As in ``Observation``, when they were last checked.
         warm_pool_lacks_since: Since when the warm pool is below its size.
-        spread_tries: When another zone was tried for a service in one zone, in the last day.
         lone_replaced_at: When the only instance was last replaced because it did not report.
         history: Statistics of the Spot pools.
         spot_prices: As in ``Observation``, read at ``priced_at`` (``None``: not yet).
@@ -128,7 +127,6 @@ class Memory:
     settled_at: Annotated[Mapping[GroupRole, float], FieldMark.SPARSE] = field(default_factory=dict)
     configuration: Annotated[str, FieldMark.SPARSE] = ""
     warm_pool_lacks_since: Annotated[float | None, FieldMark.SPARSE] = None
-    spread_tries: Annotated[tuple[float, ...], FieldMark.SPARSE] = ()
     lone_replaced_at: Annotated[float | None, FieldMark.SPARSE] = None
     history: History = field(default_factory=History)
     spot_prices: Mapping[str, float] = field(default_factory=dict)

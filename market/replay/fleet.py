@@ -128,7 +128,6 @@ def simulated_group(
     drain_seconds: float = 0.0,
     break_before_make: bool = False,
     fallback: bool = True,
-    zones: Iterable[str] = (),
 ) -> Group:
     """Return a group of a replay; the arguments are those of `GroupConfig`."""
     config = GroupConfig(
@@ -141,7 +140,6 @@ def simulated_group(
         slots={},
         drain_seconds=round(drain_seconds),
         break_before_make=break_before_make,
-        zones=tuple(sorted(set(zones))),
         policy=PolicyChoice(""),  # the fleet has it
     )
     return Group.of("replay", config, target)

@@ -60,8 +60,7 @@ def play(
     pools = placement.named(market.names)
     # The dynamic placer and the fleet have state: both are new for each run.
     maximum = int(rules.ceiling * target) + contender.spares
-    zones = (pool.zone for pool in pools)
-    group = simulated_group(target, maximum, drain_seconds=rules.drain_seconds, zones=zones)
+    group = simulated_group(target, maximum, drain_seconds=rules.drain_seconds)
     fleet = LightFleet(group, contender.policy)
     replay = Replay(market, rules, fleet, contender.shape(pools), target, keep_spans=keep_spans)
     return replay.run()

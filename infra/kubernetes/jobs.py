@@ -12,7 +12,7 @@ from contracts.agent.names import CODE_DIR, DATA_DIR, JOB_HOME, JOB_TMP, RUN_DIR
 from infra.kubernetes import pod_resources, pods, secrets
 from infra.kubernetes.context import ClusterContext, Manifest
 from infra.schema import Training
-from userdata.agent.work.container import Container, shared_memory
+from userdata.agent.work.container import Container
 from userdata.agent.work.training import variables
 
 STOPPED_EXIT_CODE: Final = 75
@@ -227,13 +227,9 @@ def _pod(job: Training, context: ClusterContext) -> Manifest:
 
 def pod_container(job: Training, user: int, group: int) -> Container:
     """Return what the container of a job's pod gets."""
-    requests = pod_resources.job_requests(job.capacity.types)
-    memory = requests.memory_mib * 2**20
-    return Container(
-        network="pod",
-        gpus=tuple(range(requests.gpus)),
-        shared_memory=shared_memory(job.shm_gib, memory),
-        memory=memory,
+    return pod_resources.container(
+        pod_resources.job_requests(job.capacity.types),
+        job.shm_gib,
         writable=tuple((path, path) for path in (_LOCAL_DIR, RUN_DIR, DATA_DIR / "checkpoints")),
         user=f"{user}:{group}",
         has_role=job.uses_aws or bool(job.secrets),

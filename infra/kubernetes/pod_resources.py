@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import floor
-from typing import Final
+from typing import Any, Final
 
 from infra.catalogue import accelerators as catalogue
 from infra.catalogue.instance_sizes import INSTANCE_SIZES, InstanceSize
+from userdata.agent.work.container import Container, shared_memory
 
 _OVERHEAD: Final = 0.075
 """Share of memory that the hypervisor may use: Karpenter's default before it knows a type
@@ -34,6 +35,13 @@ class Requests:
         """A container's ``resources``: memory and GPUs have limits equal to the requests, CPU has none."""
         limits = {"memory": f"{self.memory_mib}Mi", "nvidia.com/gpu": str(self.gpus)}
         return {"requests": {"cpu": f"{self.millicpu}m", **limits}, "limits": limits}
+
+
+def container(requests: Requests, shm_gib: int | None, **more: Any) -> Container:
+    """Return what a pod's container gets by its requests, and ``more`` of `Container`."""
+    memory = requests.memory_mib * 2**20
+    gpus, shm = tuple(range(requests.gpus)), shared_memory(shm_gib, memory)
+    return Container(network="pod", gpus=gpus, shared_memory=shm, memory=memory, **more)
 
 
 def allocatable(size: InstanceSize) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from infra.kubernetes.context import ClusterContext, Manifest
 from infra.schema import Service
 from infra.schema.services.scaling import DAYS, Scaling, ScalingFloor
 from userdata.agent.work import worker_report_file
-from userdata.agent.work.container import TMP, Container, shared_memory, worker_variables
+from userdata.agent.work.container import TMP, Container, worker_variables
 from userdata.agent.work.service import queue as agent_queue
 from userdata.agent.work.service import slots
 
@@ -66,13 +66,9 @@ def environment(service: Service, queue: agent.Queue | None) -> dict[str, str]:
 
 def pod_container(service: Service) -> Container:
     """Return what the container of a service's pod gets."""
-    requests = _requests(service)
-    memory = requests.memory_mib * 2**20
-    return Container(
-        network="pod",
-        gpus=tuple(range(requests.gpus)),
-        shared_memory=shared_memory(service.shm_gib, memory),
-        memory=memory,
+    return pod_resources.container(
+        _requests(service),
+        service.shm_gib,
         has_read_only_root=service.read_only_root,
         writable=tuple((path, path) for path in (SCRATCH_DIR, TMP)),
         has_role=service.uses_aws or service.queue is not None or bool(service.secrets),

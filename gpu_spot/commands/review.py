@@ -35,30 +35,13 @@ def add_parser(commands: Any) -> None:
         metavar="FILE",
         help="output of `pulumi preview --json --show-sames` for an environment, named ENVIRONMENT.json",
     )
-    parser.add_argument(
-        "--events",
-        nargs="*",
-        type=Path,
-        default=[],
-        metavar="FILE",
-        help="event log of that preview, named ENVIRONMENT.jsonl; the source of policy results",
-    )
-    parser.add_argument(
-        "--forecast",
-        nargs="*",
-        type=Path,
-        default=[],
-        metavar="FILE",
-        help="output of `gpu-spot forecast` for the environment, named ENVIRONMENT.md",
-    )
-    parser.add_argument(
-        "--rules",
-        nargs="*",
-        type=Path,
-        default=[],
-        metavar="FILE",
-        help="how many policy rules an environment has at which level, named ENVIRONMENT.rules",
-    )
+    of_environments = {
+        "--events": "event log of that preview, named ENVIRONMENT.jsonl; the source of policy results",
+        "--forecast": "output of `gpu-spot forecast` for the environment, named ENVIRONMENT.md",
+        "--rules": "how many policy rules an environment has at which level, named ENVIRONMENT.rules",
+    }
+    for option, text in of_environments.items():
+        parser.add_argument(option, nargs="*", type=Path, default=[], metavar="FILE", help=text)
     parser.add_argument(
         "--changed-policies",
         default="",

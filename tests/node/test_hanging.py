@@ -15,7 +15,7 @@ TRIES = 3
 
 
 def delay(folder: Path) -> float:
-    """Return the seconds from SIGTERM to the agent until its job is told, while GPUs and files hang."""
+    """Return the seconds from SIGTERM to the agent until its job gets one, while GPUs and files hang."""
     folder.mkdir()
     argv = [sys.executable, "-m", "tests.node.hanging", str(folder)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as agent:

@@ -218,14 +218,11 @@ def _release_fetcher(node: Node, declared: Service, fetched: list[Service]) -> C
 
     ``fetched`` ends with the service that was fetched last.
     """
-    present = fetched[-1].image
 
     def renew() -> Service:
-        nonlocal present
         service = released(node, declared)
-        if service.image and service.image != present:
+        if service.image and service.image != fetched[-1].image:
             _pull(node, service.image)
-            present = service.image
         fetched[:] = [service]
         return service
 

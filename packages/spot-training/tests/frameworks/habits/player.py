@@ -87,7 +87,7 @@ class Start:
 
     @property
     def report(self) -> Any:
-        """What it has told the agent."""
+        """What it has reported to the agent."""
         with contextlib.suppress(OSError, ValueError):
             return json.loads((self.folder / "tell.json").read_text())
         return {}

@@ -26,7 +26,7 @@ from lambdas.core.model import Group, GroupRole, LaunchFailure, LaunchFailureKin
 
 if TYPE_CHECKING:
     from mypy_boto3_autoscaling import AutoScalingClient
-    from mypy_boto3_autoscaling.type_defs import AutoScalingGroupTypeDef
+    from mypy_boto3_autoscaling.type_defs import ActivityTypeDef, AutoScalingGroupTypeDef
 
 _IN_SERVICE: Final = "InService"
 _TERMINATING: Final = ("Terminating", "Terminating:Wait")
@@ -98,12 +98,16 @@ class AutoScalingService:
             )
         return states
 
-    def launch_failures(self, name: str, role: GroupRole, now: float) -> Launches:
-        """See ``CapacityService``; makes one call, which returns the newest activities first."""
-        activities = self.client.describe_scaling_activities(
+    def _activities(self, name: str) -> list[ActivityTypeDef]:
+        """Return the newest activities, the newest first; one call."""
+        response = self.client.describe_scaling_activities(
             AutoScalingGroupName=name, MaxRecords=MAX_ACTIVITIES
         )
-        for activity in activities["Activities"]:
+        return response["Activities"]
+
+    def launch_failures(self, name: str, role: GroupRole, now: float) -> Launches:
+        """See ``CapacityService``; makes one call, which returns the newest activities first."""
+        for activity in self._activities(name):
             description = activity["Description"]
             if not description.startswith(_LAUNCHING) or _WARM_POOL_LAUNCH in description:
                 continue
@@ -120,10 +124,7 @@ class AutoScalingService:
 
     def warm_pool_failure(self, name: str) -> str | None:
         """Return why the newest launch into the warm pool failed, if it did; ``None`` without any."""
-        activities = self.client.describe_scaling_activities(
-            AutoScalingGroupName=name, MaxRecords=MAX_ACTIVITIES
-        )
-        for activity in activities["Activities"]:
+        for activity in self._activities(name):
             if _WARM_POOL_LAUNCH in activity["Description"]:
                 if activity["StatusCode"] in _FAILED:
                     return activity.get("StatusMessage", "") or "AWS gives no message"

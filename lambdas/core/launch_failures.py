@@ -98,7 +98,7 @@ CAUSES: Final = (
         (
             "need to accept terms and subscribe",
             "not subscribed to this service",
-            "account needs to be validated",
+            *("account needs to be validated", "account is currently being verified"),
         ),
     ),
     FailureCause(
@@ -192,13 +192,20 @@ CAUSES: Final = (
             *("InvalidCapacityReservationId", "InvalidPlacementGroup", "InvalidIamInstanceProfile"),
         ),
         (
-            *("Invalid IAM Instance Profile", "tag key is not valid", "Invalid tag key"),
+            *(
+                "Invalid IAM Instance Profile",
+                "Invalid IamInstanceProfile",
+                "tag key is not valid",
+                "Invalid tag key",
+            ),
             *(
                 "belong to different networks",
                 "fully-formed launch template",
                 "Placement groups may not be used",
             ),
-            "has already been used in another Availability Zone",  # a placement group
+            # A placement group.
+            *("has already been used in another Availability Zone", "is in use in another Availability Zone"),
+            *("placement group is spread across", "are not linked to the VPCs"),
         ),
     ),
     FailureCause(

@@ -45,6 +45,7 @@ def figures(judged: Sequence[Judged]) -> dict[str, Any]:
     engine = list(engine_changes())
     green = [change.title for change in engine if is_silent(change) and not change.may_be_silent]
     alarmed += [item for item in second_axis if item not in alarmed]
+    stopped = [item for item in judged if item.stopped_by]
     return {
         "changes": len(judged),
         "changes_of_the_engine": len(engine),
@@ -55,7 +56,9 @@ def figures(judged: Sequence[Judged]) -> dict[str, Any]:
         "truths": dict(Counter(item.fact for item in judged)),
         "verdicts": dict(Counter(item.verdict for item in judged)),
         **_policies(),
+        "good_forms_stopped": len(stopped),
         "wrong": sorted({item.change.title for item in (*reassured, *hidden, *alarmed, *silent)} | {*green}),
+        "stopped": {item.change.title: sorted(item.stopped_by) for item in stopped},
     }
 
 
@@ -91,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
         os.environ.setdefault(SHARED_VARIABLE, folder)
         judged = [item for item in pool.map(judge, changes()[:: options.every]) if item is not None]
-    result = figures(judged)
+        result = figures(judged)
     problems = broken(result) if options.every == 1 else []
     write(options.out, {"machine": MACHINE, **result, "broken": problems})
     counts = (
@@ -102,10 +105,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "false_reassurances_without_values",
         "false_alarms",
     )
-    for key in (*counts, "policies_planted", "policies_caught"):
+    for key in (*counts, "policies_planted", "policies_caught", "good_forms_stopped"):
         print(f"{key:36}{result[key]:6}")
     for title in result["wrong"]:
         print(f"  {title}")
+    for title, rules in result["stopped"].items():
+        print(f"  {title}: stopped by {', '.join(rules)}")
     return verdict(problems)
 
 

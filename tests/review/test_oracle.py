@@ -11,6 +11,7 @@ import pytest
 from gpu_spot.review.environments import review_environments
 from gpu_spot.review.preview import read
 from gpu_spot.review.verdict import verdict_of
+from tests.policy.test_shipped import check
 from tests.review.changes import Change, changes
 from tests.review.making import declared, digest
 from tests.review.oracle import Truth, is_false_alarm, is_reassuring, second_axis_truth, truth
@@ -28,6 +29,8 @@ class Judged:
     verdict_without_values: str
     second_axis: str = ""
     directions: frozenset[str] = frozenset()
+    stopped_by: frozenset[str] = frozenset()
+    """Mandatory policies that the stack violates after the change."""
 
 
 def judge(change: Change) -> Judged | None:
@@ -46,7 +49,9 @@ def judge(change: Change) -> Judged | None:
     verdict, hidden = _verdict(change.stack, steps), _verdict(change.stack, _hidden(steps))
     [reviewed] = review_environments([read(change.stack, json.dumps(steps))], {})
     directions = frozenset(effect.direction for effect in reviewed.meaning.effects if effect.direction)
-    return Judged(change, fact, verdict, hidden, second_axis_truth(change, before, after), directions)
+    stopped_by = frozenset(one.rule for one in check(after) if one.level == "mandatory")
+    second_axis = second_axis_truth(change, before, after)
+    return Judged(change, fact, verdict, hidden, second_axis, directions, stopped_by)
 
 
 def _verdict(stack: str, steps: dict[str, Any]) -> str:
@@ -84,3 +89,4 @@ def test_the_verdict_is_never_better_than_the_truth(title: str) -> None:
     assert not is_reassuring(judged.verdict_without_values, judged.fact)
     assert not is_false_alarm(judged.verdict, judged.fact)
     assert not (judged.second_axis == "nothing" and judged.directions & {"shrinks", "unknown"})
+    assert not judged.stopped_by

@@ -50,10 +50,11 @@ def installed() -> Path:
 class RabbitServer:
     """A server with its own name, data (in ``folder``) and ports, on loopback only.
 
-    Raises `BrokerError` if it is not installed, and with its log if it does not start.
+    ``variables`` are of its application ``rabbit``, by name. Raises `BrokerError` if it is not installed, and
+    with its log if it does not start.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **variables: int) -> None:
         self._program = str(installed())
         self._folder = folder
         self.port, self._names_port, distribution = free_port(), free_port(), free_port()
@@ -73,7 +74,9 @@ class RabbitServer:
             "RABBITMQ_LOG_BASE": str(folder / "log"),
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "plugins"),
             "RABBITMQ_CONFIG_FILE": str(folder / "rabbitmq.conf"),
-            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+S 2:2 +sbwt none",
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": " ".join(
+                ["+S 2:2 +sbwt none", *(f"-rabbit {name} {value}" for name, value in variables.items())]
+            ),
         }
         self._server: subprocess.Popen[bytes] | None = None
         self._names: subprocess.Popen[bytes] | None = None

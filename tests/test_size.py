@@ -27,10 +27,10 @@ MAX_PRODUCT_LINES = 74_860
 LIBRARY_LINES = {
     "packages/pulumi-on-moto/src": 8_180,
     "packages/spot-training/src": 11_870,
-    "packages/spot-work/src": 5_900,
+    "packages/spot-work/src": 5_950,
 }
 OTHER_LINES = {
-    "packages/tests": 21_130,
+    "packages/tests": 21_210,
     "research": 10_260,
     "tests": 84_160,
     "docs": 440,

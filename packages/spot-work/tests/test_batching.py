@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spot_work import Batch
-from spot_work.batching import Prefetch, gather
+from spot_work.batching import Prefetch, gather, size_within
 
 
 class Arrivals:
@@ -102,3 +102,23 @@ def test_with_an_overflow_function_requests_are_delivered_ahead() -> None:
 def test_items_on_their_way_are_in_the_batch() -> None:
     arriving = Arrivals([0.0, 0.004, 0.008, 0.5])
     assert len(gather(Batch(16), arriving.receive, arriving.clock, 1.0, 0.01)) == 3
+
+
+@pytest.mark.parametrize(
+    ("timeout", "size", "count", "seconds", "next_size"),
+    [
+        (None, 8, 8, 9_000.0, 8),  # unknown
+        (1800.0, 8, 8, 900.0, 8),
+        (1800.0, 8, 8, 1000.0, 7),
+        (1800.0, 8, 8, 100_000.0, 1),
+        (1800.0, 1, 1, 2_000.0, 1),  # one request cannot be split
+        (1800.0, 7, 3, 10.0, 7),  # not a full batch
+        (1800.0, 7, 7, 800.0, 7),
+        (1800.0, 4, 4, 200.0, 8),  # it is fast again
+        (1800.0, 6, 6, 200.0, 8),  # up to the batch's
+    ],
+)
+def test_a_batch_takes_at_most_half_of_the_time_to_settle_it(
+    timeout: float | None, size: int, count: int, seconds: float, next_size: int
+) -> None:
+    assert size_within(timeout, Batch(8), size, count, seconds) == next_size

@@ -38,6 +38,18 @@ class Batch:
             raise ValueError(f"seconds {self.seconds}, allowed: 0 or more")
 
 
+def size_within(timeout: float | None, batch: Batch, size: int, count: int, seconds: float) -> int:
+    """Return the maximum size of the next batch after one of ``count`` requests that ran for ``seconds``.
+
+    A batch must not run for more than half of ``timeout``, after which the queue delivers its requests again;
+    None, if that is unknown, limits nothing. ``size`` was the maximum before; it returns to the batch's.
+    """
+    if timeout is not None and count > 1 and seconds > timeout / 2:
+        return max(int(count * timeout / 2 / seconds), 1)
+    is_fast = timeout is None or seconds < timeout / 8
+    return min(2 * size, batch.size) if is_fast and count >= size else size
+
+
 class BatchTable:
     """Counts batches since the worker's start by their size: 1, 2, up to 4, up to 8, and so on.
 

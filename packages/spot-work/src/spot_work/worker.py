@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from spot_work import transports
 from spot_work.agent import Agent
-from spot_work.batching import Batch, BatchTable, HandBack, Prefetch, gather
+from spot_work.batching import Batch, BatchTable, HandBack, Prefetch, gather, size_within
 from spot_work.errors import Requeue
 from spot_work.pod import DeletionCost
 from spot_work.queue.consumer import Ack, Delivery, RequestConsumer
@@ -108,14 +108,17 @@ class Worker:
         self._run_times = RunTimes()
         self.busy_seconds = 0.0
         """Seconds in which a batch was running."""
-        self._prefetch = Prefetch(
-            batch.size, has_overflow=overflow is not None, max_batches_ahead=consumer.max_batches_ahead
-        )
+        self._size = batch.size
+        self._prefetch = self._new_prefetch()
         self._is_careful = True
         """Have one request only, until one is delivered for the first time: others have ended workers."""
         self._hand_back = HandBack(consumer)
         self.batches = BatchTable()
         """Batches by size."""
+
+    def _new_prefetch(self) -> Prefetch:
+        has_overflow, ahead = self._overflow is not None, self._consumer.max_batches_ahead
+        return Prefetch(self._size, has_overflow=has_overflow, max_batches_ahead=ahead)
 
     def drain(self) -> None:
         """Receive nothing more; `run` returns after the current batch. Safe in a signal handler."""
@@ -178,7 +181,8 @@ class Worker:
         """Return the next batch, once requests are delivered again."""
         self._consumer.set_prefetch(1 if self._is_careful else self._prefetch.idle)
         in_delivery = 0.0 if self._prefetch.is_ahead else _IN_DELIVERY_SECONDS
-        batch = gather(self._batch, self._receive, time.monotonic, _POLL_SECONDS, in_delivery)
+        limited = replace(self._batch, size=self._size)
+        batch = gather(limited, self._receive, time.monotonic, _POLL_SECONDS, in_delivery)
         if batch:
             self._is_careful = any(delivery.request.delivery_count > 1 for delivery in batch)
         return batch
@@ -246,6 +250,20 @@ class Worker:
             seconds = time.monotonic() - started_at
             self.batches.record(len(batch), seconds, waiting)
             self._run_times.record(seconds)
+            self._limit_batches(len(batch), seconds)
+
+    def _limit_batches(self, count: int, seconds: float) -> None:
+        """Make the next batches end before the queue delivers their requests again."""
+        timeout = self._consumer.ack_timeout_seconds
+        size = size_within(timeout, self._batch, self._size, count, seconds)
+        if size != self._size:
+            log.warning("batches of at most %d: %d requests took %.1f s", size, count, seconds)
+            self._size = size
+            self._prefetch = self._new_prefetch()
+        if timeout is not None and seconds > timeout:
+            text = "%d requests took %.1f s; what is not settled within %.1f s is delivered again"
+            text += " (RabbitMQ: set consumer_timeout above it)"
+            log.error(text, count, seconds, timeout)
 
     def _argument(self, delivery: Delivery) -> Any:
         return delivery.request if self._passes_requests else delivery.request.value

@@ -205,30 +205,3 @@ def test_an_error_in_a_callback_ends_the_worker_or_it_goes_on(
         thread.join(90)
         assert not thread.is_alive()
     assert raised.is_set()
-
-
-def test_a_request_of_a_closed_channel_is_answered_once_and_run_once(broker: RabbitServer) -> None:
-    queue, runs = Queue("slow"), []
-    consumer = RabbitMQConsumer(broker.url, queue, 1)
-
-    def run(value: str) -> str:
-        runs.append(value)
-        if value == "slow":  # as with a function that takes longer than the broker's consumer_timeout
-            before, link = consumer._link.connections, consumer._link
-            link.call(lambda channel: channel.close())
-            wait_until(lambda: link.connections > before and link._is_ready)
-        return value
-
-    worker = Worker(consumer, run)
-    thread = threading.Thread(target=worker.run)
-    thread.start()
-    with Client(broker.url, queue) as client:
-        assert client.request("slow") == "slow"
-        assert client.request("next") == "next"
-        status = RabbitMQInspector(broker.url, queue).status
-        wait_until(lambda: status().waiting == 0)
-        worker.drain()
-        thread.join(60)
-        assert status().waiting == 0  # nothing was unacknowledged at the end
-        assert client.unmatched_replies == 0
-    assert runs == ["slow", "next"]

@@ -45,6 +45,10 @@ class RequestConsumer(Protocol):
     """Batches that may be delivered ahead of short ones; 1 where `hand_back` does nothing."""
 
     @property
+    def ack_timeout_seconds(self) -> float | None:
+        """Time from its delivery after which a request that is not settled comes again; None: unknown."""
+
+    @property
     def waiting_count(self) -> int:
         """Requests that have been delivered to this worker and not received."""
 

@@ -50,8 +50,7 @@ class RabbitMQConsumer(RequestConsumer):
 
     Args:
         url: ``amqp://user:password@host:port/vhost``, or ``amqps://``; or what returns it.
-        prefetch: maximum unacknowledged requests. RabbitMQ's delivery acknowledgement timeout, 30 minutes,
-            applies to each.
+        prefetch: maximum unacknowledged requests.
         max_outage_seconds: time without a connection after which `receive` raises.
         relay: as for `Link`.
 
@@ -86,6 +85,10 @@ class RabbitMQConsumer(RequestConsumer):
         self._window = Window(queue_.name, prefetch, self._on_request)
         self._outbox = Outbox(source, self._on_failure, max_outage_seconds, relay)
         self._link.start()
+
+    @property
+    def ack_timeout_seconds(self) -> float | None:
+        return self._link.ack_timeout_seconds
 
     @property
     def waiting_count(self) -> int:
@@ -216,6 +219,8 @@ class RabbitMQConsumer(RequestConsumer):
 
     def _on_ready(self) -> None:
         self._link.call(self._window.apply)  # it may have changed while the link was not ready
+        if not self.is_connected.is_set():
+            log.info("%s: consumer_timeout unknown, RabbitMQ's default is 30 minutes", self._queue.name)
         self.is_connected.set()
 
     def _on_failure(self, error: Exception) -> None:

@@ -56,6 +56,11 @@ _NO_QUEUE: Final = "NOT_FOUND - no queue"
 _TOO_LARGE: Final = re.compile(r"message size \d+ is larger than (?:configured )?max size (\d+)")
 """The broker's text when it closes a channel for a message. Source: rabbitmq-server, ``rabbit_channel``."""
 
+_ACK_TIMEOUT: Final = re.compile(r"delivery acknowledgement .*Timeout value used: (\d+) ms")
+"""The broker's text when it closes a channel for an unsettled delivery, with the milliseconds of
+``consumer_timeout``. Nothing in AMQP has them before, nor from 4.3 on: it cancels the consumer without a
+reason, if the client supports that. Source: rabbitmq-server, ``rabbit_channel``."""
+
 
 class PublishOutcome(Enum):
     """The broker's response to a published message."""
@@ -135,6 +140,8 @@ class Link:
         """Why the broker takes no messages at present, by its own word; empty: it takes them."""
         self.max_bytes: int | None = None
         """The broker's maximum message size; None until it has refused a message."""
+        self.ack_timeout_seconds: float | None = None
+        """The broker's ``consumer_timeout``; None until it has closed a channel for it."""
         self.version: versions.BrokerVersion | None = None
         """The broker's version; None until connected, or if it is unknown."""
         self.connections = 0
@@ -354,13 +361,15 @@ class Link:
 
     def _on_canceled(self, frame: Any) -> None:
         self._on_unprepared(is_lost=True)
-        self._channel.close(reply_text="the queue was deleted")
+        self._channel.close(reply_text="queue deleted, or a request not settled within consumer_timeout")
 
     def _on_channel_closed(self, channel: Any, error: Exception) -> None:
         self._error = error
         if isinstance(error, ChannelClosedByBroker):
             if size := _TOO_LARGE.search(error.reply_text):
                 self.max_bytes = int(size[1])
+            if milliseconds := _ACK_TIMEOUT.search(error.reply_text):
+                self.ack_timeout_seconds = int(milliseconds[1]) / 1000
             if not self._is_ready:
                 self._was_refused = error.reply_code in _REFUSED_CODES
                 self._on_unprepared(is_lost=_NO_QUEUE in error.reply_text)

@@ -51,6 +51,7 @@ class SqsConsumer(RequestConsumer):
     """
 
     max_batches_ahead = 1
+    ack_timeout_seconds = 43_200.0
     stopped_reason = ""  # messages in flight, and so unsent replies, are limited by ``prefetch``
 
     def __init__(

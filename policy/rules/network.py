@@ -152,8 +152,10 @@ def _permission(inputs: Mapping[str, Any]) -> Iterator[str]:
         any(shuts_out(condition) for condition in conditions)
         or inputs.get("functionUrlAuthType") == "AWS_IAM"
     )
-    if inputs.get("principal") == "*" and not is_bound:
-        yield f"principal *, allowed: a principal, or one of {', '.join(bounds)}"
+    principal = str(inputs.get("principal") or "")
+    # A service acts for any account. Lambda guide, "Granting function access to AWS services".
+    if (principal == "*" or principal.endswith(".amazonaws.com")) and not is_bound:
+        yield f"principal {principal}, allowed: a principal of the account, or one of {', '.join(bounds)}"
 
 
 def _public_access_block(inputs: Mapping[str, Any]) -> Iterator[str]:

@@ -43,6 +43,8 @@ and negations."""
 _TAGS: Final = ("resourcetag/", "requesttag/", "createaction")
 _KEYS_OF_RESOURCES: Final = ("leadingkeys", "accesspointarn", "sourceinstancearn", "s3:prefix", "volumearn")
 
+_ID: Final = re.compile(r"(?:vpce-|vpc-|o-|)[^*?/-]{8,}")
+"""A whole id before the first wildcard: of an organisation, a VPC, an endpoint, a user or a role."""
 _NAMED: Final = re.compile(r"[^*?/:]")
 
 
@@ -51,7 +53,8 @@ def tests(condition: Any) -> Iterator[tuple[str, str, list[str]]]:
     for operator, by_key in condition.items() if isinstance(condition, Mapping) else ():
         if _POSITIVE.fullmatch(operator) and isinstance(by_key, Mapping):
             name = operator.rpartition(":")[2]
-            yield from ((name, key.lower(), [str(v) for v in as_list(vs)]) for key, vs in by_key.items())
+            for key, values in by_key.items():
+                yield name, key.lower(), [UNKNOWN] if values == UNKNOWN else [str(v) for v in as_list(values)]
 
 
 def shuts_out(condition: Any) -> bool:
@@ -68,11 +71,11 @@ def _is_bound(operator: str, key: str, value: str) -> bool:
     if key in _OF_ACCOUNT:
         return re.fullmatch(r"\d{12}", value) is not None
     if key in _OF_ARN:
-        return _has_owner(value) if is_pattern else "*" not in value
+        return not re.search(r"[*?]", value) or (is_pattern and _has_owner(value))
     if key in _ADDRESSES:
         return operator == "IpAddress" and _is_small(value)
     if key in _OF_NAME:
-        return not re.match(r"[*?]", value) and (not is_pattern or len(value.partition("*")[0]) >= 4)
+        return not re.match(r"[*?]", value) and (not is_pattern or _ID.match(value) is not None)
     if key == "lambda:functionurlauthtype":
         return value == "AWS_IAM"
     # Only hosts with a network path to the mount target.
@@ -85,7 +88,8 @@ def _has_owner(arn: str) -> bool:
     if len(parts) < 6:
         return False
     return re.fullmatch(r"\d{12}", parts[4]) is not None or (
-        parts[2] == "s3" and not parts[4] and len(re.match(r"[^*?]*", parts[5])[0]) >= 3  # type: ignore[index]
+        # Anybody may own the bucket that a pattern also matches.
+        parts[2] == "s3" and not parts[4] and re.fullmatch(r"[^*?/]{3,}(/.*)?", parts[5]) is not None
     )
 
 

@@ -131,6 +131,12 @@ def _public_functions() -> list[Form]:
             for more in ({}, {"functionUrlAuthType": "NONE"})
         )
     ]
+    permissions += [
+        subject(
+            "Permission", f"allow-{name}", principal=f"{name}.amazonaws.com", action="lambda:InvokeFunction"
+        )
+        for name in ("s3", "sns", "events")
+    ]
     return [("no-public-endpoints", [each]) for each in (*urls, *permissions)]
 
 
@@ -139,6 +145,9 @@ def _public_principals() -> list[Form]:
     principals: tuple[Any, ...] = ("*", {"AWS": "*"}, {"AWS": ["arn:aws:iam::123456789012:root", "*"]})
     conditions: tuple[Any, ...] = (
         None,
+        {"StringLike": {"aws:SourceVpc": "vpc-*"}},
+        {"StringLike": {"aws:SourceVpce": "vpce-?????????????????"}},
+        {"ArnLike": {"aws:SourceArn": "arn:aws:s3:::acme-*"}},
         {"Bool": {"aws:SecureTransport": "true"}},
         {"IpAddress": {"aws:SourceIp": "0.0.0.0/0"}},
     )

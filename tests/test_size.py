@@ -17,7 +17,7 @@ PRODUCT_LINES = {
     "contracts": 3_430,
     "infra": 18_810,
     "lambdas": 14_230,
-    "userdata": 17_600,
+    "userdata": 17_650,
     "gpu_spot": 12_440,
     "policy": 1_470,
     "market": 1_750,

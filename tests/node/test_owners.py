@@ -14,6 +14,8 @@ from typing import Any
 
 import boto3
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from contracts.agent.config import Service
 from contracts.names import METRIC_HOST_FAULTS
@@ -24,9 +26,17 @@ from tests.node.configs import FakeClock
 from tests.node.outside import Machine, World, announce
 from tests.node.test_bulkheads import Outside
 from userdata.agent import cli, tasks
+from userdata.agent.aws.clients import AwsError
 from userdata.agent.machine import files
 from userdata.agent.machine.background import Guard, Lane, at_once, backoff
-from userdata.agent.machine.errors import AgentError, LeaseLostError, RefusedError
+from userdata.agent.machine.errors import (
+    AgentError,
+    CommandError,
+    LeaseHeldError,
+    LeaseLostError,
+    RefusedError,
+    TransientError,
+)
 from userdata.agent.machine.host import SystemHost
 from userdata.agent.storage.volume.fill import S3Filler
 from userdata.agent.tasks import crashes, job, training
@@ -247,15 +257,21 @@ class Jobs:
         return self.faults
 
 
-def test_equal_crashes_end_in_another_host_and_at_last_in_a_failed_job(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    jobs, metrics, replaced = Jobs(), list[str](), list[int]()
-    monkeypatch.setattr(job, "jobs", lambda node: jobs)
+@pytest.fixture
+def ends(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """What the ends of commands have done: the job's table, the alarm's metric, replaced hosts."""
+    ends = SimpleNamespace(jobs=Jobs(), metrics=[], replaced=[])
+    monkeypatch.setattr(job, "jobs", lambda node: ends.jobs)
     monkeypatch.setattr(job, "fail", lambda node, jobs, reason: jobs.failed.append(reason))
-    counter = type("Metrics", (), {"increment": lambda self, name: metrics.append(name)})
+    counter = type("Metrics", (), {"increment": lambda self, name: ends.metrics.append(name)})
     monkeypatch.setattr(job, "alarm_metrics", lambda node: counter())
-    monkeypatch.setattr(training, "replace_host", lambda node: replaced.append(1))
+    monkeypatch.setattr(training, "replace_host", ends.replaced.append)
+    return ends
+
+
+def test_equal_crashes_end_in_another_host_and_at_last_in_a_failed_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: SimpleNamespace
+) -> None:
     monkeypatch.setattr(tasks, "run", lambda node: raises(TypeError("unforeseen"))())
     for host in range(1, 5):
         folder = tmp_path / str(host)
@@ -265,22 +281,83 @@ def test_equal_crashes_end_in_another_host_and_at_last_in_a_failed_job(
         arguments = ["--config", str(config), "--run-dir", str(folder), "run"]
         codes = [cli.main(arguments) for _ in range(crashes.MAX_EQUAL)]
         assert codes == [1, 1, 1, 1, 77]
-        assert (len(replaced), metrics) == (host, [METRIC_HOST_FAULTS] * host)
-    [reason] = jobs.failed
+        assert (len(ends.replaced), ends.metrics) == (host, [METRIC_HOST_FAULTS] * host)
+    [reason] = ends.jobs.failed
     assert reason == "run crashed 5 times: TypeError in act: unforeseen"
 
 
-def test_different_crashes_are_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    node = tasks.Node(configs.load(configs.service()), tmp_path, "http://nowhere")
-    monkeypatch.setattr(job, "alarm_metrics", raises(AssertionError("called")))
-    errors = [ValueError("a"), ValueError("b")] * 10
-    codes = []
-    for error in errors:
-        try:
-            raise error
-        except ValueError as caught:
-            codes.append(crashes.handle(node, "work", caught))
-    assert set(codes) == {1}
+FAULTS: list[Exception] = [
+    TypeError("a"),
+    OSError(28, "No space left on device"),
+    AgentError("request 7f3a: denied"),
+    TransientError("vol-1 is not attached"),
+    CommandError("mount: exit 32", "wrong fs"),
+    AwsError("job table: unreachable"),
+    LeaseHeldError("another instance holds the lease"),
+]
+JOB = ("run", "volume")
+COMMANDS = (*JOB, "work", "landlord", "proxy", "efs", "prepare", "metrics")
+
+
+def fail(node: tasks.Node, command: str, fault: Exception) -> int:
+    try:
+        raise fault
+    except Exception as error:
+        return crashes.handle(node, command, error)
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    command=st.sampled_from(COMMANDS),
+    faults=st.lists(st.sampled_from(FAULTS), min_size=1, max_size=3),
+    start_seconds=st.floats(100, 1800),
+)
+def test_whatever_fails_for_ever_ends_in_a_reason_and_is_its_own_alone(
+    command: str,
+    faults: list[Exception],
+    start_seconds: float,
+    tmp_path_factory: pytest.TempPathFactory,
+    ends: SimpleNamespace,
+) -> None:
+    ends.jobs = Jobs()
+    ends.metrics.clear()
+    ends.replaced.clear()
+    is_job, others = command in JOB, [name for name in COMMANDS if name != command]
+    hosts = crashes.MAX_HOSTS + 1 if is_job else 1
+    for _ in range(hosts):
+        config = configs.load(configs.training() if is_job else configs.service())
+        node = tasks.Node(config, tmp_path_factory.mktemp("host"), "http://nowhere")
+        clock = node.clock = FakeClock()
+        for other in others:
+            assert fail(node, other, FAULTS[0]) == AgentError.exit_code
+        code = start = 0
+        while code != RefusedError.exit_code and clock.monotonic() < 1000 + 13 * 3600:
+            clock.advance(start_seconds + 10)
+            code, start = fail(node, command, faults[start % len(faults)]), start + 1
+        rows = files.read_json(node.directory / "crashes.json") or {}
+        assert [rows[other]["failures"] for other in others] == [1] * len(others)
+        if is_job or command == "work":
+            assert code == RefusedError.exit_code
+        elif all(isinstance(fault, AgentError) for fault in faults):
+            assert code == AgentError.exit_code  # tenants and proxies stay supervised
+    assert len(ends.metrics) == hosts
+    assert len(ends.replaced) == (hosts if is_job else 0)
+    if not any(isinstance(fault, LeaseHeldError) for fault in faults):
+        assert len(ends.jobs.failed) == is_job
+
+
+def test_an_outage_of_an_hour_and_errors_now_and_then_are_tried_again(
+    tmp_path: Path, ends: SimpleNamespace
+) -> None:
+    node = tasks.Node(configs.load(configs.training()), tmp_path, "http://nowhere")
+    clock = node.clock = FakeClock()
+    for _ in range(300):
+        clock.advance(11)
+        assert fail(node, "run", AwsError("job table: unreachable")) == AgentError.exit_code
+    for _ in range(100):
+        clock.advance(crashes.MAX_SECONDS + 1)
+        assert fail(node, "run", AwsError("job table: unreachable")) == AgentError.exit_code
+    assert ends.metrics == ends.replaced == []
 
 
 def test_an_unforeseen_error_of_a_launch_counts_against_its_own_bound(

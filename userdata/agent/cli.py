@@ -79,13 +79,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         node = tasks.Node(load(options.config), options.run_dir, options.metadata_url)
         return int(options.task(node, options))
-    except AgentError as error:
-        log.error("failed", command=options.command, error=str(error), kind=type(error).__name__)
-        return error.exit_code
     except Exception as error:
         from userdata.agent.tasks import crashes
 
-        log.error("failed", command=options.command, exc_info=True)
+        if isinstance(error, AgentError):
+            log.error("failed", command=options.command, error=str(error), kind=type(error).__name__)
+            if node is None or error.exit_code != AgentError.exit_code:
+                return error.exit_code
+        else:
+            log.error("failed", command=options.command, exc_info=True)
         return 1 if node is None else crashes.handle(node, options.command, error)
     finally:
         sys.stdout.flush()

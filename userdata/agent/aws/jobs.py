@@ -104,7 +104,8 @@ class Jobs:
         before = self._row().host_faults
         in_a_row = before.revision == self.revision and int(checkpoint) <= before.checkpoint
         count = 1 + (before.count if in_a_row else 0)
-        faults = HostFaults(self.revision, count, int(checkpoint))
+        newest = max(int(checkpoint), before.checkpoint if in_a_row else 0)  # 0 if none can be read
+        faults = HostFaults(self.revision, count, newest)
         self._update(
             UpdateExpression="SET hostFaults = :faults",
             ExpressionAttributeValues={":faults": codec.attribute(faults)},

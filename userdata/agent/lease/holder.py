@@ -9,7 +9,7 @@ from typing import Final
 from userdata.agent.lease.store import LEASE_SECONDS, DynamoLease, Lease
 from userdata.agent.machine import log
 from userdata.agent.machine.clock import Clock
-from userdata.agent.machine.errors import AgentError, LeaseLostError
+from userdata.agent.machine.errors import LeaseHeldError, LeaseLostError
 
 WAIT_SECONDS: Final = 900.0
 """Timeout for a lease that another instance holds; systemd then restarts the unit."""
@@ -39,13 +39,13 @@ class LeaseHolder:
         """Wait until the lease is acquired.
 
         Raises:
-            AgentError: another instance held it for ``wait_seconds``.
+            LeaseHeldError: another instance held it for ``wait_seconds``.
         """
         started = self.clock.monotonic()
         self.on_poll()
         while (lease := self.leases.acquire()) is None:
             if self.clock.monotonic() - started > self.wait_seconds:
-                raise AgentError(
+                raise LeaseHeldError(
                     f"timed out after {self.wait_seconds:.0f} s: another instance holds the lease"
                 )
             self.clock.sleep(_POLL_INTERVAL_SECONDS)

@@ -50,6 +50,10 @@ class WorkCancelledError(AgentError):
     """The work is cancelled: the instance is being terminated, or the job has ended."""
 
 
+class LeaseHeldError(AgentError):
+    """Another instance holds the job's lease: the job is well, this instance is one too many."""
+
+
 class LeaseLostError(AgentError):
     """Another instance holds the job's lease: this instance must stop its work on the job."""
 

@@ -44,9 +44,3 @@ def check(name: str, parameters: Mapping[str, float] | None = None) -> None:
             raise ValueError(f"policy {name!r} has no parameter {key!r}, allowed: {keys}")
         if not (math.isfinite(value) and value >= allowed[key].minimum):
             raise ValueError(f"{key} is {value}, a number ≥ {allowed[key].minimum:g} is needed")
-
-
-def shortage_cost(name: str, parameters: Mapping[str, float]) -> float:
-    """Return the cost of a worker-minute of shortage; ``inf`` for a policy without this parameter."""
-    parameter = PARAMETERS[name].get(SHORTAGE_COST)
-    return math.inf if parameter is None else float(parameters.get(SHORTAGE_COST, parameter.default))

@@ -1,4 +1,4 @@
-"""Size of a group's warm pool: all Spot slots, or none."""
+"""A group's warm pool: what it costs and saves, and its Spot share, which it can stand in for."""
 
 from __future__ import annotations
 
@@ -14,7 +14,12 @@ RETURN_SECONDS: Final = 60.0
 """Seconds until an instance that returned to the warm pool can start again; assumed. EC2 bills until the
 instance is stopping, not while it stops. Source: EC2 user guide, "Amazon EC2 instance state changes"."""
 MIN_SHORTAGE_COST: Final = 2.0
-"""Minimum ``shortageCost`` at which a warm pool pays off (``make bench-warm-pool``)."""
+"""Minimum ``shortageCost`` at which a warm pool of the Spot share pays off (``make bench-warm-pool``).
+
+A start from it saves two paid minutes per loss, which exceeds the storage cost if Spot is lost every other
+hour; the avoided shortage adds to that. Part of the share does not pay off: after one cold start the
+controller must plan with slow boots.
+"""
 
 
 def on_demand_share(capacity: int, base: int, spot_percentage: int) -> int:
@@ -24,15 +29,3 @@ def on_demand_share(capacity: int, base: int, spot_percentage: int) -> int:
     """
     above = max(0, capacity - base)
     return min(capacity, base) + -(-above * (100 - spot_percentage) // 100)
-
-
-def size(target: int, base: int, spot_percentage: int, shortage_cost: float) -> int:
-    """Return the warm instances of a group: its Spot share if a shortage is expensive, else 0.
-
-    A start from the warm pool saves two paid minutes per loss, which exceeds the storage cost if Spot is lost
-    every other hour; the avoided shortage (``shortage_cost``, in On-Demand minutes per worker-minute) adds to
-    that. Part of the share does not pay off: after one cold start the controller must plan with slow boots.
-    """
-    return (
-        target - on_demand_share(target, base, spot_percentage) if shortage_cost >= MIN_SHORTAGE_COST else 0
-    )

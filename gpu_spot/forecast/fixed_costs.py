@@ -105,6 +105,8 @@ def lines(stack: Stack, file_system_gib: float) -> Iterator[Line]:
     yield from control_plane.lines(stack.settings, len(functions), stack.region)
     if stack.has(_FILE_SYSTEM):
         yield priced("GiB on EFS", file_system_gib, prices.of(price_tables.EFS_STANDARD, stack.region))
+        mib = sum(files.get("provisionedThroughputInMibps") or 0 for files in stack.of_type(_FILE_SYSTEM))
+        yield listed("MiB/s of EFS", mib, prices.EFS_MIB_MONTH, stack.region)
 
 
 def not_counted(stack: Stack, file_system_gib: float) -> Iterator[str]:
@@ -117,7 +119,11 @@ def not_counted(stack: Stack, file_system_gib: float) -> Iterator[str]:
     if stack.has(_FILE_SYSTEM):
         if not file_system_gib:
             yield "data on EFS: --file-system-gib is 0"
-        yield "reads and writes on EFS: depend on usage"
+        if any(files["throughputMode"] == "elastic" for files in stack.of_type(_FILE_SYSTEM)):
+            yield (
+                f"reads and writes on EFS: ${prices.EFS_READ_GB:.2f} a GB read, ${prices.EFS_WRITE_GB:.2f} "
+                f"written (a checkpoint of 10 GB ${10 * prices.EFS_WRITE_GB:.2f}); see throughputMib"
+            )
     if stack.has("aws:mq/broker:Broker"):
         yield "storage of brokers: depends on usage"
     if stack.has("aws:lb/loadBalancer:LoadBalancer"):

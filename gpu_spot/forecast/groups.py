@@ -41,9 +41,9 @@ class GroupForecast:
 
     ``on_demand`` is the cost of the same slots with On-Demand only; ``lost_minutes`` are the minutes of work
     of a slot per day that are missing or repeated, ``none_ready`` the minutes per day in which no slot is
-    ready (for more than ``MAX_SLOTS`` slots an upper bound); ``volumes`` is the cost of its EBS volumes,
-    which have no Spot price. Costs of instances are None if a price is unknown. ``runs_on`` says whether
-    slots are instances of a group or nodes that Karpenter launches.
+    ready (for more than ``MAX_SLOTS`` slots an upper bound); ``volumes`` is the cost of its EBS volumes and
+    public addresses, which have no Spot price. Costs of instances are None if a price is unknown. ``runs_on``
+    says whether slots are instances of a group or nodes that Karpenter launches.
     """
 
     name: str
@@ -154,9 +154,14 @@ def _recorded_pools(pools: Sequence[tuple[Pool, Range]], recorded: Traces) -> li
 
 
 def forecast(
-    entry: ForecastEntry, zones: Sequence[str], prices: Prices, slot_forecast: SlotForecast | None
+    entry: ForecastEntry,
+    zones: Sequence[str],
+    prices: Prices,
+    slot_forecast: SlotForecast | None,
+    *,
+    has_addresses: bool = False,
 ) -> GroupForecast:
-    """Return the forecast of a group from that of a Spot slot."""
+    """Return the forecast of a group from that of a Spot slot; with a public address per instance or not."""
     capacity, target = entry.capacity, entry.capacity.target
     owned = on_demand_share(target, capacity.on_demand_base, capacity.spot_percentage)
     spot = target - owned
@@ -175,7 +180,7 @@ def forecast(
         target,
         None if month is None else bill.times(month),
         None if month is None else month * target,
-        _volumes(entry, prices.region),
+        _volumes(entry, prices.region, has_addresses=has_addresses),
         Range(
             *(
                 max(0.0, 1 - minutes * part)
@@ -219,8 +224,8 @@ def _delay_note(losses: float) -> str:
     )
 
 
-def _volumes(entry: ForecastEntry, region: str) -> float:
-    """Return the monthly cost of a group's EBS volumes, which run at list price whatever an instance costs.
+def _volumes(entry: ForecastEntry, region: str, *, has_addresses: bool) -> float:
+    """Return the monthly cost of a group's EBS volumes and addresses, at list price whatever Spot costs.
 
     There is a root volume for each instance of the target, of the smallest type if sizes differ.
     """
@@ -229,6 +234,7 @@ def _volumes(entry: ForecastEntry, region: str) -> float:
     roots_share = _hours(entry) / HOURS  # they end with their instances, other volumes stay
     gib = roots * roots_share * capacity.root_volume_gib
     usual = pods.ROOT_THROUGHPUT_MIB if is_on_kubernetes(entry) else _FREE_THROUGHPUT_MIB
+    addresses = roots * roots_share * HOURS if has_addresses and not is_on_kubernetes(entry) else 0.0
     throughput = roots * roots_share * ((capacity.root_volume_throughput_mib or usual) - _FREE_THROUGHPUT_MIB)
     if isinstance(entry, Training) and entry.volume_gib:
         gib += entry.volume_gib
@@ -237,7 +243,11 @@ def _volumes(entry: ForecastEntry, region: str) -> float:
         gib += sum(tenant.data_gib for tenant in entry.tenants)
     return sum(
         count * price.usd
-        for name, count in ((price_tables.EBS_GP3, gib), (price_tables.EBS_GP3_THROUGHPUT, throughput))
+        for name, count in (
+            (price_tables.EBS_GP3, gib),
+            (price_tables.EBS_GP3_THROUGHPUT, throughput),
+            (price_tables.PUBLIC_IPV4, addresses),
+        )
         if (price := list_prices.of(name, region)) is not None
     )
 

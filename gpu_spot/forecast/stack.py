@@ -116,6 +116,7 @@ def forecast(
             settings.zones_of(entry.name),
             prices,
             None if (question := questions_by_group[entry.name]) is None else slot_forecasts[question],
+            has_addresses=settings.network.egress == "public",
         )
         for entry in groups.all_entries(settings)
     )

@@ -182,7 +182,7 @@ def _group_label(group: GroupForecast, before: GroupForecast | None) -> str:
 def _row(group: GroupForecast, before: GroupForecast | None, compared: bool) -> str:
     cost = _dollars(group.volumes + (group.cost.middle if group.cost else 0.0))
     if group.cost is None:
-        cost = f"not priced; volumes {cost}"
+        cost = f"not priced; volumes and addresses {cost}"
     if compared and group.cost is not None:
         if before is None:
             cost += " (new)"

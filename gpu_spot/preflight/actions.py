@@ -11,6 +11,7 @@ from typing import Final
 _TABLE: Final = """
 autoscaling/group:Group  autoscaling:CreateAutoScalingGroup CreateOrUpdateTags DescribeAutoScalingGroups
     DescribeScalingActivities PutLifecycleHook PutWarmPool SuspendProcesses ec2:RunInstances
+autoscaling/lifecycleHook:LifecycleHook  autoscaling:DescribeLifecycleHooks PutLifecycleHook
 budgets/budget:Budget  budgets:ModifyBudget TagResource ViewBudget
 cloudwatch/dashboard:Dashboard  cloudwatch:GetDashboard PutDashboard
 cloudwatch/eventRule:EventRule  events:DescribeRule PutRule TagResource

@@ -39,6 +39,10 @@ READ_MILLION: Final = 0.125
 """On demand, of 1 KB and of 4 KB; an eventually consistent read costs half ("Amazon DynamoDB pricing")."""
 QUEUE_MILLION: Final = 0.40
 """Requests to standard queues ("Amazon SQS pricing")."""
+EFS_MIB_MONTH: Final = 6.00
+EFS_READ_GB: Final = 0.03
+EFS_WRITE_GB: Final = 0.06
+"""Provisioned throughput of a MiB/s; elastic throughput ("Amazon EFS pricing")."""
 LAMBDA_REQUEST: Final = 0.20 / 1_000_000
 LAMBDA_GIB_SECOND: Final = 0.0000166667
 """x86 ("AWS Lambda pricing"); the free tier is not subtracted."""

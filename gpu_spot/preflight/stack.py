@@ -161,7 +161,7 @@ def _lookups(settings: Settings) -> dict[str, Callable[[Mapping[str, Any]], Mapp
         "aws:ec2/getSecurityGroup:getSecurityGroup": lambda arguments: {
             "vpcId": network.vpc_id if arguments["id"] in in_network else _CALLER_VPC_ID
         },
-        "aws:ec2/getInstances:getInstances": lambda _: {"ids": []},
+        "aws:ec2/getInstances:getInstances": lambda _: {"ids": [], "publicIps": []},
         "aws:ec2/getVpcEndpointService:getVpcEndpointService": lambda arguments: {
             "serviceName": next(
                 name

@@ -88,6 +88,7 @@ def queue_watcher(
     registry_arn: pulumi.Input[str],
     queues: Sequence[QueueAccess],
     *,
+    is_in_network: bool,
     reads_proxies: bool,
 ) -> list[Statement]:
     """Return the permissions of ``function``: read ``queues`` and write their registry items.
@@ -101,7 +102,7 @@ def queue_watcher(
             [registry_arn],
             keys_like(names.queue_partition("*")),
         ),
-        *in_the_network(scope, function),
+        *(in_the_network(scope, function) if is_in_network else ()),
     ]
     if reads_proxies:
         instances = registry_item.partition("*", "*")

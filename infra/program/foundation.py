@@ -55,7 +55,9 @@ def declare(settings: Settings, scope: Scope, needs: Set[Need]) -> Foundation:
     """Declare the resources; ``needs`` are those of all instances, which determine the VPC endpoints."""
     network = Network(
         scope.name("network"),
-        NetworkArgs(scope, settings.network, needs, settings.log_retention_days),
+        NetworkArgs(
+            scope, settings.network, needs, settings.called_by_functions, settings.log_retention_days
+        ),
         scope.child_options,
     )
     return Foundation(

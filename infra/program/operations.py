@@ -106,7 +106,8 @@ def _queue_watcher(settings: Settings, foundation: Foundation) -> None:
         args = QueueWatcherArgs(
             foundation.functions,
             queues,
-            foundation.network,
+            # SQS is no address of the VPC.
+            foundation.network if with_http or any(q.settings.has_secret for q in queues) else None,
             dict.fromkeys(scaled, kubernetes.queued_per_worker) if kubernetes is not None else {},
             with_http,
         )
@@ -143,7 +144,14 @@ def _tensorboard(settings: Settings, foundation: Foundation) -> None:
     scope, network, files = foundation.scope, foundation.network, foundation.storage.file_system
     if settings.tensorboard is not None and files is not None:
         subnet = next(iter(network.subnet_ids.values()))
-        args = TensorBoardArgs(scope, settings.tensorboard, files, subnet, network.security_group_ids)
+        args = TensorBoardArgs(
+            scope,
+            settings.tensorboard,
+            files,
+            subnet,
+            network.security_group_ids,
+            network.has_public_addresses,
+        )
         TensorBoard(scope.name("tensorboard"), args, scope.child_options)
 
 
@@ -156,7 +164,8 @@ def _roles(settings: Settings, preview_settings: PreviewSettings, foundation: Fo
         settings.on_instances.own_image_parameters,
         snapshots=any(work.datasets for work in (*settings.services, *settings.training)),
         queues=[queue.access for queue in foundation.queues.values()],
-        network=settings.network,
+        vpc_id=settings.network.vpc_id,
+        interfaces=settings.network.endpoints == "interface" or bool(settings.called_by_functions),
         cluster=kubernetes.cluster if kubernetes is not None and kubernetes.create is None else None,
     )
     previews = Previews(scope.name("previews"), args, scope.child_options)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from contracts.group import policies, warm_pool
+from contracts.group import policies
 from contracts.group.config import GroupKind
 from infra.catalogue import accelerators as catalogue
 from infra.schema.base import Count, Image, Model, Number
@@ -38,9 +38,10 @@ class Fallback(Model):
     reservation: Reservation | None = None
     """On-Demand Capacity Reservations, which are paid for in any case. The fallback group keeps instances in
     them, in place of Spot."""
-    warm_instances: Count | None = None
+    warm_instances: Count = 0
     """Size of the warm pool of stopped instances. Instances of the fallback that are in service count as part
-    of it. Default: as many as a Spot interruption can take, if ``shortageCost`` justifies the cost."""
+    of it. Each costs its root volume, some $10 a month; without one an On-Demand start takes three minutes in
+    place of one. A pool of the target's Spot share pays off from ``shortageCost`` 2 on."""
     policy: str = policies.DEFAULT
     """The capacity policy, which computes how much On-Demand capacity to run. `python -m research.replay
     --policy all` compares the policies."""
@@ -50,7 +51,7 @@ class Fallback(Model):
 
     @field_validator("warm_instances")
     @classmethod
-    def _warm_only_if_enabled(cls, count: int | None, info: ValidationInfo) -> int | None:
+    def _warm_only_if_enabled(cls, count: int, info: ValidationInfo) -> int:
         if count and info.data.get("enabled") is False:
             raise ValueError(f"{count} without a fallback, allowed: 0 if enabled is false")
         return count
@@ -171,13 +172,7 @@ class Capacity(Model):
     @property
     def warm_instances(self) -> int:
         """Size of the warm pool, with the fallback's instances that are in service."""
-        fallback = self.fallback
-        if not fallback.enabled or self.unit != "instances":
-            return 0
-        if fallback.warm_instances is not None:
-            return fallback.warm_instances
-        shortage_cost = policies.shortage_cost(fallback.policy, fallback.policy_parameters)
-        return warm_pool.size(self.target, self.on_demand_base, self.spot_percentage, shortage_cost)
+        return self.fallback.warm_instances
 
     @property
     def is_nvidia(self) -> bool:
@@ -241,7 +236,7 @@ class Capacity(Model):
             minimum += max(_weights(data.get("unit"), data.get("instance_types") or ()).values(), default=1)
         if maximum < minimum:
             raise ValueError(f"{maximum} is too low for the target, allowed: at least {minimum}")
-        warm = data["fallback"].warm_instances or 0
+        warm = data["fallback"].warm_instances
         if warm > maximum:
             raise ValueError(f"{maximum} is less than fallback.warmInstances, allowed: at least {warm}")
         return value

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from infra.catalogue import accelerators as catalogue
+from infra.catalogue.network_interfaces import efa_interfaces
 from infra.schema.base import check_unique
 from infra.schema.jobs import matrix as matrices
 from infra.schema.jobs.builder import builders
@@ -154,6 +155,20 @@ def check_checkpoints(training: Iterable[Training], storage: Storage) -> None:
 def access_points(storage: Storage) -> list[str]:
     """Return the names of the file system's access points."""
     return [point.name for point in (storage.file_system.access_points if storage.file_system else ())]
+
+
+def check_public_addresses(training: Iterable[Training], network: Network | None) -> None:
+    """Raise ``ValueError`` for instances without a way out: AWS assigns them no public address.
+
+    Source: EC2 API reference, ``InstanceNetworkInterfaceSpecification``, ``AssociatePublicIpAddress``: "You
+    cannot specify more than one network interface in the request".
+    """
+    for job in training if network is not None and network.egress == "public" else ():
+        if job.nodes.efa and len(efa_interfaces(job.capacity.types[0])) > 1:
+            raise ValueError(
+                f"nodes.efa of {job.name!r} with network.egress 'public', allowed: 'nat-gateway', "
+                "'nat-gateway-per-zone', 'none' (an instance with several interfaces has no public address)"
+            )
 
 
 def check_http(services: Iterable[Service], network: Network | None) -> None:

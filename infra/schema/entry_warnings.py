@@ -72,9 +72,16 @@ def data_warnings(training: Sequence[Training]) -> Iterator[str]:
 
 
 def egress_warnings(
-    network: Network, board: TensorBoard | None, training: Sequence[Training]
+    network: Network, board: TensorBoard | None, services: Sequence[Service], training: Sequence[Training]
 ) -> Iterator[str]:
-    """Yield a warning for each address that must be reachable inside a VPC without egress."""
+    """Yield a warning for each address that must be reachable inside the VPC."""
+    for index, service in enumerate(services) if network.egress == "public" else ():
+        queue = service.queue
+        if queue is not None and queue.has_secret and queue.existing is not None and queue.broker_of is None:
+            yield (
+                f"gpu-spot:services[{index}].queue.existing: with network.egress 'public' the watcher, a "
+                "function, reaches the broker inside the VPC only"
+            )
     if not network.is_closed:
         return
     if board is not None:

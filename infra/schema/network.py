@@ -42,15 +42,20 @@ class Network(Model):
     )
     """Availability Zones of the instances. Required unless the VPC exists; default there: the zones of
     ``subnets``."""
-    egress: Literal["nat-gateway", "nat-gateway-per-zone", "none"] = Field(
-        default_factory=lambda values: "none" if values.get("vpc_id") else "nat-gateway"
+    egress: Literal["public", "nat-gateway", "nat-gateway-per-zone", "none"] = Field(
+        default_factory=lambda values: "none" if values.get("vpc_id") else "public"
     )
-    """How instances in a created VPC reach the internet. Default: through one NAT gateway."""
+    """How instances in a created VPC reach the internet. ``public``: each has a public address, which costs
+    $0.005 an hour while it runs; its security group admits nothing from the internet. The others have no
+    public address: a NAT gateway, from $33 a month, or no way out. Default: ``public``."""
     endpoints: Literal["gateway", "interface", "none"] = Field(
-        default_factory=lambda values: "none" if values.get("vpc_id") else "gateway"
+        default_factory=lambda values: (
+            "none" if values.get("vpc_id") else "interface" if values.get("egress") == "none" else "gateway"
+        )
     )
     """VPC endpoints. ``gateway``: S3 and DynamoDB, free of charge. ``interface``: all services that the
-    workers need. Default: ``gateway``; in an existing VPC ``none``."""
+    workers need, each $7.30 a month and zone. Default: ``gateway``; with ``egress: none`` ``interface``; in
+    an existing VPC ``none``."""
     extra_endpoints: Annotated[tuple[EndpointService, ...], Field(max_length=20)] = ()
     """Additional interface endpoints, for services that the workload calls: the part of the service name
     after the region, such as ``sts``."""

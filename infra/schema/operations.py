@@ -37,6 +37,9 @@ class FileSystem(Model):
 
     infrequent_after_days: Literal[1, 7, 14, 30, 60, 90, 180, 270, 365] = 30
     """Days without access after which a file moves to the Infrequent Access storage class."""
+    throughput_mib: Annotated[int, Field(ge=1, le=1024)] | None = None
+    """Throughput in MiB/s that is always there, $6 a month each; lowered at most once a day. Default: EFS's
+    elastic mode, billed by use: a checkpoint of 10 GB costs $0.60 to write and $0.30 to read."""
     access_points: tuple[AccessPoint, ...] = ()
     """Access points of the file system."""
 

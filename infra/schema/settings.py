@@ -22,6 +22,7 @@ from infra.schema.cross_entry_checks import (
     check_http,
     check_names_of_hosts,
     check_names_of_jobs,
+    check_public_addresses,
     check_quota,
     check_requirements,
     check_zones_of_nodes,
@@ -131,6 +132,7 @@ class Settings(Model):
         check_requirements(training, network)
         check_blocks(training, network)
         check_zones_of_nodes(training, network)
+        check_public_addresses(training, network)
         if "storage" in info.data:
             check_checkpoints(training, info.data["storage"])
         return training
@@ -211,6 +213,23 @@ class Settings(Model):
         )
         return {entry.name: entry.capacity for entry in entries}
 
+    @property
+    def called_by_functions(self) -> tuple[str, ...]:
+        """Services of AWS that functions in the VPC call, if they need interface endpoints of their own.
+
+        Source: Lambda guide, "Enable internet access for VPC-connected Lambda functions": "Connecting a
+        function to a public subnet doesn't give it internet access or a public IP address".
+        """
+        kinds = {service.queue.kind for service in self.services if service.queue is not None}
+        with_http = any(service.http is not None for service in self.services)
+        if self.network.egress != "public" or self.network.endpoints == "interface":
+            return ()
+        if "rabbitmq" not in kinds and not with_http:
+            return ()
+        called = {"ec2": with_http, "secretsmanager": "rabbitmq" in kinds}
+        called |= dict.fromkeys(("monitoring", "sqs"), "sqs" in kinds)
+        return tuple(service for service, is_called in called.items() if is_called)
+
     def zones_of(self, group: str) -> tuple[str, ...]:
         """Return the zones of a group's instances: those of the network, or the one of its nodes."""
         zone = next((job.nodes.zone for job in self.training if job.name == group and job.has_nodes), None)
@@ -256,7 +275,9 @@ class Settings(Model):
         yield from entry_warnings.data_warnings(self.training)
         yield from entry_warnings.ignored_key_warnings("services", self.services)
         yield from entry_warnings.ignored_key_warnings("training", self.training)
-        yield from entry_warnings.egress_warnings(self.network, self.tensorboard, self.training)
+        yield from entry_warnings.egress_warnings(
+            self.network, self.tensorboard, self.services, self.training
+        )
         yield from entry_warnings.cluster_warnings(self.network, self.kubernetes)
         yield from wait_warnings(self.services, self.region)
 

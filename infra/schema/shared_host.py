@@ -246,10 +246,7 @@ class SharedHost(Model):
     @field_validator("capacity")
     @classmethod
     def _no_warm_pool(cls, capacity: HostCapacity) -> HostCapacity:
-        """Turn the default warm pool off: a group with one cannot launch in a given zone."""
-        if capacity.fallback.warm_instances is None:
-            fallback = capacity.fallback.model_copy(update={"warm_instances": 0})
-            capacity = capacity.model_copy(update={"fallback": fallback})
+        """A group with a warm pool cannot launch in a given zone."""
         if capacity.warm_instances:
             raise ValueError(
                 f"{capacity.warm_instances} warm instances, allowed: fallback.warmInstances 0 or left out "

@@ -165,7 +165,8 @@ class Aws(Provider):
         if function == "getCluster":
             return _cluster(self.region, arguments["name"])
         if function == "getInstances":
-            return {"ids": world.instances({zone for one in arguments["filters"] for zone in one["values"]})}
+            ids = world.instances({zone for one in arguments["filters"] for zone in one["values"]})
+            return {"ids": ids, "publicIps": [name for name in ids if "private" not in name]}
         constant: dict[str, dict[str, Any]] = {
             "getAddonVersion": {"version": "v1.20.1-eksbuild.1"},
             "getCallerIdentity": {

@@ -88,7 +88,7 @@ def of_costs(accounts: Sequence[Account]) -> list[dict[str, float]]:
     """Return each share's total ÷ the best, mean and worst over scenarios, by shortage cost."""
     rows = []
     for cost in SHORTAGE_COSTS:
-        share = float(warm_pool.size(1, 0, 100, cost))
+        share = 1.0 if cost >= warm_pool.MIN_SHORTAGE_COST else 0.0
         ratios: dict[float, list[float]] = {share: [] for share in SHARES}
         matching = [
             account for account in accounts if account.shortage_cost == cost and account.share == share

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from typing import get_args
 
@@ -13,7 +12,6 @@ from hypothesis import strategies as st
 
 from contracts.group import config as group_config
 from contracts.group.config import GroupConfig, GroupKind, PolicyChoice
-from contracts.group.warm_pool import MIN_SHORTAGE_COST, on_demand_share, size
 
 WHOLE = group_config.dumps(
     GroupConfig(
@@ -74,20 +72,3 @@ def test_a_price_is_a_number_above_zero(price: object) -> None:
 def test_what_cannot_be_read_is_named(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
         group_config.parse(text)
-
-
-costs = st.floats(0, 1e4) | st.just(math.inf)
-
-
-@given(st.integers(0, 64), costs, st.integers(0, 64), st.integers(0, 100))
-def test_it_is_the_spot_share_or_nothing(target: int, cost: float, base: int, percentage: int) -> None:
-    base = min(base, target)
-    spot = target - on_demand_share(target, base, percentage)
-    assert size(target, base, percentage, cost) == (spot if cost >= MIN_SHORTAGE_COST else 0)
-
-
-@pytest.mark.parametrize(("cost", "expected"), [(0, 0), (1, 0), (2, 12), (100, 12), (math.inf, 12)])
-def test_nothing_where_shortage_is_cheap_and_all_that_spot_can_lose_where_it_is_dear(
-    cost: float, expected: int
-) -> None:
-    assert size(16, 4, 100, cost) == expected

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import fields, replace
 from typing import Any
 
@@ -326,5 +325,3 @@ def test_the_parameters_of_the_contract_are_the_fields_of_the_policies() -> None
         }
         built = build(name, dict.fromkeys(parameters, 3.5))
         assert [getattr(built, known[parameter]) for parameter in parameters] == [3.5] * len(parameters)
-        cost = getattr(default, "shortage_cost", math.inf)
-        assert policies.shortage_cost(name, {}) == cost

@@ -41,7 +41,7 @@ LOOKUPS = {
     "aws:ec2/getVpcEndpointService:getVpcEndpointService": {},
     "aws:ssm/getParameter:getParameter": {"insecureValue": "ami-0123456789abcdef0", "name": "image"},
     "aws:eks/getAddonVersion:getAddonVersion": {},
-    "aws:ec2/getInstances:getInstances": {"ids": []},
+    "aws:ec2/getInstances:getInstances": {"ids": [], "publicIps": []},
     "aws:eks/getCluster:getCluster": {
         "endpoint": "https://cluster.example.com",
         "certificateAuthorities": [{"data": "Y2E="}],
@@ -100,7 +100,7 @@ class Recorder(mocks.Mocks):
         if args.token.endswith(":getInstances"):
             # The stack of this name has instances in this zone, whatever its zones.
             asked = [value for one in args.args["filters"] for value in one["values"]]
-            return {"ids": ["i-0"] if {"leaving", "us-west-2a"} <= {*asked} else []}, []
+            return {"ids": ["i-0"] if {"leaving", "us-west-2a"} <= {*asked} else [], "publicIps": []}, []
         if "filters" in args.args:  # of an endpoint's service
             values = args.args["filters"][0]["values"]
             prefix = PARTITIONS[self.partition]["reverseDnsPrefix"]

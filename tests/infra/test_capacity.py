@@ -195,7 +195,6 @@ def test_the_controller_finds_it_by_its_request_id() -> None:
 def test_the_same_fallback_stands_behind_it() -> None:
     of_fleet = shipped("fleet").the("Group", "inference-fallback")
     of_mix = shipped("dev").the("Group", "inference-fallback")
-    assert of_fleet["warmPool"] == of_mix["warmPool"]
     assert of_fleet["suspendedProcesses"] == of_mix["suspendedProcesses"]
     assert len(shipped("fleet").of("Group")) == 1
 

@@ -42,7 +42,7 @@ OTHERS = {
     *("BucketLifecycleConfiguration", "BucketOwnershipControls", "BucketPolicy"),
     *("BucketPublicAccessBlock", "BucketVersioning", "Budget", "Dashboard", "DefaultSecurityGroup"),
     *("EventTarget", "FileSystemPolicy", "FunctionEventInvokeConfig", "Group", "InstanceProfile"),
-    *("LifecyclePolicy", "MetricAlarm", "Permission", "QueuePolicy", "Role", "RolePolicy"),
+    *("LifecycleHook", "LifecyclePolicy", "MetricAlarm", "Permission", "QueuePolicy", "Role", "RolePolicy"),
     *("RolePolicyAttachment", "Route", "RouteTable", "RouteTableAssociation", "SecurityGroup"),
     *("SecurityGroupEgressRule", "SecurityGroupIngressRule", "Subnet", "TopicPolicy", "Vpc"),
     "EventRule",  # AWS's own bus, and no archive

@@ -190,12 +190,46 @@ def test_it_deploys_into_an_existing_network() -> None:
 
 def test_the_order_of_zones_has_no_meaning(tmp_path: Path) -> None:
     """In either order of the zones the same gateway has the same address."""
-    reversed_ = run("known", variant(tmp_path, lambda config: config["gpu-spot:network"]["zones"].reverse()))
-    ordered, other = (
-        {(one["type"], one["name"]): one["inputs"] for one in of.declared} for of in (run("known"), reversed_)
+    zones = ["us-west-2a", "us-west-2b", "us-west-2c"]
+
+    def ordered(zones: list[str], folder: Path) -> Run:
+        folder.mkdir()
+        network = {"egress": "nat-gateway", "zones": zones}
+        return run("known", variant(folder, lambda config: config["gpu-spot:network"].update(network)))
+
+    first, second = ordered(zones, tmp_path / "a"), ordered(zones[::-1], tmp_path / "b")
+    one, other = ({(r["type"], r["name"]): r["inputs"] for r in of.declared} for of in (first, second))
+    assert other == one
+    assert list(second.of("Eip")) == list(second.of("NatGateway")) == ["nat"]
+
+
+def test_public_addresses_need_no_gateway_and_admit_nothing(tmp_path: Path) -> None:
+    """The same subnets and tables as with NAT; functions in the VPC, which get no address, have endpoints."""
+    public = run("known")
+    assert not [*public.of("NatGateway"), *public.of("Eip")]
+    assert all(subnet["mapPublicIpOnLaunch"] for subnet in public.of("Subnet").values())
+    assert {route["gatewayId"] for route in public.of("Route").values()} == {"gpu-spot-dev-internet-id"}
+    assert not public.of("SecurityGroupIngressRule")
+
+    def change(config: dict[str, Any]) -> None:
+        queue = {"kind": "rabbitmq", "instanceType": "mq.m7g.large"}
+        config["gpu-spot:services"][0].update(queue=queue, command=["serve"])
+
+    endpoints = run("known", variant(tmp_path, change)).of("VpcEndpoint").values()
+    assert {e["serviceName"] for e in endpoints if e["vpcEndpointType"] == "Interface"} == {
+        "com.amazonaws.us-west-2.secretsmanager"
+    }
+
+
+def test_instances_without_an_address_keep_a_gateway(tmp_path: Path) -> None:
+    """Instances that were launched behind NAT would be cut off: the program looks them up."""
+    kept = run("known", variant(tmp_path, lambda _: None), "leaving")
+    assert list(kept.of("NatGateway")) == ["nat"]
+    assert all("natGatewayId" in route for name, route in kept.of("Route").items() if "private" in name)
+    assert all(
+        subnet["mapPublicIpOnLaunch"] is name.startswith("private")
+        for name, subnet in kept.of("Subnet").items()
     )
-    assert other == ordered
-    assert list(reversed_.of("Eip")) == list(reversed_.of("NatGateway")) == ["nat"]
 
 
 def test_a_renamed_stack_has_the_same_resources(tmp_path: Path) -> None:
@@ -208,7 +242,7 @@ def test_a_renamed_stack_has_the_same_resources(tmp_path: Path) -> None:
     for kind in ("Parameter", "Table"):
         # The engine registers in any order.
         names = [
-            sorted((one["name"], sorted(one["tags"].items())) for one in of.of(kind).values())
+            sorted((one.get("name", ""), sorted(one["tags"].items())) for one in of.of(kind).values())
             for of in (kept, run("known"))
         ]
         assert names[0] == names[1], kind

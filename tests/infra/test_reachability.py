@@ -331,7 +331,7 @@ def generated_network(number: random.Random) -> dict[str, Any]:
         network = {
             "cidr": f"10.{number.randrange(1, 90)}.0.0/16",
             "zones": number.sample(ZONES, number.randrange(1, 4)),
-            "egress": number.choice(["nat-gateway", "nat-gateway-per-zone", "none"]),
+            "egress": number.choice(["public", "nat-gateway", "nat-gateway-per-zone", "none"]),
         }
     return {
         **network,
@@ -361,7 +361,8 @@ def run_of(raw: dict[str, Any], folder: Path) -> Run:
 @pytest.fixture(scope="module")
 def richest(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A created cluster with both kinds of queue, files, a shared host, all endpoints and NAT."""
-    network = {"cidr": "10.20.0.0/16", "zones": list(ZONES[:2]), "endpoints": "interface"}
+    network = {"cidr": "10.20.0.0/16", "zones": list(ZONES[:2]), "egress": "nat-gateway"}
+    network["endpoints"] = "interface"
     answers = {"api": 1, "sources": 1, "queue": 1, "shared": 1, "platform 1": 1, "services": 1, "host": 1}
     raw = stack_with(network, lambda question, _: {**answers, "cluster": 1}.get(question, 0))
     return run_of(raw, tmp_path_factory.mktemp("richest"))

@@ -168,25 +168,7 @@ def test_the_dev_stack_is_valid() -> None:
     )
     assert len(settings.network.zones) == 3
     assert len(capacity.instance_types) >= 3
-    assert capacity.warm_instances == 8
-
-
-@pytest.mark.parametrize(
-    ("fallback", "warm"),
-    [
-        ({}, 8),
-        ({"policy": "ready-handover"}, 8),  # it buys at any price
-        ({"policyParameters": {"shortageCost": 2}}, 8),
-        ({"policyParameters": {"shortageCost": 1}}, 0),
-        ({"policyParameters": {"shortageCost": 1}, "warmInstances": 5}, 5),
-        ({"enabled": False}, 0),
-    ],
-)
-def test_the_default_size_of_the_warm_pool_depends_on_the_shortage_cost(
-    fallback: dict[str, Any], warm: int
-) -> None:
-    capacity = load_settings(changed(f"{CAPACITY}/fallback", fallback)).services[0].capacity
-    assert capacity.warm_instances == warm
+    assert capacity.warm_instances == 0
 
 
 def test_the_engines_json_text_reads_like_the_stack_file() -> None:

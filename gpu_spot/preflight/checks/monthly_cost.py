@@ -57,7 +57,12 @@ def lines(stack: Stack) -> Iterator[Line]:
 
     nats = _count(stack, "aws:ec2/natGateway:NatGateway")
     yield table("NAT gateways", nats, price_tables.NAT_GATEWAY, hours)
+    nodes = {
+        r.name: int(r.inputs["scalingConfig"]["desiredSize"]) for r in stack.declared if r.type == _NODE_GROUP
+    }
     addresses = _count(stack, "aws:ec2/eip:Eip") + _addresses_of_load_balancers(stack)
+    if stack.settings.network.egress == "public":
+        addresses += sum(stack.proxies.values()) + sum(nodes.values())
     yield table("public IPv4 addresses", addresses, price_tables.PUBLIC_IPV4, hours)
     zones = sum(
         len(inputs.get("subnetIds", ())) for inputs in stack.of_type("aws:ec2/vpcEndpoint:VpcEndpoint")
@@ -77,9 +82,6 @@ def lines(stack: Stack) -> Iterator[Line]:
         yield listed(name, _count(stack, type_), unit_price, region)
     clusters = _count(stack, "aws:eks/cluster:Cluster")
     yield table("EKS control planes", clusters, price_tables.EKS_CLUSTER, hours)
-    nodes = {
-        r.name: int(r.inputs["scalingConfig"]["desiredSize"]) for r in stack.declared if r.type == _NODE_GROUP
-    }
     for kind, count in sorted(_nodes(stack).items()):
         yield priced(f"system nodes {kind}", count, prices.node_hour(kind, region), hours)
     yield table("GiB of system nodes", _gib(stack, nodes), price_tables.EBS_GP3)

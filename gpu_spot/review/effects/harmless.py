@@ -77,7 +77,7 @@ _UPDATED: Final[Mapping[str, str]] = {
     "ec2/subnet:Subnet": "mapPublicIpOnLaunch",
     "ecr/lifecyclePolicy:LifecyclePolicy": "*",
     "ecr/repository:Repository": "imageScanningConfiguration imageTagMutability",
-    "efs/fileSystem:FileSystem": "lifecyclePolicies throughputMode",
+    "efs/fileSystem:FileSystem": "lifecyclePolicies provisionedThroughputInMibps throughputMode",
     "eks/cluster:Cluster": "enabledClusterLogTypes upgradePolicy",
     "fis/experimentTemplate:ExperimentTemplate": "*",
     "lambda/eventSourceMapping:EventSourceMapping": "*",

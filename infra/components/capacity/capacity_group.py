@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import pulumi
 import pulumi_aws as aws
@@ -27,6 +27,26 @@ _LAUNCH_HOOK_SECONDS: Final = 600
 DRAIN_HOOK: Final = "work-ended"
 DRAIN_HOOK_SECONDS: Final = 120
 """As long as a Spot interruption notice: every termination leaves the work the same time to finish."""
+
+_LAUNCH: Final = {
+    "name": LAUNCH_HOOK,
+    "lifecycle_transition": "autoscaling:EC2_INSTANCE_LAUNCHING",
+    "heartbeat_timeout": _LAUNCH_HOOK_SECONDS,
+    "default_result": "ABANDON",
+}
+_DRAIN: Final = {
+    "name": DRAIN_HOOK,
+    "lifecycle_transition": "autoscaling:EC2_INSTANCE_TERMINATING",
+    "heartbeat_timeout": DRAIN_HOOK_SECONDS,
+    "default_result": "CONTINUE",
+}
+"""Hooks of a group. A scale-in has no advance notice: the second gives the work time to finish.
+
+Each is declared twice. The initial hook is there before the first launch, which a warm pool makes at once.
+Another would replace the group (terraform-provider-aws, ``autoscaling/group.go``: ForceNew), so the group
+ignores its changes. The resource of its own changes the same hook in place: ``PutLifecycleHook`` "creates or
+updates" (Auto Scaling API reference).
+"""
 
 CAPACITY_OWNED_BY_CONTROLLER: Final = ("desiredCapacity",)
 """The controller sets it. Without ``ignore_changes`` the next ``pulumi up`` would reset it."""
@@ -137,16 +157,7 @@ class CapacityGroup(pulumi.ComponentResource):
                 on_demand_percentage_above_base_capacity=100,
             ),
             # Keeps a warm instance running until it is prepared; it is stopped when its launch completes.
-            # An initial hook applies from the first launch and cannot be added later: declared also without a
-            # pool.
-            launch_hooks=[
-                aws.autoscaling.GroupInitialLifecycleHookArgs(
-                    name=LAUNCH_HOOK,
-                    lifecycle_transition="autoscaling:EC2_INSTANCE_LAUNCHING",
-                    heartbeat_timeout=_LAUNCH_HOOK_SECONDS,
-                    default_result="ABANDON",
-                )
-            ],
+            hooks=[_LAUNCH, _DRAIN],
             warm_pool=self._warm_pool(),
             reservation=self._args.capacity.fallback.reservation,
         )
@@ -193,7 +204,7 @@ class CapacityGroup(pulumi.ComponentResource):
         launchables: Sequence[Launchable],
         distribution: aws.autoscaling.GroupMixedInstancesPolicyInstancesDistributionArgs,
         *,
-        launch_hooks: Sequence[aws.autoscaling.GroupInitialLifecycleHookArgs] = (),
+        hooks: Sequence[Mapping[str, Any]] = (_DRAIN,),
         warm_pool: aws.autoscaling.GroupWarmPoolArgs | None = None,
         reservation: Reservation | None = None,
     ) -> aws.autoscaling.Group:
@@ -202,7 +213,7 @@ class CapacityGroup(pulumi.ComponentResource):
         tags = args.scope.tags(name, group=args.group, group_role=group_role)
         block = args.block if group_role == "fallback" else None
         template = launchables[0].template
-        return aws.autoscaling.Group(
+        group = aws.autoscaling.Group(
             name,
             min_size=0,
             max_size=self._max_size(),
@@ -233,16 +244,7 @@ class CapacityGroup(pulumi.ComponentResource):
             protect_from_scale_in=True,
             # AZRebalance terminates working instances. Launches are spread over the zones without it.
             suspended_processes=list(names.SUSPENDED_BY_STACK),
-            initial_lifecycle_hooks=[
-                *launch_hooks,
-                # A scale-in has no advance notice: the hook gives the work time to finish.
-                aws.autoscaling.GroupInitialLifecycleHookArgs(
-                    name=DRAIN_HOOK,
-                    lifecycle_transition="autoscaling:EC2_INSTANCE_TERMINATING",
-                    heartbeat_timeout=DRAIN_HOOK_SECONDS,
-                    default_result="CONTINUE",
-                ),
-            ],
+            initial_lifecycle_hooks=[aws.autoscaling.GroupInitialLifecycleHookArgs(**hook) for hook in hooks],
             warm_pool=warm_pool,
             capacity_reservation_specification=overrides.reservation_first(reservation),
             # Balancing zones first would launch On-Demand in one zone while another has reserved capacity.
@@ -261,9 +263,19 @@ class CapacityGroup(pulumi.ComponentResource):
                 for key, value in tags.items()
             ],
             opts=pulumi.ResourceOptions(
-                parent=self, depends_on=args.depends_on, ignore_changes=list(CAPACITY_OWNED_BY_CONTROLLER)
+                parent=self,
+                depends_on=args.depends_on,
+                ignore_changes=[*CAPACITY_OWNED_BY_CONTROLLER, "initialLifecycleHooks"],
             ),
         )
+        for hook in hooks:
+            aws.autoscaling.LifecycleHook(
+                f"{name}-{hook['name']}",
+                autoscaling_group_name=group.name,
+                **hook,
+                opts=pulumi.ResourceOptions(parent=self),
+            )
+        return group
 
     def _parameters(self) -> None:
         args, capacity = self._args, self._args.capacity

@@ -27,6 +27,8 @@ class PreviewsArgs:
     Attributes:
         settings: The repository and environment whose jobs are trusted, and the state's bucket and key.
         images: Parameters of this account that name images.
+        vpc_id: An existing VPC that the stack looks up.
+        interfaces: Whether it looks up services of interface endpoints.
         cluster: An existing EKS cluster that the stack looks up.
     """
 
@@ -35,7 +37,8 @@ class PreviewsArgs:
     images: Sequence[str]
     snapshots: bool
     queues: Sequence[QueueAccess]
-    network: schema.Network
+    vpc_id: str | None
+    interfaces: bool
     cluster: str | None = None
 
 
@@ -74,8 +77,8 @@ class Previews(pulumi.ComponentResource):
                     images=args.images,
                     snapshots=args.snapshots,
                     queues=args.queues,
-                    vpc_id=args.network.vpc_id,
-                    interfaces=args.network.endpoints == "interface",
+                    vpc_id=args.vpc_id,
+                    interfaces=args.interfaces,
                     cluster=args.cluster,
                 )
             ),

@@ -26,13 +26,17 @@ from userdata.tensorboard import render
 
 @dataclass(frozen=True)
 class TensorBoardArgs:
-    """``subnet_id`` and ``security_group_ids`` are the instance's; it needs outbound access only."""
+    """``subnet_id`` and ``security_group_ids`` are the instance's; it needs outbound access only.
+
+    ``has_public_address``: its subnet has no NAT gateway, but an internet gateway.
+    """
 
     scope: Scope
     settings: schema.TensorBoard
     files: FileSystem
     subnet_id: pulumi.Input[str]
     security_group_ids: Sequence[pulumi.Input[str]]
+    has_public_address: bool
 
 
 class TensorBoard(pulumi.ComponentResource):
@@ -76,7 +80,7 @@ class TensorBoard(pulumi.ComponentResource):
                     device_index=0,
                     subnet_id=args.subnet_id,
                     security_groups=list(args.security_group_ids),
-                    associate_public_ip_address="false",
+                    associate_public_ip_address=str(args.has_public_address).lower(),
                     delete_on_termination="true",
                 )
             ],

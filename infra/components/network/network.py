@@ -27,11 +27,15 @@ _SLOT_BITS: Final = 4
 
 @dataclass(frozen=True)
 class NetworkArgs:
-    """``needs`` are those of all instances. No argument is an output: the first preview knows the subnets."""
+    """``needs`` are those of all instances, ``called_by_functions`` services with an interface endpoint.
+
+    No argument is an output: the first preview knows the subnets.
+    """
 
     scope: Scope
     settings: schema.Network
     needs: Collection[Need]
+    called_by_functions: Collection[str]
     log_retention_days: int
 
 
@@ -54,13 +58,14 @@ class Network(pulumi.ComponentResource):
     """A VPC with a private subnet in each zone, or the stack's resources in an existing VPC.
 
     Always declares the workers' security group (no inbound, all outbound traffic) and VPC endpoints. For a
-    created VPC also its default security group without rules, a private subnet and route table in each zone,
-    and flow logs if enabled; with NAT an internet gateway, a public subnet in each zone, and one NAT gateway
-    or one per zone.
+    created VPC also its default security group without rules, a subnet and route table for instances in each
+    zone, and flow logs if enabled; with egress an internet gateway; with NAT a public subnet in each zone,
+    and one NAT gateway or one per zone.
 
     Attributes:
-        subnet_ids: Private subnets by zone.
-        public_subnet_ids: Public subnets by zone; empty for an existing VPC and one without NAT.
+        subnet_ids: Subnets of instances by zone, private unless ``has_public_addresses``.
+        public_subnet_ids: Public subnets by zone; empty for an existing VPC and one without egress.
+        has_public_addresses: Whether instances have public addresses: their subnets assign them.
         security_group_ids: Those of workers: the stack's own and existing ones of the settings.
         endpoint_security_group_id: That of the interface endpoints; None without any.
     """
@@ -71,12 +76,14 @@ class Network(pulumi.ComponentResource):
     worker_security_group_id: pulumi.Output[str]
     security_group_ids: list[pulumi.Output[str]]
     endpoint_security_group_id: pulumi.Output[str] | None
+    has_public_addresses: bool
 
     def __init__(self, name: str, args: NetworkArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare the network."""
         super().__init__("gpu-spot:infra:Network", name, None, opts)
         self._scope, settings = args.scope, args.settings
         self._creates_subnets = settings.cidr is not None
+        self.has_public_addresses = settings.egress == "public"
         self._child = pulumi.ResourceOptions(parent=self)
         tables: Mapping[str, aws.ec2.RouteTable] = {}
         self.public_subnet_ids = {}
@@ -100,7 +107,9 @@ class Network(pulumi.ComponentResource):
                 self.subnet_ids,
                 [table.id for table in tables.values()],
                 self.worker_security_group_id,
-                interfaces(args.needs, settings.extra_endpoints) if settings.endpoints == "interface" else (),
+                interfaces(args.needs, settings.extra_endpoints)
+                if settings.endpoints == "interface"
+                else args.called_by_functions,
             ),
             self._child,
         )
@@ -139,14 +148,14 @@ class Network(pulumi.ComponentResource):
         self.vpc_id = pulumi.Output.all(vpc.id, same).apply(lambda values: str(values[0]))
         self._default_security_group()
         private = {zone: self._subnet("private", zone, block.private) for zone, block in blocks.items()}
-        # A table per zone even with one gateway: a changed `egress` changes routes, not subnets.
+        # A table per zone even with one gateway: a changed `egress` changes routes, and subnets in place.
         tables = {zone: self._route_table("private", zone) for zone in private}
         for zone, subnet in private.items():
             self._associate("private", zone, subnet, tables[zone])
+        if self.has_public_addresses:
+            self.public_subnet_ids = {zone: private[zone].id for zone in settings.zones}
         if settings.egress != "none":
-            self._internet_access(
-                blocks, tables, settings.zones, per_zone=settings.egress == "nat-gateway-per-zone"
-            )
+            self._internet_access(blocks, tables, settings)
         self.subnet_ids = {zone: private[zone].id for zone in settings.zones}
         return tables
 
@@ -159,25 +168,46 @@ class Network(pulumi.ComponentResource):
         region = self._scope.region
         removed = [f"{region}{letter}" for letter in _LETTERS if f"{region}{letter}" not in zones]
 
-        def instances(searched: Sequence[str]) -> Sequence[str]:
-            filters = {f"tag:{names.TAG_STACK}": [self._scope.stack], "availability-zone": searched}
-            result = aws.ec2.get_instances(
-                filters=[
-                    aws.ec2.GetInstancesFilterArgs(name=name, values=[*values])
-                    for name, values in filters.items()
-                ],
-                instance_state_names=["pending", "running", "stopping", "stopped"],
-                opts=self._scope.invoke_options,
-            )
-            return [str(instance) for instance in result.ids]
+        states = ("pending", "running", "stopping", "stopped")
 
-        leaving = tuple(zone for zone in removed if instances([zone])) if instances(removed) else ()
+        def is_used(searched: Sequence[str]) -> bool:
+            return bool(self._instances(searched, states).ids)
+
+        leaving = tuple(zone for zone in removed if is_used([zone])) if is_used(removed) else ()
         for zone in leaving:
             pulumi.log.warn(
                 f"gpu-spot:network.zones: {zone} still has instances of the stack: its subnets and routes "
                 "stay until they have moved, and a later `pulumi up` deletes them"
             )
         return leaving
+
+    def _keeps_nat(self, zones: Sequence[str]) -> bool:
+        """Return whether running instances have no public address, which only a launch assigns.
+
+        They keep a NAT gateway until they have ended; a later ``up`` deletes it. Source: VPC user guide,
+        "Enable internet access for a VPC using an internet gateway": "the instance must have a public IPv4
+        address".
+        """
+        running = self._instances(zones, ("running",))
+        waits = len(running.ids) > len(running.public_ips)
+        if waits:
+            pulumi.log.warn(
+                "gpu-spot:network.egress: running instances of the stack have no public address: a NAT "
+                "gateway stays until they have ended, and a later `pulumi up` deletes it"
+            )
+        return waits
+
+    def _instances(self, zones: Sequence[str], states: Sequence[str]) -> aws.ec2.GetInstancesResult:
+        """Look up the stack's instances."""
+        filters = {f"tag:{names.TAG_STACK}": [self._scope.stack], "availability-zone": zones}
+        return aws.ec2.get_instances(
+            filters=[
+                aws.ec2.GetInstancesFilterArgs(name=name, values=[*values])
+                for name, values in filters.items()
+            ],
+            instance_state_names=[*states],
+            opts=self._scope.invoke_options,
+        )
 
     def _vpc(self, cidr: str) -> aws.ec2.Vpc:
         name = self._scope.name("vpc")
@@ -206,14 +236,35 @@ class Network(pulumi.ComponentResource):
         self,
         blocks: Mapping[str, ZonePlan],
         tables: Mapping[str, aws.ec2.RouteTable],
-        zones: Collection[str],
-        *,
-        per_zone: bool,
+        settings: schema.Network,
     ) -> None:
         name = self._scope.name("internet")
         gateway = aws.ec2.InternetGateway(
             name, vpc_id=self.vpc_id, tags=self._scope.tags(name), opts=self._child
         )
+        nats: Mapping[str, aws.ec2.NatGateway] = {}
+        if not self.has_public_addresses or self._keeps_nat([*blocks]):
+            per_zone = settings.egress == "nat-gateway-per-zone"
+            nats = self._nats(blocks, gateway, settings.zones, per_zone=per_zone)
+        for zone, table in tables.items():
+            aws.ec2.Route(
+                self._scope.name("private-out", zone),
+                route_table_id=table.id,
+                destination_cidr_block="0.0.0.0/0",
+                nat_gateway_id=nats[zone].id if nats else None,
+                gateway_id=None if nats else gateway.id,
+                opts=self._child,
+            )
+
+    def _nats(
+        self,
+        blocks: Mapping[str, ZonePlan],
+        gateway: aws.ec2.InternetGateway,
+        zones: Collection[str],
+        *,
+        per_zone: bool,
+    ) -> Mapping[str, aws.ec2.NatGateway]:
+        """Declare public subnets and NAT gateways; return each zone's gateway."""
         public = {zone: self._subnet("public", zone, block.public) for zone, block in blocks.items()}
         out = self._route_table("public")
         route = aws.ec2.Route(
@@ -225,7 +276,8 @@ class Network(pulumi.ComponentResource):
         )
         for zone, subnet in public.items():
             self._associate("public", zone, subnet, out)
-        self.public_subnet_ids = {zone: subnet.id for zone, subnet in public.items() if zone in zones}
+        if not self.has_public_addresses:
+            self.public_subnet_ids = {zone: public[zone].id for zone in zones}
         first = next(iter(public))
         # One gateway keeps its address, which others have in allow lists, when its zone is removed.
         nats = {
@@ -233,14 +285,7 @@ class Network(pulumi.ComponentResource):
             for zone, subnet in public.items()
             if per_zone or zone == first
         }
-        for zone, table in tables.items():
-            aws.ec2.Route(
-                self._scope.name("private-out", zone),
-                route_table_id=table.id,
-                destination_cidr_block="0.0.0.0/0",
-                nat_gateway_id=nats.get(zone, nats[first]).id,
-                opts=self._child,
-            )
+        return {zone: nats.get(zone, nats[first]) for zone in blocks}
 
     def _subnet(self, kind: str, zone: str, cidr: str) -> aws.ec2.Subnet:
         name = self._scope.name(kind, zone)
@@ -249,7 +294,7 @@ class Network(pulumi.ComponentResource):
             vpc_id=self.vpc_id,
             availability_zone=zone,
             cidr_block=cidr,
-            map_public_ip_on_launch=False,
+            map_public_ip_on_launch=self.has_public_addresses and kind == "private",
             tags=self._scope.tags(name),
             opts=self._child,
         )

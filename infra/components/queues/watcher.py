@@ -25,21 +25,22 @@ class QueueWatcherArgs:
 
     Attributes:
         queues: All of the stack, also those with workers on Kubernetes or on premises.
+        network: That of brokers and proxies; None without any.
         queued_per_worker: Requests per worker of the queues that KEDA scales by, by service.
         http_services: Services whose requests are read from their proxies.
     """
 
     context: FunctionContext
     queues: Sequence[DeclaredQueue]
-    network: Network
+    network: Network | None
     queued_per_worker: Mapping[str, int] = field(default_factory=dict)
     http_services: Sequence[str] = ()
 
 
 class QueueWatcher(pulumi.ComponentResource):
-    """A function in the private subnets that runs each minute.
+    """A function that runs each minute, with brokers or proxies in the subnets of the workers.
 
-    It has the workers' security groups, so it can connect to each broker and endpoint that they use.
+    There it has their security groups, so it can connect to each broker and endpoint that they use.
     """
 
     def __init__(self, name: str, args: QueueWatcherArgs, opts: pulumi.ResourceOptions | None = None) -> None:
@@ -60,6 +61,7 @@ class QueueWatcher(pulumi.ComponentResource):
                     scope.physical(scope.name(_SHORT)),
                     registry.arn,
                     [queue.access for queue in args.queues],
+                    is_in_network=args.network is not None,
                     reads_proxies=bool(args.http_services),
                 ),
                 environment={

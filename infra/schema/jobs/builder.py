@@ -74,10 +74,9 @@ def _entry(job: Training) -> Training:
                 "ami": image,
                 "rootVolumeGiB": capacity.root_volume_gib,
                 "rootVolumeThroughputMib": capacity.root_volume_throughput_mib,
-                # A dataset can wait, even for an urgent job, and needs no warm pool.
+                # A dataset can wait, even for an urgent job.
                 "fallback": {
                     "enabled": True,
-                    "warmInstances": 0,
                     "policyParameters": {"shortageCost": SHORTAGE_COST},
                 },
             }

@@ -196,9 +196,6 @@ class Training(Work):
                 "fleetType 'request', allowed: 'maintain' ('request' does not replace instances)"
             )
         fallback = capacity.fallback
-        if fallback.warm_instances is None:
-            # The volume takes longer to arrive than an instance, and warm instances would outlast the job.
-            fallback = fallback.model_copy(update={"warm_instances": 0})
         if fallback.policy == policies.DEFAULT and not fallback.policy_parameters:
             fallback = fallback.model_copy(update={"policy_parameters": {"shortageCost": SHORTAGE_COST}})
         return capacity.model_copy(update={"fallback": fallback})

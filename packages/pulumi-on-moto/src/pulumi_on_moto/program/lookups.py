@@ -96,12 +96,19 @@ class Lookups:
         ]
         pages = self._clients("ec2").get_paginator("describe_instances").paginate(Filters=filters)
         instances = [
-            str(instance["InstanceId"])
+            instance
             for page in pages
             for reservation in page["Reservations"]
             for instance in reservation["Instances"]
         ]
-        return {"ids": instances, "region": self._clients.region, **_echo(args)}
+        return {
+            "ids": [str(instance["InstanceId"]) for instance in instances],
+            "publicIps": [
+                instance["PublicIpAddress"] for instance in instances if "PublicIpAddress" in instance
+            ],
+            "region": self._clients.region,
+            **_echo(args),
+        }
 
     def _identity(self, args: Mapping[str, Any]) -> LookupAnswer:
         identity = self._clients("sts").get_caller_identity()

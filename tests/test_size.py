@@ -15,24 +15,24 @@ from tests.test_repository import FILES, ROOT
 
 PRODUCT_LINES = {
     "contracts": 3_430,
-    "infra": 18_810,
+    "infra": 18_930,
     "lambdas": 14_230,
     "userdata": 17_650,
-    "gpu_spot": 12_440,
+    "gpu_spot": 12_450,
     "policy": 1_470,
     "market": 1_750,
     "rehearsal": 5_160,
 }
-MAX_PRODUCT_LINES = 74_860
+MAX_PRODUCT_LINES = 74_900
 LIBRARY_LINES = {
-    "packages/pulumi-on-moto/src": 8_180,
+    "packages/pulumi-on-moto/src": 8_185,
     "packages/spot-training/src": 11_870,
     "packages/spot-work/src": 5_950,
 }
 OTHER_LINES = {
     "packages/tests": 21_210,
     "research": 10_260,
-    "tests": 84_160,
+    "tests": 84_230,
     "docs": 440,
     "examples": 1_420,
 }

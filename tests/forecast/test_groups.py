@@ -145,11 +145,13 @@ def test_kubernetes_nodes_have_their_own_policy_and_the_same_prices(week: SlotFo
         False,
         110,
     )
-    assert (on_instances.policy, on_instances.warm) == ("expected-cost", True)
+    assert (on_instances.policy, on_instances.warm) == ("expected-cost", False)
     assert asked.shares == on_instances.shares
     found, known = (forecast(entry, ZONES, LISTED, week) for entry in (there, here))
     # Each of eight root volumes has 125 MiB/s beyond gp3's own, at $0.04.
     assert (found.cost, found.volumes) == (known.cost, known.volumes + 8 * 125 * 0.04)
+    public = forecast(here, ZONES, LISTED, week, has_addresses=True)
+    assert public.volumes == pytest.approx(known.volumes + 8 * 730 * 0.005)
     assert (found.runs_on, known.runs_on) == ("kubernetes", "instances")
     assert "Karpenter" in found.notes[0]
     assert not known.notes

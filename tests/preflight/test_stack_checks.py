@@ -467,4 +467,5 @@ def test_load_balancers_and_proxies_cost(clients: AwsClients) -> None:
     assert found["load balancers"] == "1 × $16.43 = $16.43"
     assert found["proxies c7g.large"] == "2 × $52.92 = $105.85"
     assert found["GiB of proxies"].startswith("20 × ")
-    assert found["public IPv4 addresses"].startswith("2 × ")
+    # Of the balancer in each subnet, and of each proxy.
+    assert found["public IPv4 addresses"].startswith("4 × ")

@@ -14,7 +14,8 @@ from gpu_spot.review.preview import EngineStep
 from gpu_spot.review.values import grows, has_unknown, mapping
 
 _CREATED: Final = """
-autoscaling/group:Group budgets/budget:Budget cloudwatch/dashboard:Dashboard cloudwatch/eventRule:EventRule
+autoscaling/group:Group autoscaling/lifecycleHook:LifecycleHook
+budgets/budget:Budget cloudwatch/dashboard:Dashboard cloudwatch/eventRule:EventRule
 cloudwatch/eventTarget:EventTarget cloudwatch/logGroup:LogGroup cloudwatch/metricAlarm:MetricAlarm
 cloudwatch/queryDefinition:QueryDefinition dynamodb/table:Table ec2/defaultSecurityGroup:DefaultSecurityGroup
 ec2/eip:Eip ec2/flowLog:FlowLog ec2/internetGateway:InternetGateway ec2/launchTemplate:LaunchTemplate
@@ -45,6 +46,7 @@ vpc/securityGroupIngressRule:SecurityGroupIngressRule
 """Nothing runs on what does not exist yet. Parameters have rules of their own (``parameters.py``)."""
 
 _DELETED: Final = """
+autoscaling/lifecycleHook:LifecycleHook
 budgets/budget:Budget cloudwatch/dashboard:Dashboard cloudwatch/metricAlarm:MetricAlarm
 cloudwatch/queryDefinition:QueryDefinition ec2/eip:Eip ec2/flowLog:FlowLog
 ec2/launchTemplate:LaunchTemplate fis/experimentTemplate:ExperimentTemplate
@@ -73,6 +75,7 @@ _UPDATED: Final[Mapping[str, str]] = {
     "cloudwatch/metricAlarm:MetricAlarm": "*",
     "cloudwatch/queryDefinition:QueryDefinition": "*",
     "dynamodb/table:Table": "deletionProtectionEnabled pointInTimeRecovery serverSideEncryption ttl",
+    "autoscaling/lifecycleHook:LifecycleHook": "defaultResult heartbeatTimeout",
     "ec2/launchTemplate:LaunchTemplate": "*",
     "ec2/subnet:Subnet": "mapPublicIpOnLaunch",
     "ecr/lifecyclePolicy:LifecyclePolicy": "*",

@@ -23,7 +23,7 @@ PRODUCT_LINES = {
     "market": 1_750,
     "rehearsal": 5_160,
 }
-MAX_PRODUCT_LINES = 74_900
+MAX_PRODUCT_LINES = 74_910
 LIBRARY_LINES = {
     "packages/pulumi-on-moto/src": 8_185,
     "packages/spot-training/src": 11_870,

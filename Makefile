@@ -37,7 +37,7 @@ FITS := $(notdir $(basename $(filter-out %/__init__.py,$(sort $(wildcard researc
 # History (decision records, the changelog) keeps its words; generated pages follow their generators.
 PROSE := README.md CONTRIBUTING.md $(filter-out $(addprefix docs/,changes.md options.md stack-file.md),$(wildcard docs/*.md docs/adr/*.md)) research/README.md $(wildcard packages/*/README.md packages/*/docs/*.md)
 
-.PHONY: help setup prices demo aws-smoke check quick test alone engine test-engine test-markets test-real test-cluster test-boot lint types format system-packages system-packages-real bench soak fit declared pictures site lock clean distclean
+.PHONY: help setup prices demo aws-smoke check quick test alone engine test-engine test-markets test-real test-cluster test-boot lint types format system-packages system-packages-real bench soak fit declared pictures site lock wheels clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -180,6 +180,13 @@ lock: setup ## resolve both pyproject.toml again into requirements.lock (ARGS=--
 	    --system-certs --quiet --output-file $${real%.in}.txt $(ARGS); \
 	done
 	@echo "requirements.lock: $$(grep -c '^[a-z0-9].*==' requirements.lock) packages"
+
+wheels: setup ## build the four distributions into dist, with their hashes and an SBOM of what builds them
+	@rm -rf dist && mkdir dist
+	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist . $(DISTRIBUTIONS:%=./%)
+	@sbom=$$($(BIN)/python -c "from packages.environments import environment; print(environment('wheels'))"); \
+	  "$$sbom/cyclonedx-py" requirements --output-reproducible --of JSON -o dist/sbom.json requirements.lock
+	@cd dist && sha256sum *.whl sbom.json > SHA256SUMS
 
 clean: ## remove outputs and caches
 	@rm -rf out build dist ./*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -60,7 +60,7 @@ def parse_text(kind: type[T], text: str, error_prefix: str = "") -> T:
     try:
         return parse(kind, decode(text))
     except ContractError as error:
-        raise ContractError(str(error), error_prefix) from None
+        raise error.about(error_prefix) from None
 
 
 def parse_versioned(cls: type[T], text: str, version: int) -> T:
@@ -69,16 +69,16 @@ def parse_versioned(cls: type[T], text: str, version: int) -> T:
     Raises:
         ContractError: The text is not valid for ``cls``, or has another format.
     """
-    error_prefix = "invalid stored state"
+    error_prefix = "stored state"
     try:
         raw = decode(text)
         stored_format = raw.get("format") if isinstance(raw, dict) else raw
         if stored_format != version:
             error_prefix = ""
-            raise ContractError(f"stored state has format {stored_format!r:.80}; allowed: {version}")
+            raise ContractError(f"stored state must have format {version}, not {stored_format!r:.80}")
         return parse(cls, raw)
     except ContractError as error:
-        raise ContractError(str(error), error_prefix) from None
+        raise error.about(error_prefix) from None
 
 
 def decode(text: str) -> Any:
@@ -90,14 +90,14 @@ def decode(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ContractError(f"not JSON: {error}") from None
+        raise ContractError(f"is not JSON: {error}") from None
 
 
 def decode_object(text: str) -> dict[str, Any]:
     """Decode a JSON text that must be an object; raise `ContractError` otherwise."""
     raw = decode(text)
     if not isinstance(raw, dict):
-        raise ContractError(f"{text[:80]!r} is not an object")
+        raise ContractError(f"must be an object, not {text[:80]!r}")
     return raw
 
 
@@ -110,7 +110,7 @@ def parse_item(cls: type[T], item: Mapping[str, Any], error_prefix: str = "", **
     try:
         return typing.cast("T", fields_of(cls, is_item=True).read(item, in_key))
     except ContractError as error:
-        raise ContractError(str(error), error_prefix) from None
+        raise error.about(error_prefix) from None
 
 
 def dump_item(value: Any) -> dict[str, Any]:

@@ -35,7 +35,7 @@ class Within:
     maximum: int
 
     def __str__(self) -> str:
-        return f"{self.minimum} to {self.maximum}"
+        return f"from {self.minimum} to {self.maximum}"
 
     def allows(self, value: float) -> bool:
         """See ``Bound``."""
@@ -96,7 +96,7 @@ class Length:
     maximum: int
 
     def __str__(self) -> str:
-        return f"a length of {self.minimum} to {self.maximum}"
+        return f"{self.minimum} to {self.maximum} long"
 
     def allows(self, value: str | tuple[object, ...]) -> bool:
         """See ``Bound``."""
@@ -119,7 +119,7 @@ class Matches:
     pattern: str
 
     def __str__(self) -> str:
-        return f"what matches ^{self.pattern}$"
+        return f"text that matches ^{self.pattern}$"
 
     def allows(self, value: str) -> bool:
         """See ``Bound``."""

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal, TypeVar
 
+from contracts.sentences import joined
+
 T = TypeVar("T")
 
 
@@ -19,7 +21,7 @@ class ContractError(ValueError):
         self.path = path
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.message}" if self.path else self.message
+        return joined(self.path, self.message)
 
     def below(self, step: str) -> ContractError:
         """Return the error with ``step`` prepended to its path."""
@@ -27,6 +29,10 @@ class ContractError(ValueError):
             return self
         joint = "." if self.path and not self.path.startswith("[") else ""
         return ContractError(self.message, f"{step}{joint}{self.path}")
+
+    def about(self, subject: str) -> ContractError:
+        """Return the error with the text that it is in before its path."""
+        return ContractError(str(self) if self.path else self.message, subject)
 
 
 @dataclass(frozen=True)

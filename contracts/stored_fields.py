@@ -12,6 +12,7 @@ from dataclasses import MISSING, dataclass
 from typing import Any, Final, TypeAlias
 
 from contracts.limits import Bound
+from contracts.sentences import alternatives
 from contracts.stored import STRICT, ContractError, FieldMark, Form, RaisedTo, Stored, camel_case
 
 FieldReader: TypeAlias = Callable[[Any], Any]
@@ -47,7 +48,9 @@ class StoredFields:
         stored = self._by_key(data)
         by_key = self.by_key
         if not self.form.is_open and (unknown := sorted(stored.keys() - by_key.keys())):
-            raise ContractError(f"unknown key; allowed: {', '.join(sorted(by_key))}", unknown[0])
+            raise ContractError(
+                f"is not a known key; the known keys are: {', '.join(sorted(by_key))}", unknown[0]
+            )
         key = ""
         try:
             for key, value in stored.items():
@@ -59,7 +62,9 @@ class StoredFields:
         for field in self.inline:
             values[field.name] = field.read(stored)
         if missing := self.required.difference(stored):
-            raise ContractError("missing", next(field.key for field in self.fields if field.key in missing))
+            raise ContractError(
+                "is missing", next(field.key for field in self.fields if field.key in missing)
+            )
         try:
             return self.cls(**values)
         except ValueError as error:
@@ -68,10 +73,10 @@ class StoredFields:
     def _by_key(self, data: object) -> Mapping[str, Any]:
         if not self.form.is_list:
             if not isinstance(data, Mapping):
-                raise ContractError(f"{data!r:.80} is not an object")
+                raise ContractError(f"must be an object, not {data!r:.80}")
             return data
         if not isinstance(data, list) or len(data) < len(self.required):
-            raise ContractError(f"{data!r:.80} is not a list of {', '.join(self.by_key)}")
+            raise ContractError(f"must be a list of {', '.join(self.by_key)}, not {data!r:.80}")
         # Of another version: a shorter list lacks what has a default, a longer one has more than is read.
         return dict(zip(self.by_key, data, strict=False))
 
@@ -172,7 +177,7 @@ def _nested(cls: type[Any]) -> FieldReader:
 def _exact(kind: type[Any]) -> FieldReader:
     def read(value: Any) -> Any:
         if type(value) is not kind:  # exact: JSON's true is not a number
-            raise ContractError(f"{value!r:.80} is not of type {kind.__name__}")
+            raise ContractError(f"must be of type {kind.__name__}, not {value!r:.80}")
         return value
 
     return read
@@ -182,25 +187,25 @@ def _read_float(value: Any) -> float:
     if type(value) is float and math.isfinite(value):
         return value
     if type(value) is float:
-        raise ContractError(f"{value!r}; allowed: finite numbers")
+        raise ContractError(f"must be a finite number, not {value!r}")
     if type(value) is not int:
-        raise ContractError(f"{value!r:.80} is not of type float")
+        raise ContractError(f"must be of type float, not {value!r:.80}")
     try:
         return float(value)
     except OverflowError:
-        raise ContractError(f"{value!r:.80} is too large for a float") from None
+        raise ContractError(f"must fit into a float, unlike {value!r:.80}") from None
 
 
 def _read_flag(value: Any) -> bool:
     if value not in (0, 1):
-        raise ContractError(f"{value!r:.80}; allowed: 0, 1")
+        raise ContractError(f"must be 0 or 1, not {value!r:.80}")
     return bool(value)
 
 
 def _one_of(allowed: Mapping[Any, Any], shown: Callable[[Any], str]) -> FieldReader:
     def read(value: Any) -> Any:
         if not isinstance(value, str | int) or value not in allowed:
-            raise ContractError(f"{value!r:.80}; allowed: {', '.join(map(shown, allowed))}")
+            raise ContractError(f"must be {alternatives(map(shown, allowed))}, not {value!r:.80}")
         return allowed[value]
 
     return read
@@ -218,7 +223,7 @@ def _bounded(read: FieldReader, marks: tuple[Any, ...]) -> FieldReader:
         result = read(value)
         for bound in bounds:
             if not bound.allows(result):
-                raise ContractError(f"{value!r:.80}; allowed: {bound}")
+                raise ContractError(f"must be {bound}, not {value!r:.80}")
         return result
 
     return checked
@@ -227,7 +232,7 @@ def _bounded(read: FieldReader, marks: tuple[Any, ...]) -> FieldReader:
 def _list(member: FieldReader) -> FieldReader:
     def read(value: Any) -> tuple[Any, ...]:
         if not isinstance(value, list):
-            raise ContractError(f"{value!r:.80} is not a list")
+            raise ContractError(f"must be a list, not {value!r:.80}")
         members = []
         try:
             for stored in value:
@@ -244,7 +249,7 @@ def _fixed(kinds: tuple[Any, ...]) -> FieldReader:
 
     def read(value: Any) -> tuple[Any, ...]:
         if not isinstance(value, list) or len(value) != len(readers):
-            raise ContractError(f"{value!r:.80} is not a list of {len(readers)}")
+            raise ContractError(f"must be a list of {len(readers)}, not {value!r:.80}")
         return tuple(read_member(stored) for read_member, stored in zip(readers, value, strict=True))
 
     return read
@@ -253,7 +258,7 @@ def _fixed(kinds: tuple[Any, ...]) -> FieldReader:
 def _mapping(read_key: FieldReader, read_value: FieldReader) -> FieldReader:
     def read(value: Any) -> dict[Any, Any]:
         if not isinstance(value, Mapping):
-            raise ContractError(f"{value!r:.80} is not an object")
+            raise ContractError(f"must be an object, not {value!r:.80}")
         result, key = {}, ""
         try:
             for key, stored in value.items():
@@ -272,7 +277,7 @@ def _key_reader(hint: Any) -> FieldReader:
 
     def read(value: str) -> int:
         if not value.isdecimal() or len(value) > 15:
-            raise ContractError(f"{value!r:.80} is not a whole number")
+            raise ContractError(f"must be a whole number, not {value!r:.80}")
         return int(value)
 
     return read
@@ -302,14 +307,14 @@ def _int_attribute(attribute: Any) -> int:
     try:
         return int(attribute["N"])
     except (KeyError, TypeError, ValueError):
-        raise ContractError(f"{attribute!r:.80} is not of type int") from None
+        raise ContractError(f"must be of type int, not {attribute!r:.80}") from None
 
 
 def _float_attribute(attribute: Any) -> float:
     try:
         value = float(attribute["N"])
     except (KeyError, TypeError, ValueError):
-        raise ContractError(f"{attribute!r:.80} is not of type float") from None
+        raise ContractError(f"must be of type float, not {attribute!r:.80}") from None
     return value if math.isfinite(value) else _read_float(value)
 
 
@@ -324,7 +329,7 @@ def _unwrapped(attribute: Any, kind: str) -> Any:
     try:
         return attribute[kind]
     except (KeyError, TypeError):
-        raise ContractError(f"{attribute!r:.80} is not an attribute of kind {kind}") from None
+        raise ContractError(f"must be an attribute of kind {kind}, not {attribute!r:.80}") from None
 
 
 def _value(attribute: Any) -> Any:

@@ -51,7 +51,9 @@ class Scope:
     def __post_init__(self) -> None:
         """Raise ``SettingsError`` for a stack name that is not allowed in the name of a Lambda function."""
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9-]*", self.stack):
-            raise SettingsError(f"stack name {self.stack!r}, allowed: letters, digits and hyphens")
+            raise SettingsError(
+                f"the stack's name must have letters, digits and hyphens only, not {self.stack!r}"
+            )
 
     @property
     def prefix(self) -> str:
@@ -78,8 +80,8 @@ class Scope:
         name = self.prefix + logical
         if len(name) + NAME_SUFFIX_LENGTH > limit:
             raise SettingsError(
-                f"resource name {name!r} has {len(name)} characters, allowed: "
-                f"at most {limit - NAME_SUFFIX_LENGTH} (shorten the name of the stack or the service)"
+                f"resource name {name!r} must have at most {limit - NAME_SUFFIX_LENGTH} characters, "
+                f"not {len(name)}; shorten the name of the stack or the service"
             )
         return self.logical_prefix + logical
 

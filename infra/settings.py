@@ -11,6 +11,7 @@ import pulumi
 from pulumi.runtime import config as runtime_config
 from pydantic import ValidationError
 
+from contracts.sentences import alternatives, sentence
 from infra.schema import Settings
 from infra.schema.access import plain_keys
 from infra.schema.base import WrongKeyError
@@ -20,26 +21,28 @@ PROJECT: Final = "gpu-spot"
 _REGION_KEY: Final = "aws:region"
 _MAX_VALUE_LENGTH: Final = 60
 
-_MISSING: Final = "missing, it has no default"
-_NOT_A_MAPPING: Final = "{value}, allowed: a mapping of keys"
-_NOT_A_WHOLE_NUMBER: Final = "{value}, allowed: a whole number"
+_MISSING: Final = "is required and has no default; set it"
+_NOT_A_MAPPING: Final = "must be a mapping of keys, not {value}"
+_NOT_A_WHOLE_NUMBER: Final = "must be a whole number, not {value}"
 _TEXTS: Final[Mapping[str, str]] = {
     "missing": _MISSING,
     "union_tag_not_found": _MISSING,
     "value_error": "{error}",
-    "literal_error": "{value}, allowed: {expected}",
-    "string_pattern_mismatch": "{value}, allowed: text that matches {pattern}",
-    "greater_than_equal": "{value}, allowed: at least {ge}",
-    "less_than_equal": "{value}, allowed: at most {le}",
-    "string_too_short": "{value}, allowed: at least {min_length} characters",
-    "string_too_long": "{value}, allowed: at most {max_length} characters",
-    "too_short": "{value}, allowed: a list of at least {min_length}",
-    "too_long": "{value}, allowed: a list of at most {max_length}",
+    "literal_error": "must be {expected}, not {value}",
+    "string_pattern_mismatch": "must match the pattern {pattern}, unlike {value}",
+    "greater_than_equal": "must be at least {ge}, not {value}",
+    "less_than_equal": "must be at most {le}, not {value}",
+    "string_too_short": "must have {min_length} or more characters, unlike {value}",
+    "string_too_long": "must have {max_length} or fewer characters, unlike {value}",
+    "too_short": "must have {min_length} or more entries, unlike {value}",
+    "too_long": "must have {max_length} or fewer entries, unlike {value}",
     "int_type": _NOT_A_WHOLE_NUMBER,
     "int_from_float": _NOT_A_WHOLE_NUMBER,
     "int_parsing": _NOT_A_WHOLE_NUMBER,
-    "string_type": "{value}, allowed: text (quote values such as 07:00 and 1.20, which YAML reads as "
-    "numbers)",
+    "float_type": "must be a number, not {value}",
+    "bool_type": "must be true or false, not {value}",
+    "tuple_type": "must be a list, not {value}",
+    "string_type": "must be text, not {value}; quote values that YAML reads as numbers, such as 07:00",
     "model_type": _NOT_A_MAPPING,
     "model_attributes_type": _NOT_A_MAPPING,
     "dict_type": _NOT_A_MAPPING,
@@ -74,10 +77,10 @@ def load_settings(raw: Mapping[str, Any]) -> Settings:
     prefix = f"{PROJECT}:"
     values = {key.removeprefix(prefix): _decode(raw[key]) for key in raw if key.startswith(prefix)}
     if "region" in values:
-        raise SettingsError(f"{PROJECT}:region: unknown key, the region is {_REGION_KEY}")
+        raise SettingsError(f"{PROJECT}:region is not a known key; set {_REGION_KEY} instead.")
     if _REGION_KEY in raw:
         values["region"] = raw[_REGION_KEY]
-    if lines := [f"{prefix}{line}" for line in plain_keys(values)]:
+    if lines := [sentence(f"{prefix}{path}", text) for path, text in plain_keys(values)]:
         raise SettingsError("\n".join(lines))
     try:
         # From JSON, strict mode accepts lists for tuples, but still no "8" for 8.
@@ -109,7 +112,7 @@ def _lines(errors: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         choice = (CHOICE_KEY,) if error["type"].startswith("union_tag_") else ()
         cause = error.get("ctx", {}).get("error")
         below = cause.key if isinstance(cause, WrongKeyError) else ()
-        yield f"{_path((*error['loc'], *choice, *below))}: {_message(error)}"
+        yield sentence(_path((*error["loc"], *choice, *below)), _message(error))
 
 
 def _path(location: Location) -> str:
@@ -130,7 +133,7 @@ def _path(location: Location) -> str:
         key = _key_of_field(annotation, part)
         path += f".{key}" if path else key
         annotation = key_types(annotation).get(key) if is_model(annotation) else None
-    return f"{PROJECT}:{path}"
+    return f"{PROJECT}:{path}" if path else PROJECT
 
 
 def _key_of_field(model: Any, part: str) -> str:
@@ -144,14 +147,15 @@ def _message(error: Mapping[str, Any]) -> str:
     if error["type"] == "extra_forbidden":
         return _unknown_key(error["loc"])
     if error["type"] == "union_tag_invalid":
-        return f"{_shortened(context['tag'])}, allowed: {context['expected_tags']}"
+        tags = alternatives(context["expected_tags"].split(", "))
+        return f"must be {tags}, not {_shortened(context['tag'])}"
     if (text := _TEXTS.get(error["type"])) is not None:
         return text.format(value=value, **context)
-    return f"{value}, allowed: {error['msg'].removeprefix('Input should ').removeprefix('be ')}"
+    return f"must {error['msg'].removeprefix('Input should ').removeprefix('Value should ')}, not {value}"
 
 
 def _shortened(value: Any) -> str:
-    text = json.dumps(value, default=str)
+    text = repr(value) if isinstance(value, str) else json.dumps(value, default=str)
     return text if len(text) <= _MAX_VALUE_LENGTH else f"{text[:_MAX_VALUE_LENGTH]}…"
 
 
@@ -159,7 +163,8 @@ def _unknown_key(location: Location) -> str:
     model, key = _model_at(location[:-1]), str(location[-1])
     keys = sorted(name for name in key_types(model) if model is not Settings or name != "region")
     near = get_close_matches(key, keys, n=1)
-    return f"unknown key, {f'did you mean {near[0]}? ' if near else ''}allowed: {', '.join(keys)}"
+    guess = f"did you mean {near[0]}? The" if near else "the"
+    return f"is not a known key; {guess} known keys are {', '.join(keys)}"
 
 
 def _model_at(location: Location) -> Any:

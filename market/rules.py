@@ -88,12 +88,12 @@ class Rules:
         for name in _SHARES:
             value = getattr(self, name)
             if not 0.0 <= value <= 1.0:
-                raise ValueError(f"{name} is {value}, a probability between 0 and 1 is needed")
+                raise ValueError(f"{name} must be a probability between 0 and 1, not {value}")
         durations = [name for name in self.__slots__ if name.endswith(("_seconds", "_cold_start"))]
         for name in ("spot_price", "warm_price", "false_alarms", "boot_spread", *durations):
             value = getattr(self, name)
             if not math.isfinite(value) or value < 0:
-                raise ValueError(f"{name} is {value}, a number ≥ 0 is needed")
+                raise ValueError(f"{name} must be a number ≥ 0, not {value}")
         if not NOTICE_SECONDS <= self.shortest_lead_seconds <= self.longest_lead_seconds:
             raise ValueError(
                 f"leads are {self.shortest_lead_seconds:g} to {self.longest_lead_seconds:g} s, "
@@ -105,13 +105,13 @@ class Rules:
                 f"at most {NOTICE_SECONDS:g} is allowed"
             )
         if self.types < 1:
-            raise ValueError(f"types is {self.types}, at least 1 is needed")
+            raise ValueError(f"types must be at least 1, not {self.types}")
         if not 1 <= self.ceiling < math.inf:
-            raise ValueError(f"ceiling is {self.ceiling:g}, a number ≥ 1 is needed")
+            raise ValueError(f"ceiling must be a number ≥ 1, not {self.ceiling:g}")
         if self.on_demand_price is not None and not 0 < self.on_demand_price < math.inf:
-            raise ValueError(f"on_demand_price is {self.on_demand_price}, a number > 0 is needed")
+            raise ValueError(f"on_demand_price must be a number > 0, not {self.on_demand_price}")
         if self.warm_instances is not None and self.warm_instances < 0:
-            raise ValueError(f"warm_instances is {self.warm_instances}, a number ≥ 0 is needed")
+            raise ValueError(f"warm_instances must be a number ≥ 0, not {self.warm_instances}")
 
 
 HOSTILE: Final[Mapping[str, Any]] = MappingProxyType(

@@ -40,5 +40,5 @@ def main(name: str, *arguments: str) -> int:
 
 if __name__ == "__main__":
     if len(sys.argv) < 2 or sys.argv[1] not in LIBRARIES:
-        sys.exit(f"which library? allowed: {', '.join(LIBRARIES)}")
+        sys.exit(f"which library? name one of: {', '.join(LIBRARIES)}")
     sys.exit(main(*sys.argv[1:]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from infra.archives import agent, functions, zip_file
 from packages.environments import environment
 
 ROOT = Path(__file__).parents[1]
@@ -21,6 +23,12 @@ DISTRIBUTIONS = {
     "spot_training": "spot-training",
     "spot_work": "spot-work",
 }
+PACKAGES = ("contracts", "gpu_spot", "infra", "lambdas", "market", "policy", "rehearsal", "userdata")
+PRODUCT = (
+    *PACKAGES,
+    *("stacks", "setup.py", "pyproject.toml", "requirements.lock", "Pulumi.yaml", "README.md", "LICENSE"),
+)
+"""What the product's wheel is built of."""
 SURVIVES = """
 from spot_training import Checkpointer
 kept = Checkpointer("kept")
@@ -65,6 +73,14 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     ) in DISTRIBUTIONS.items():  # copies are built, so that the checkout gets no build folder
         shutil.copytree(ROOT / "packages" / folder_name, folder / "sources" / name, ignore=left_out)
     build = ["-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", folder]
+    for name in PRODUCT:
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        (folder / "sources/gpu_spot").mkdir(exist_ok=True)
+        copy(
+            ROOT / name,
+            folder / "sources/gpu_spot" / name,
+            **({"ignore": left_out} if copy is shutil.copytree else {}),
+        )
     run(sys.executable, *build, *(folder / "sources").iterdir(), cwd=folder)
     return {wheel.name.partition("-")[0]: wheel for wheel in folder.glob("*.whl")}
 
@@ -89,7 +105,7 @@ def installed(folder: Path, wheel: Path, *requirements: str) -> Path:
     return python
 
 
-@pytest.mark.parametrize("name", DISTRIBUTIONS)
+@pytest.mark.parametrize("name", [*DISTRIBUTIONS, "gpu_spot"])
 def test_an_index_would_show_the_wheel_well(name: str, wheels: dict[str, Path], tmp_path: Path) -> None:
     result = run(environment("wheels") / "twine", "check", "--strict", wheels[name], cwd=tmp_path)
     assert "PASSED" in result
@@ -97,11 +113,12 @@ def test_an_index_would_show_the_wheel_well(name: str, wheels: dict[str, Path], 
         files = wheel.namelist()
         [metadata] = [one for one in files if one.endswith(".dist-info/METADATA")]
         shown = message_from_string(wheel.read(metadata).decode())
-    assert f"{name}/py.typed" in files
+    assert name == "gpu_spot" or f"{name}/py.typed" in files
+    assert shown["Author"] == "gpu-spot developers"
     assert name != "pulumi_on_moto" or f"{name}/pulumi-plugin.json" in files
     assert any(one.endswith("/licenses/LICENSE") for one in files)
     assert not [one for one in files if "test" in one.split("/")[0]] or name == "pulumi_on_moto"
-    assert "Typing :: Typed" in shown.get_all("Classifier", [])
+    assert "Programming Language :: Python :: 3" in shown.get_all("Classifier", [])
     assert (shown["License-Expression"], shown["Requires-Python"]) == ("Apache-2.0", ">=3.11")
     # Where only the page is shown, a link to a file of the checkout leads nowhere.
     assert not re.findall(r"\]\((?!https://|#)[^)]*\)", str(shown.get_payload()))
@@ -130,6 +147,33 @@ def test_a_caller_with_the_wheel_alone_gets_an_error_in_time(wheels: dict[str, P
     python = installed(tmp_path, wheels["spot_work"])
     assert run(python, "-I", "-c", ASKS, cwd=tmp_path).split() == ["expired", "True"]
     assert "MODULE:FUNCTION" in run(python.with_name("spot-work"), "--help", cwd=tmp_path)
+
+
+def test_the_products_wheel_has_each_file_and_the_archives_of_the_checkout(wheels: dict[str, Path]) -> None:
+    tracked = subprocess.run(
+        ["git", "ls-files", *PACKAGES], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout.split()
+    with zipfile.ZipFile(wheels["gpu_spot"]) as wheel:
+        # Requirements that refer to the lock of a checkout are of no use without it.
+        assert {one for one in tracked if not one.endswith("/requirements.txt")} - set(
+            wheel.namelist()
+        ) == set()
+        for name, sources in (("agent", agent.sources()), ("functions", functions.sources())):
+            assert wheel.read(f"infra/archives/built/{name}.zip") == zip_file.pack(sources)
+
+
+@pytest.mark.soak
+def test_the_quick_start_needs_the_wheels_alone(wheels: dict[str, Path], tmp_path: Path) -> None:
+    python = environment_with(tmp_path, wheels["gpu_spot"], wheels["pulumi_on_moto"])
+    where = run(python, "-I", "-c", "import infra; print(infra.__file__)", cwd=tmp_path)
+    assert Path(where.strip()).is_relative_to(tmp_path / "venv")
+    command = python.with_name("gpu-spot")
+    assert "deploy --local --stack mine" in run(command, "new", "shop", "--stack", "mine", cwd=tmp_path)
+    shop = tmp_path / "shop"
+    deployed = json.loads(run(command, "deploy", "--local", "--stack", "mine", "--json", cwd=shop))
+    assert len(deployed["resources"]) > 100
+    run(command, "demo", "--stack", "mine", "--hours", "1.5", cwd=shop)
+    assert "</html>" in (shop / "out/demo/report.html").read_text("utf-8")
 
 
 @pytest.mark.soak

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from contracts.sentences import alternatives
 from policy.rules import RULES
 from policy.rules.model import ExternalFacts, PolicyRule, Subject
 
@@ -59,13 +60,20 @@ def settings_of(stack: str, directory: Path = CONFIG_DIRECTORY) -> dict[str, Any
     rules = {rule.name: rule for rule in RULES}
     for name, value in config.items():
         if name != "all" and name not in rules:
-            raise ValueError(f"{path.name}: {name!r} is not a rule, allowed: all, {', '.join(sorted(rules))}")
+            raise ValueError(
+                f"{path.name}: {name!r} is not a rule; use all, or one of {', '.join(sorted(rules))}"
+            )
         rule_config = {_LEVEL: value} if isinstance(value, str) else value
         if rule_config.get(_LEVEL, "advisory") not in _LEVELS:
-            raise ValueError(f"{path.name}: {name} is {rule_config[_LEVEL]!r}, allowed: {', '.join(_LEVELS)}")
+            raise ValueError(
+                f"{path.name}: {name} must be {alternatives(_LEVELS)}, not {rule_config[_LEVEL]!r}"
+            )
         allowed = {_LEVEL, *(rules[name].settings if name in rules else ())}
         if unknown := sorted(rule_config.keys() - allowed):
-            raise ValueError(f"{path.name}: {name}.{unknown[0]}, allowed: {', '.join(sorted(allowed))}")
+            raise ValueError(
+                f"{path.name}: {name} has no setting {unknown[0]!r}; its settings are "
+                f"{', '.join(sorted(allowed))}"
+            )
     return config
 
 

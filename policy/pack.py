@@ -18,6 +18,7 @@ from pulumi_policy import (
 )
 from pulumi_policy.proxy import UnknownValueError
 
+from contracts.sentences import sentence
 from policy import external_facts
 from policy.rules import RULES
 from policy.rules.model import UNKNOWN, ExternalFacts, PolicyRule, Subject
@@ -40,13 +41,13 @@ def _policy(rule: PolicyRule, facts: ExternalFacts) -> Policy:
         assert rule.check is not None
         subject = _subject(args)
         for message in rule.check(subject, rule.defaults() | dict(args.get_config()), facts):
-            report(f"{subject.name}: {message}", None)
+            report(sentence(subject.name, message), None)
 
     def validate_stack(args: StackValidationArgs, report: ReportViolation) -> None:
         assert rule.check_stack is not None
         subjects = [_subject(resource) for resource in args.resources]
         for urn, message in rule.check_stack(subjects, rule.defaults() | dict(args.get_config()), facts):
-            report(message, urn or None)
+            report(sentence("", message), urn or None)
 
     if rule.check is not None:
         return ResourceValidationPolicy(rule.name, rule.description, validate, level, config)

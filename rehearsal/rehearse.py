@@ -146,7 +146,7 @@ def _group(cloud: LocalCloud, name: str | None) -> GroupView:
         return cloud.group(name)
     if not cloud.groups():
         stack = cloud.deployment.stack
-        raise LocalCloudError(f"stack {stack!r} has no capacity group, at least one is needed")
+        raise LocalCloudError(f"stack {stack!r} has no capacity group; declare one")
     return next(view for view in cloud.groups() if view.config.prepared_by != view.name)
 
 
@@ -162,10 +162,13 @@ def _nodes(cloud: LocalCloud, view: GroupView, job: type[SimulatedNode]) -> Iter
         return
     if agent.training is not None and agent.training.nodes is not None:
         raise LocalCloudError(
-            f"group {view.name!r} has nodes, allowed: a job on one instance, or experiments"
+            f"group {view.name!r} has nodes, which cannot be rehearsed; use a job on one "
+            "instance, or experiments"
         )
     if view.config.prepared_by:
-        raise LocalCloudError(f"group {view.name!r} has prepare, allowed: a job whose dataset is there")
+        raise LocalCloudError(
+            f"group {view.name!r} has prepare, which cannot be rehearsed; use a job whose dataset exists"
+        )
     if agent.training is not None and agent.volume is not None and agent.volume.dataset:
         shared.stand_in(cloud.clients, agent.volume.dataset)
     with playing(cloud.clients, cloud.clock, kind=HostNode if agent.shared_host else job) as nodes:
@@ -194,7 +197,7 @@ def _setup(options: RehearsalOptions, view: GroupView, group: GroupSettings, rul
     ticks = min(market.ticks, round(options.hours * 3600 / TICK_SECONDS))
     if ticks <= rules.warm_up_ticks:
         raise LocalCloudError(
-            f"hours is {ticks / 60:g}, allowed: more than the warm-up of {rules.warm_up_ticks} minutes"
+            f"hours must be more than the warm-up of {rules.warm_up_ticks} minutes, not {ticks / 60:g}"
         )
     shape = GroupShape(
         pools, group.group.config.base, group.group.config.spot_percentage, weights=view.weights

@@ -64,11 +64,11 @@ def run(args: argparse.Namespace) -> int:
 
 def _outcomes(args: argparse.Namespace) -> list[ZoneOutcome]:
     if args.starts < 1:
-        raise ValueError(f"--starts is {args.starts}, allowed: at least 1")
+        raise ValueError(f"--starts must be at least 1, not {args.starts}")
     for option in ("compute", "deadline", "restart-minutes"):
         value = getattr(args, option.replace("-", "_"))
         if not math.isfinite(value):
-            raise ValueError(f"--{option} is {value}, allowed: a finite number")
+            raise ValueError(f"--{option} must be a finite number, not {value}")
     job = Job(
         _whole(args.compute * 60),
         _whole(args.deadline * 60),

@@ -30,7 +30,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     # The ground floor: what one part writes and another reads.
     "contracts": set(),
     "infra": {*("contracts", "userdata"), *("pulumi", "pulumi_aws", "pulumi_kubernetes", "pydantic")},
-    "infra.catalogue": {"userdata.agent.tenants"},
+    "infra.catalogue": {"contracts", "userdata.agent.tenants"},
     "infra.package": {
         *("infra.schema", "infra.scope", "infra.settings", "infra.program.stack"),
         *("pulumi", "pulumi_aws", "pydantic"),
@@ -85,14 +85,17 @@ MAY_IMPORT: dict[str, set[str]] = {
     "spot_training.torch.state": {"spot_training", "torch", "numpy"},  # arrays in a state, if NumPy is there
     "spot_training.huggingface": {"spot_training", "transformers"},
     # The rules are pure; what they ask of the world stands beside the pack.
-    "policy.rules": {"contracts.names", "contracts.group"},
-    "policy": {"policy.rules", "infra.catalogue.on_demand_prices", "pulumi_policy", *AWS_SDK},
+    "policy.rules": {"contracts.names", "contracts.group", "contracts.sentences"},
+    "policy": {
+        *("contracts.sentences", "policy.rules", "infra.catalogue.on_demand_prices", "pulumi_policy"),
+        *AWS_SDK,
+    },
     # The spot market as a library: no AWS, no moto.
     "market": {"contracts", "lambdas.core", "numpy"},
     "market.supply": {"contracts", "market.rules", "lambdas.core"},
     "market.replay": {"contracts", "market.rules", "market.supply", "lambdas.core"},
     # What runs for a real account: neither moto, nor what builds on it, nor what rehearses.
-    "gpu_spot": {"gpu_spot.declared"},
+    "gpu_spot": {"contracts.sentences", "gpu_spot.declared"},
     "gpu_spot.errors": set(),  # of every command
     # The Pulumi SDK alone: stack files, and what a program declares.
     "gpu_spot.declared": {"pulumi", "google", "yaml"},

@@ -18,7 +18,7 @@ from tests.soak import sample
 from tests.waiting import TIMEOUT_SECONDS
 
 ROOT: Final = Path(__file__).parents[1]
-TRACES: Final = "GPU_SPOT_TRACES is None, the folder of the traces to fit on is needed"
+TRACES: Final = "GPU_SPOT_TRACES must be the folder of the traces to fit on, not None"
 BROKER: Final = "no RabbitMQ server at "
 STOPS: Final = {
     "fit.deadline": TRACES,
@@ -120,7 +120,7 @@ def test_what_it_leaves_out_or_replaces_stands_first(name: str, tmp_path: Path) 
 def test_a_folder_of_traces_that_is_not_there_is_no_model(name: str, tmp_path: Path) -> None:
     process = start_benchmark(name, tmp_path, GPU_SPOT_TRACES="nowhere")
     said, _ = process.communicate(timeout=TIMEOUT_SECONDS)
-    assert said == "GPU_SPOT_TRACES is 'nowhere', a folder is needed (unset it to replay the fitted model)\n"
+    assert said == "GPU_SPOT_TRACES must be a folder, not 'nowhere' (unset it to replay the fitted model)\n"
     assert process.returncode == 2
 
 

@@ -166,15 +166,6 @@ def test_both_readers_of_stack_files_are_one_but_for_their_errors() -> None:
     assert [name for name in ours.keys() & theirs.keys() if ours[name] != theirs[name]] == []
 
 
-def test_there_is_no_wheel_of_what_works_from_a_checkout_only() -> None:
-    done = subprocess.run(
-        [sys.executable, "setup.py", "--quiet", "bdist_wheel"], cwd=ROOT, capture_output=True, text=True
-    )
-    assert done.returncode == 1
-    assert done.stderr.startswith("error: gpu-spot has no wheel and is installed from a checkout")
-    assert not (ROOT / "build").exists()
-
-
 def test_the_installed_command_is_this_tree() -> None:
     [script] = distribution("gpu-spot").entry_points.select(group="console_scripts", name="gpu-spot")
     assert script.value == PYPROJECT["project"]["scripts"]["gpu-spot"]
@@ -222,3 +213,18 @@ def test_shell_scripts_pass_shellcheck(require_program: Callable[..., str]) -> N
     assert scripts
     result = subprocess.run([shellcheck, *scripts], check=False, capture_output=True, text=True)
     assert result.returncode == 0, result.stdout
+
+
+SHIPPED = {*PACKAGES, "packages", "examples"}
+
+
+def test_no_error_ends_in_what_is_allowed() -> None:
+    """`X must be A or B, not C` instead of `C, allowed: A, B`: contracts/sentences.py builds the choice."""
+    suffixed = re.compile(r"[,;] (not )?allowed: (?!(str|int|float|bool)\b)")
+    assert not {
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in FILES
+        if path.suffix in {".py", ".sh"} and path.relative_to(ROOT).parts[0] in SHIPPED
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        if suffixed.search(line)
+    }

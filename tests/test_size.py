@@ -14,27 +14,27 @@ import pytest
 from tests.test_repository import FILES, ROOT
 
 PRODUCT_LINES = {
-    "contracts": 3_430,
-    "infra": 18_930,
+    "contracts": 3_458,
+    "infra": 19_000,
     "lambdas": 14_230,
-    "userdata": 17_650,
-    "gpu_spot": 12_450,
-    "policy": 1_470,
+    "userdata": 17_652,
+    "gpu_spot": 12_517,
+    "policy": 1_488,
     "market": 1_750,
-    "rehearsal": 5_160,
+    "rehearsal": 5_163,
 }
-MAX_PRODUCT_LINES = 74_910
+MAX_PRODUCT_LINES = 75_136
 LIBRARY_LINES = {
     "packages/pulumi-on-moto/src": 8_185,
-    "packages/spot-training/src": 11_870,
-    "packages/spot-work/src": 5_950,
+    "packages/spot-training/src": 11_901,
+    "packages/spot-work/src": 5_960,
 }
 OTHER_LINES = {
-    "packages/tests": 21_210,
+    "packages/tests": 21_256,
     "research": 10_260,
-    "tests": 84_230,
+    "tests": 84_363,
     "docs": 440,
-    "examples": 1_420,
+    "examples": 1_421,
 }
 DOC_WORDS = 33_300
 """Words of README, CONTRIBUTING, ``docs/*.md`` but generated pages, and the libraries' READMEs."""

@@ -90,7 +90,10 @@ def render(settings: BootSettings) -> str:
         body["runcmd"].insert(0, ["systemctl", "start", "rsyslog.service"])
     text = f"#cloud-config\n{json.dumps(body, indent=1)}\n"
     if (size := len(text.encode())) > LIMIT_BYTES:
-        raise ValueError(f"user data is {size} bytes, allowed: at most {LIMIT_BYTES}")
+        raise ValueError(
+            f"user data must be at most {LIMIT_BYTES} bytes, not {size}; shorten the command or "
+            "the environment"
+        )
     return text
 
 
@@ -128,6 +131,6 @@ def _environment(settings: BootSettings) -> str:
     for name, value in values.items():
         if not _PLAIN.fullmatch(value):
             raise ValueError(
-                f"boot setting {name} is {value!r}, allowed: letters, digits, spaces and _ . : / -"
+                f"boot setting {name} must be letters, digits, spaces and _ . : / -, not {value!r}"
             )
     return "".join(f'{name}="{value}"\n' for name, value in values.items())

@@ -140,9 +140,7 @@ class Training:
         if self.nodes and (self.experiments or self.image or self.artifacts):
             raise ValueError("nodes: allowed without experiments, image and artifacts only")
         if self.image and self.python:
-            raise ValueError(
-                "image and python are both set; allowed: one of them (an image has its own Python)"
-            )
+            raise ValueError("image and python are both set; remove one (an image has its own Python)")
 
 
 @dataclass(frozen=True)
@@ -175,7 +173,9 @@ class Queue:
     def __post_init__(self) -> None:
         """Require either ``secret`` or ``url``."""
         if (self.secret is None) == (self.url is None):
-            raise ValueError(f"queue {self.name} has secret {self.secret} and url {self.url}; one is needed")
+            raise ValueError(
+                f"queue {self.name} must have one of secret and url, not {self.secret} and {self.url}"
+            )
 
 
 @dataclass(frozen=True)
@@ -248,7 +248,7 @@ class Service:
     def __post_init__(self) -> None:
         """Require an image or a command, and workers that share GPUs or have several."""
         if not self.image and not self.command:
-            raise ValueError("image and command are both empty; one of them is needed")
+            raise ValueError("image and command are both empty; set one of them")
         if self.slots_per_gpu > 1 and self.gpus_per_worker > 1:
             raise ValueError("slotsPerGpu and gpusPerWorker are both above 1; one of them is allowed")
 
@@ -312,7 +312,7 @@ class Config:
     def __post_init__(self) -> None:
         """Check combinations of keys."""
         if [self.training, self.service, self.shared_host, self.proxy].count(None) != 3:
-            raise ValueError("exactly one of training, service, sharedHost and proxy is needed")
+            raise ValueError("set exactly one of training, service, sharedHost and proxy")
         if self.volume and not self.training:
             raise ValueError("volume: allowed with training only (its lease is part of the job's table item)")
         if self.training and self.training.experiments and self.volume:
@@ -356,7 +356,9 @@ def check_mount_paths(datasets: Sequence[str], mounts: Sequence[str]) -> None:
         for mount in (*datasets[:number], *mounts):
             inner, outer = sorted((f"{path}/", f"{mount}/"), key=len, reverse=True)
             if inner.startswith(outer):
-                raise ValueError(f"mount paths {path} and {mount} overlap; allowed: disjoint paths")
+                raise ValueError(
+                    f"mount path {path} overlaps {mount}; choose paths that do not contain each other"
+                )
 
 
 def parse(text: str) -> Config:

@@ -27,7 +27,7 @@ class JobNodes:
     def __post_init__(self) -> None:
         """Require ``min`` to be at most ``max``."""
         if self.min > self.max:
-            raise ValueError(f"nodes.min {self.min} with nodes.max {self.max}; allowed: at most max")
+            raise ValueError(f"nodes.min must be at most nodes.max ({self.max}), not {self.min}")
 
     def __str__(self) -> str:
         """Return the text that ``spot_training.torch.init()`` reads, such as ``2:4``."""

@@ -39,5 +39,5 @@ def parse(text: str) -> Control:
     """Parse the parameter's value; raise `ContractError` with the key, the value and what is allowed."""
     control = codec.parse(Control, codec.decode_object(text))
     if control.mode is Mode.MANUAL and control.on_demand is None:
-        raise ContractError("None with mode manual; allowed: 0 or more", "onDemand")
+        raise ContractError("must be 0 or more with mode manual, not None", "onDemand")
     return control

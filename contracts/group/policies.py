@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from contracts.sentences import alternatives
+
 EXPECTED_COST: Final = "expected-cost"
 READY_HANDOVER: Final = "ready-handover"
 DEFAULT: Final = EXPECTED_COST
@@ -36,11 +38,11 @@ NAMES: Final = tuple(PARAMETERS)
 def check(name: str, parameters: Mapping[str, float] | None = None) -> None:
     """Raise ``ValueError`` for an unknown policy or parameter, or a value below its minimum."""
     if name not in PARAMETERS:
-        raise ValueError(f"policy {name!r} is unknown, allowed: {', '.join(NAMES)}")
+        raise ValueError(f"policy {name!r} is unknown; use {alternatives(NAMES)}")
     allowed = PARAMETERS[name]
     for key, value in (parameters or {}).items():
         if key not in allowed:
             keys = ", ".join(sorted(allowed)) or "none"
-            raise ValueError(f"policy {name!r} has no parameter {key!r}, allowed: {keys}")
+            raise ValueError(f"policy {name!r} has no parameter {key!r}; its parameters are: {keys}")
         if not (math.isfinite(value) and value >= allowed[key].minimum):
-            raise ValueError(f"{key} is {value}, a number ≥ {allowed[key].minimum:g} is needed")
+            raise ValueError(f"{key} must be a number ≥ {allowed[key].minimum:g}, not {value}")

@@ -38,7 +38,7 @@ class WorkerRelease:
     def __post_init__(self) -> None:
         """Raise ``ValueError`` if neither image nor command is set."""
         if not self.image and not self.command:
-            raise ValueError("image and command of a release are both empty, allowed: one of them")
+            raise ValueError("image and command of a release are both empty; set one of them")
 
     @property
     def version(self) -> str:

@@ -104,7 +104,7 @@ class ScalingSettings:
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for invalid bounds."""
         if self.per_slot < 1:
-            raise ValueError(f"{self.per_slot} workers in a slot, at least 1 is needed")
+            raise ValueError(f"a slot must have at least 1 worker, not {self.per_slot}")
         _ = self.bounds
 
     @property

@@ -52,11 +52,11 @@ class Progress:
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for impossible values."""
         if not (0 <= self.step <= self.steps and 1 <= self.steps <= MAX_STEPS):
-            raise ValueError(f"step {self.step} of {self.steps}, 0 ≤ step ≤ steps ≤ 2^53 is needed")
+            raise ValueError(f"step {self.step} of {self.steps} must be within 0 ≤ step ≤ steps ≤ 2^53")
         if not all(map(math.isfinite, (self.reported_at, self.first_reported_at, self.rate, self.best_rate))):
             raise ValueError("times and rates of progress must be finite")
         if not 0 <= self.rate <= self.best_rate:
-            raise ValueError(f"rates {self.rate:g} and {self.best_rate:g}, 0 ≤ rate ≤ best is needed")
+            raise ValueError(f"rates {self.rate:g} and {self.best_rate:g} must be within 0 ≤ rate ≤ best")
 
 
 @stored(is_open=True, has_defaults=True)

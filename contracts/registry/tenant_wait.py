@@ -23,6 +23,6 @@ class TenantWait:
         """Raise ``ValueError`` for a missing or long text."""
         if not self.tenant or not 0 < len(self.reason) <= MAX_REASON_LENGTH:
             raise ValueError(
-                f"reason of tenant {self.tenant!r} with {len(self.reason)} characters, allowed: 1 to "
-                f"{MAX_REASON_LENGTH}"
+                f"reason of tenant {self.tenant!r} must have 1 to {MAX_REASON_LENGTH} characters, not "
+                f"{len(self.reason)}"
             )

@@ -29,7 +29,7 @@ class CallLimit:
 
     def __init__(self, calls_per_hour: int, clock: Callable[[], float] = time.monotonic) -> None:
         if calls_per_hour < 0:
-            raise ValueError(f"calls_per_hour is {calls_per_hour}, allowed: 0 or more")
+            raise ValueError(f"calls_per_hour must be 0 or more, not {calls_per_hour}")
         self._calls_per_hour = calls_per_hour
         self._clock = clock
         self._times: deque[float] = deque()
@@ -59,7 +59,7 @@ class ExternalApi:
 
     def __init__(self, url: str, key: str, limit: CallLimit, timeout_seconds: float = 5.0) -> None:
         if not url.startswith(("https://", "http://127.0.0.1:")):
-            raise ValueError(f"external API at {url}, allowed: https://…")
+            raise ValueError(f"the external API must have an https:// URL, not {url}")
         self._url = url
         self._key = key
         self.limit = limit
@@ -75,5 +75,5 @@ class ExternalApi:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ApiError(f"{type(error).__name__}: {error}") from error
         if not isinstance(text, str):
-            raise ApiError(f"text is {type(text).__name__}, allowed: a string")
+            raise ApiError(f"the text must be a string, not {type(text).__name__}")
         return text

@@ -49,7 +49,7 @@ def cut(image: bytes) -> list[bytes]:
     ink = _ink(image)
     rows = np.flatnonzero(ink.any(axis=1))
     if not rows.size:
-        raise ValueError("an image without ink, allowed: with text")
+        raise ValueError("the image has no ink; send an image with text")
     bands = np.split(rows, np.flatnonzero(np.diff(rows) > 1) + 1)
     scale = max(1, round(len(bands[0]) / glyphs.HEIGHT))
     columns = np.flatnonzero(ink.any(axis=0))
@@ -66,11 +66,13 @@ def _line(area: np.ndarray, top: int, scale: int) -> bytes:
 def _ink(image: bytes) -> np.ndarray:
     header = re.match(rb"P5\s+(\d+)\s+(\d+)\s+255\s", image)
     if header is None:
-        raise ValueError(f"an image that starts with {image[:2]!r}, allowed: PGM (P5) with 255 gray values")
+        raise ValueError(f"the image must be PGM (P5) with 255 gray values; it starts with {image[:2]!r}")
     width, height = int(header[1]), int(header[2])
     pixels = np.frombuffer(image, np.uint8, offset=header.end())
     if pixels.size != width * height or not pixels.size:
-        raise ValueError(f"{pixels.size} pixels, allowed: {width} x {height}, as its header says")
+        raise ValueError(
+            f"the image must have {width} x {height} pixels, as its header says, not {pixels.size}"
+        )
     gray = pixels.reshape(height, width).astype(np.int16)
     return np.abs(gray - gray[0, 0]) > 64
 

@@ -61,7 +61,7 @@ def _numpy_model() -> Callable[[np.ndarray], np.ndarray]:
 
 _MODELS: Final = {"keras": _keras_model, "numpy": _numpy_model}
 if os.environ.get(MODEL) not in _MODELS:
-    raise ValueError(f"{MODEL} is {os.environ.get(MODEL, 'not set')}, allowed: {' or '.join(_MODELS)}")
+    raise ValueError(f"{MODEL} must be {' or '.join(_MODELS)}, not {os.environ.get(MODEL, 'unset')}")
 _scores: Final = _MODELS[os.environ[MODEL]]()
 
 

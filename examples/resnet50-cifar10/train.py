@@ -22,12 +22,12 @@ def cifar10(folder: Path, pattern: str) -> Images:
     """Return images and labels of the binary version's files that match ``pattern``, in any subdirectory."""
     files = sorted(folder.rglob(pattern))
     if not files:
-        raise SystemExit(
-            f"--data is {folder}, without {pattern}; allowed: CIFAR-10's binary version (README.md)"
-        )
+        raise SystemExit(f"--data {folder} has no {pattern}; download CIFAR-10's binary version (README.md)")
     for path in files:
         if path.stat().st_size % RECORD:
-            raise SystemExit(f"{path} has {path.stat().st_size} bytes, allowed: a multiple of {RECORD}")
+            raise SystemExit(
+                f"{path} must have a multiple of {RECORD} bytes, not {path.stat().st_size}; download it again"
+            )
     records = np.concatenate([np.fromfile(path, "uint8").reshape(-1, RECORD) for path in files])
     images = records[:, 1:].reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1)
     return images, records[:, 0].astype("int32")

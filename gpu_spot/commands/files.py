@@ -58,13 +58,13 @@ def _check_directory(option: str, named: Path, directory: Path, allowed: str) ->
         ancestor for ancestor in (directory, *directory.absolute().parents) if os.access(ancestor, os.F_OK)
     )
     if not existing.is_dir():
-        raise _path_error(option, named, f"but {existing} is not a directory", allowed)
+        raise _path_error(option, named, f"cannot be written, because {existing} is not a directory", allowed)
     if not os.access(existing, os.W_OK | os.X_OK):
-        raise _path_error(option, named, f"but {existing} is not writable", allowed)
+        raise _path_error(option, named, f"cannot be written, because {existing} is not writable", allowed)
 
 
 def _path_error(option: str, named: Path, problem: str, allowed: str) -> ValueError:
-    return ValueError(f"{option} is {named}, {problem}, allowed: {allowed}")
+    return ValueError(f"{option}: {named} {problem}; name {allowed}")
 
 
 def _reason(error: OSError) -> str:

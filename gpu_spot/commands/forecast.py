@@ -133,9 +133,9 @@ def _check(args: argparse.Namespace) -> None:
         raise ValueError("--max-monthly-increase requires --base")
     min_availability = args.min_availability
     if min_availability is not None and not 0 <= min_availability <= 1:
-        raise ValueError(f"--min-availability is {min_availability:g}, allowed: 0 to 1")
+        raise ValueError(f"--min-availability must be from 0 to 1, not {min_availability:g}")
     if not 0 <= args.file_system_gib < float("inf"):
-        raise ValueError(f"--file-system-gib is {args.file_system_gib:g}, allowed: a number of at least 0")
+        raise ValueError(f"--file-system-gib must be a number of at least 0, not {args.file_system_gib:g}")
 
 
 def _exceeded(args: argparse.Namespace, base: StackForecast | None, head: StackForecast) -> Iterator[str]:
@@ -145,9 +145,15 @@ def _exceeded(args: argparse.Namespace, base: StackForecast | None, head: StackF
         if unpriced := ", ".join(head.unknown_change(base)):
             yield f"{unpriced}: not priced, so --max-monthly-increase cannot be checked"
         if more > max_increase:
-            yield f"the monthly cost increases by ${more:,.2f}, allowed: at most ${max_increase:,.2f}"
+            yield (
+                f"the monthly cost increases by ${more:,.2f}, which is more than the permitted "
+                f"${max_increase:,.2f}"
+            )
     if min_availability is not None:
         for group in head.groups:
             if group.slots and group.availability.middle < min_availability:
                 ready = f"{group.availability.middle:.5f}"
-                yield f"the availability of {group.name} is {ready}, allowed: at least {min_availability:g}"
+                yield (
+                    f"the availability of {group.name} is {ready}, which is less than the required "
+                    f"{min_availability:g}"
+                )

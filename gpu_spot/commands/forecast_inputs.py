@@ -39,7 +39,7 @@ def read(option: str, file: Path) -> tuple[StackConfig, Settings]:
     try:
         config = load_stack(find_project(), name, file=file.resolve())
     except UserError as error:
-        raise ValueError(f"{option} is {file} ({error}), allowed: {_STACK_FILE}") from None
+        raise ValueError(f"{option}: {file} cannot be used ({error}); name {_STACK_FILE}") from None
     try:
         return config, load_settings(config.values)
     except SettingsError as error:

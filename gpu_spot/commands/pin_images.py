@@ -107,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
         except (BotoCoreError, ClientError) as error:
             raise aws_error(f"parameter {parameter} in {region}", error) from None
         if not _IMAGE.fullmatch(value):
-            raise ValueError(f"parameter {parameter} in {region} holds {value!r}, allowed: an AMI id")
+            raise ValueError(f"parameter {parameter} in {region} must hold an AMI ID, not {value!r}")
         return value
 
     after, images = pin_images(before, resolve)
@@ -159,7 +159,10 @@ def _edits(
     from infra.catalogue import accelerators
 
     if node.flow_style:
-        raise ValueError(f"the capacity of {group!r} is a flow mapping ({{…}}), allowed: a block mapping")
+        raise ValueError(
+            f"the capacity of {group!r} is a flow mapping ({{…}}); write it as a block mapping, "
+            "one key per line"
+        )
     fields = _fields(node)
     amis = _fields(fields["amis"]) if "amis" in fields else {}
     pinned_ami = {"ami": fields["ami"]} if "ami" in fields else {}
@@ -208,7 +211,7 @@ def _fields(node: yaml.Node) -> dict[str, Any]:
 def _line_of(text: str, node: yaml.MappingNode) -> tuple[int, str]:
     """Return the start of the line of a mapping's first key, and its indentation."""
     if node.flow_style:
-        raise ValueError("amis is a flow mapping ({…}), allowed: a block mapping")
+        raise ValueError("amis is a flow mapping ({…}); write it as a block mapping, one key per line")
     first: int = node.start_mark.index
     start = text.rfind("\n", 0, first) + 1
     return start, " " * (first - start)

@@ -130,7 +130,7 @@ class VolumeAdoption:
             if not code.startswith(("InvalidVolume", "InvalidSnapshot", "InvalidParameterValue")):
                 raise
             raise JobError(
-                f"volume {volume!r} does not exist, allowed: a volume (vol-…) or snapshot (snap-…) of the "
+                f"volume {volume!r} does not exist; name a volume (vol-…) or snapshot (snap-…) of the "
                 "stack's region"
             ) from None
         return parse(document)
@@ -138,9 +138,9 @@ class VolumeAdoption:
     def _check_has_none(self, job: str, stored: Sequence[StoredVolume]) -> None:
         snapshot = self._reader.find(job)
         if snapshot is not None and snapshot.row.volume:
-            raise JobError(f"job {job!r} has volume {snapshot.row.volume}, allowed: a job without a volume")
+            raise JobError(f"job {job!r} already has volume {snapshot.row.volume}; name a job without one")
         if existing := [str(item) for item in stored if item.belongs_to(self._stack, job)]:
-            raise JobError(f"job {job!r} has {', '.join(existing)}, allowed: a job without a volume")
+            raise JobError(f"job {job!r} already has {', '.join(existing)}; name a job without a volume")
 
     def _check_source(self, source: StoredVolume, rules: VolumeRules) -> None:
         if TAG_STACK in source.tags or names.TAG_JOB in source.tags:
@@ -150,7 +150,7 @@ class VolumeAdoption:
             raise JobError(f"{source.id} is attached to {source.instance}; detach it first")
         allowed = ("pending", "completed") if source.is_snapshot else ("available",)
         if source.state not in allowed:
-            raise JobError(f"{source.id} is in state {source.state}, allowed: {' or '.join(allowed)}")
+            raise JobError(f"{source.id} must be {' or '.join(allowed)}, but its state is {source.state}")
         if source.key and source.key not in (rules.kms_key_arn, self._key_of_aws()):
             copy = f"aws ec2 copy-snapshot --encrypted --kms-key-id {rules.kms_key_arn or _KEY_OF_AWS}"
             raise JobError(

@@ -160,9 +160,9 @@ def _volume_rules(args: argparse.Namespace, settings: Settings) -> VolumeRules:
         raise JobError(f"job {args.job!r} does not exist; jobs on instances in the stack file: {listed}")
     job = jobs[args.job]
     if not job.has_volume:
-        raise JobError(f"job {args.job!r} has volumeGiB 0, allowed: a job with a data volume")
+        raise JobError(f"job {args.job!r} has volumeGiB 0; name a job with a data volume")
     if job.prepare is not None:
-        raise JobError(f"job {args.job!r} starts from its prepared dataset, allowed: a job without prepare")
+        raise JobError(f"job {args.job!r} starts from its prepared dataset; name a job without prepare")
     return VolumeRules(args.job, job.volume_gib, settings.network.zones, settings.kms_key_arn or "")
 
 

@@ -80,7 +80,8 @@ class JobControl:
             raise JobError(f"job {name!r} has no budget; set training[].budget in the stack file")
         elif budget <= snapshot.spent:
             raise JobError(
-                f"job {name!r}: --budget is {budget:g}, allowed: above {snapshot.spent:.2f}, which is spent"
+                f"job {name!r}: --budget must be above {snapshot.spent:.2f}, which is already spent, "
+                f"not {budget:g}"
             )
 
     def _set_budget(self, name: str, budget: float) -> None:

@@ -63,4 +63,4 @@ def sources(root: Path = zip_file.ROOT) -> dict[str, Path]:
 
 @cache
 def _archive() -> bytes:
-    return zip_file.pack(sources())
+    return zip_file.packed("agent", sources)

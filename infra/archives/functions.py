@@ -46,7 +46,7 @@ def build(directory: Path = _LOCAL) -> zip_file.ZipFile:
 
 @cache
 def _packed() -> bytes:
-    return zip_file.pack(sources())
+    return zip_file.packed("functions", sources)
 
 
 @cache

@@ -27,12 +27,11 @@ def installed(name: str, lock: Path = _LOCK) -> Distribution:
         package = distribution(name)
     except PackageNotFoundError:
         raise pulumi.RunError(
-            f"package {name} is not installed, allowed: {pinned} of {lock.name} (run: make setup)"
+            f"package {name} is not installed, but {lock.name} pins {pinned}; run: make setup"
         ) from None
     if package.version != pinned:
         raise pulumi.RunError(
-            f"package {name} has version {package.version}, allowed: {pinned} of {lock.name} (run: make "
-            "setup)"
+            f"package {name} has version {package.version}, but {lock.name} pins {pinned}; run: make setup"
         )
     return package
 

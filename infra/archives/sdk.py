@@ -76,7 +76,7 @@ def build_layer(directory: Path = _LOCAL) -> zip_file.ZipFile:
 
 @cache
 def _layer() -> bytes:
-    return zip_file.pack(layer_sources())
+    return zip_file.packed("sdk", layer_sources)
 
 
 def _is_model(parts: tuple[str, ...], services: Collection[str]) -> bool:

@@ -6,15 +6,17 @@ import hashlib
 import io
 import os
 import zipfile
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 """The directory of the packages."""
-OUT: Final = ROOT / "out"
-"""Ignored by git; a built file stays for the next preview."""
+BUILT: Final = Path(__file__).with_name("built")
+"""The archives of an installed wheel (``setup.py``); a checkout has none, and packs its files."""
+OUT: Final = (Path.cwd() if BUILT.is_dir() else ROOT) / "out"
+"""Ignored by git; a written file stays for the next preview."""
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 """The earliest time that a zip file can represent."""
 
@@ -52,6 +54,12 @@ def pack(files: Mapping[str, Path]) -> bytes:
             entry.external_attr = 0o644 << 16
             target.writestr(entry, path.read_bytes())
     return buffer.getvalue()
+
+
+def packed(name: str, sources: Callable[[], Mapping[str, Path]]) -> bytes:
+    """Return the archive that the wheel has, or a zip of ``sources()``."""
+    built = BUILT / f"{name}.zip"
+    return built.read_bytes() if built.is_file() else pack(sources())
 
 
 def write(data: bytes, directory: Path) -> ZipFile:

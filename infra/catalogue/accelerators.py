@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final, Literal, TypeAlias
 
+from contracts.sentences import alternatives
+
 Architecture: TypeAlias = Literal["x86_64", "arm64"]
 Vendor: TypeAlias = Literal["nvidia", "amd", "aws", "xilinx"]
 
@@ -101,10 +103,10 @@ _FAMILIES: Final = (
 _UNSUPPORTED: Final = {
     "p2": "AWS has retired P2",
     "g2": "AWS has retired G2",
-    "p3": "AWS retired P3 in December 2025; use g5, g6 or p4d",
-    "g3": "AWS retired G3 in October 2025; use g4dn or g6",
-    "g3s": "AWS retired G3 in October 2025; use g4dn or g6",
-    "f1": "AWS retired F1 in December 2025; use f2",
+    "p3": "AWS retired P3 in December 2025",
+    "g3": "AWS retired G3 in October 2025",
+    "g3s": "AWS retired G3 in October 2025",
+    "f1": "AWS retired F1 in December 2025",
     "p6e-gb200": "P6e is sold as Capacity Blocks, not as Spot",
     "p6e-gb300": "P6e is sold as Capacity Blocks, not as Spot",
     "trn2u": "Trn2 UltraServers are sold as Capacity Blocks, not as Spot",
@@ -137,11 +139,13 @@ def lookup(name: str) -> InstanceType:
         return CATALOGUE[name]
     family = name.partition(".")[0]
     if family in _UNSUPPORTED:
-        raise ValueError(f"{name!r} cannot be used: {_UNSUPPORTED[family]}, allowed: {', '.join(FAMILIES)}")
+        raise ValueError(
+            f"{name!r} is not supported: {_UNSUPPORTED[family]}; choose a type of {alternatives(FAMILIES)}"
+        )
     sizes = [type_name for type_name in CATALOGUE if type_name.startswith(f"{family}.")]
     near = sizes or get_close_matches(name, CATALOGUE, n=3, cutoff=0.5)
     allowed = ", ".join(near) or f"sizes of {', '.join(f.name for f in _FAMILIES)}"
-    raise ValueError(f"{name!r} is not a known accelerator type, allowed: {allowed}")
+    raise ValueError(f"{name!r} is not a known accelerator type; use {allowed}")
 
 
 def image(name: str, ami: str | None, amis: Mapping[str, str]) -> str:
@@ -162,10 +166,8 @@ def check_mix(names: Iterable[str], ami: str | None, amis: Mapping[str, str] | N
     platforms = {(t.family.vendor, t.family.architecture): t.name for t in reversed(types)}
     if len(platforms) > 1:
         listed = ", ".join(f"{name} is {' on '.join(platform)}" for platform, name in platforms.items())
-        raise ValueError(f"{listed}, allowed: one vendor and one architecture in a group")
+        raise ValueError(f"{listed}; use types of one vendor and one architecture in a group")
     for instance_type in types:
         reason = instance_type.family.needs_ami
         if reason and ami is None and instance_type.family.name not in (amis or {}):
-            raise ValueError(
-                f"{instance_type.name!r} without 'ami' ({reason}), allowed: with 'ami' or 'amis'"
-            )
+            raise ValueError(f"{instance_type.name!r} needs your own image ({reason}); set 'ami' or 'amis'")

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Literal
 
+from contracts.sentences import alternatives
+
 EngineVersion = Literal["3.13", "4.2"]
 BrokerMode = Literal["single", "cluster"]
 
@@ -36,6 +38,6 @@ def check(version: EngineVersion, deployment: BrokerMode, instance_type: str) ->
     allowed = TYPES[version, deployment]
     if instance_type not in allowed:
         raise ValueError(
-            f"{instance_type!r} for RabbitMQ {version}, deployment {deployment!r}, "
-            f"allowed: {', '.join(allowed)}"
+            f"{instance_type!r} does not run RabbitMQ {version} as {deployment!r}; use "
+            f"{alternatives(allowed)}"
         )

@@ -35,5 +35,5 @@ def architecture(name: str) -> Architecture:
     """
     match = _NAME.fullmatch(name)
     if match is None or int(match["generation"]) < _ON_NITRO[match["class"]]:
-        raise ValueError(f"{name!r} is not a supported CPU type, allowed: {ALLOWED}")
+        raise ValueError(f"{name!r} is not a supported CPU type; use {ALLOWED}")
     return "arm64" if match["options"].startswith("g") else "x86_64"

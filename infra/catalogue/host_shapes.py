@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from contracts.sentences import alternatives
 from infra.catalogue import accelerators as catalogue
 from infra.catalogue.instance_sizes import INSTANCE_SIZES
 from userdata.agent.tenants import mig
@@ -57,7 +58,7 @@ def shape(name: str) -> HostShape:
         ValueError: the type cannot be a shared host.
     """
     if name not in _NODES:
-        raise ValueError(f"{name!r} cannot be a shared host, allowed: {', '.join(TYPES)}")
+        raise ValueError(f"{name!r} is not supported as a shared host; use {alternatives(TYPES)}")
     size, count, instance_type = INSTANCE_SIZES[name], _NODES[name], catalogue.lookup(name)
     cores, gpus = size.vcpus // _THREADS, instance_type.accelerators
     nodes = tuple(

@@ -88,12 +88,13 @@ def check_efa(types: Sequence[str]) -> None:
         family = lookup(missing[0]).family.name
         sizes = [name for name in EFA_INTERFACES if name.startswith(f"{family}.")]
         raise ValueError(
-            f"efa with {missing[0]!r}, allowed: types with EFA: {', '.join(sizes or EFA_INTERFACES)}"
+            f"efa is set, but {missing[0]!r} has no EFA; use types with EFA: "
+            f"{', '.join(sizes or EFA_INTERFACES)}"
         )
     first = types[0]
     for name in types:
         if interfaces[name] != interfaces[first]:
             raise ValueError(
-                f"efa with {first!r} ({EFA_INTERFACES[first]}) and {name!r} ({EFA_INTERFACES[name]}), "
-                "allowed: types with the same EFA interfaces"
+                f"efa is set, but {first!r} ({EFA_INTERFACES[first]}) and {name!r} ({EFA_INTERFACES[name]}) "
+                "have different EFA interfaces; use types with the same"
             )

@@ -132,12 +132,15 @@ def _table(entry: Any) -> PriceTable:
         raise ValueError(f"a table is not an object of {', '.join(sorted(_KEYS))}")
     region, date, source = (str(entry[key]) for key in ("region", "date", "source"))
     if not _REGION.fullmatch(region) or not _DATE.fullmatch(date):
-        raise ValueError(f"region {region!r}, date {date!r}, allowed: such as eu-north-1, 2026-11-24")
+        raise ValueError(
+            "prices must have a region and a date such as eu-north-1 and 2026-11-24, not "
+            f"{region!r} and {date!r}"
+        )
     for name, usd in entry["usd"].items():
         if name not in ITEMS and not _INSTANCE.fullmatch(name):
-            raise ValueError(f"{name!r} is not a price, allowed: instance types, {', '.join(ITEMS)}")
+            raise ValueError(f"{name!r} is not a price; use an instance type, or one of {', '.join(ITEMS)}")
         if isinstance(usd, bool) or not isinstance(usd, int | float) or not 0 < usd < 10_000:
-            raise ValueError(f"the price of {name} in {region} is {usd!r}, allowed: a number above 0")
+            raise ValueError(f"the price of {name} in {region} must be a number above 0, not {usd!r}")
     return PriceTable(region, date, source, entry["usd"])
 
 

@@ -24,4 +24,4 @@ def check(region: str) -> str:
         return region
     near = get_close_matches(region, sorted(REGIONS), n=1)
     example = near[0] if near else "us-west-2"
-    raise ValueError(f"{region!r}, allowed: a Region of AWS, such as {example}")
+    raise ValueError(f"must be an AWS Region such as {example}, not {region!r}")

@@ -18,7 +18,7 @@ _NEW: Final = "a new resource"
 
 
 def unchanged(
-    key: str, desired: pulumi.Input[Any], current: pulumi.Output[Any], owner: str, allowed: str
+    key: str, desired: pulumi.Input[Any], current: pulumi.Output[Any], owner: str, remedy: str
 ) -> pulumi.Output[Any]:
     """Return ``current``; the output raises ``pulumi.RunError`` if the stack file asks for another value.
 
@@ -27,15 +27,15 @@ def unchanged(
         desired: value of the stack file.
         current: value in the state, an output that the resource ignores changes of.
         owner: the resource, in words.
-        allowed: what is allowed in place of the change.
+        remedy: what to do in place of the change.
     """
 
     def check(values: Sequence[Any]) -> Any:
         present, expected = values
         if expected != present:
             raise pulumi.RunError(
-                f"gpu-spot:{key}: {expected} is not what {owner} of this stack has ({present}), "
-                f"allowed: {allowed}"
+                f"gpu-spot:{key} must stay {present}: {owner} of this stack cannot change to "
+                f"{expected}. To change it, {remedy}"
             )
         return present
 
@@ -57,8 +57,8 @@ def in_subnets(
         present, remaining = values
         if removed := sorted(set(present) - set(remaining)):
             raise pulumi.RunError(
-                f"gpu-spot:network.zones: without {', '.join(removed)}, in which {owner} is, allowed: the "
-                "zones of its subnets, and more"
+                f"gpu-spot:network.zones must keep the zones of {', '.join(removed)}, which {owner} "
+                "uses; add zones instead of removing these"
             )
         return list(present)
 

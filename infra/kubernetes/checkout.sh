@@ -42,7 +42,7 @@ is_outage() {
 
 fail() {
   if [ -n "$GPU_SPOT_FAULTS" ] && [ "$GPU_SPOT_FAULTS" -ge "$GPU_SPOT_MAX_RESTARTS" ]; then
-    echo "gpu-spot: failed after $GPU_SPOT_FAULTS restarts, allowed: $GPU_SPOT_MAX_RESTARTS; the job has failed" >&2
+    echo "gpu-spot: the job has failed after $GPU_SPOT_FAULTS restarts, more than maxRestarts ($GPU_SPOT_MAX_RESTARTS)" >&2
     exit "$exhausted_exit_code"
   fi
   exit 1

@@ -199,7 +199,7 @@ watch() {
     fi
     measure
     if [ "$free" -lt "$least_free_percent" ] && [ "$free_at_start" -ge "$least_free_percent" ]; then
-      end_command full "the job fills the node's disk: $free % free, allowed: $least_free_percent %"
+      end_command full "the job fills the node's disk: $free % are free, less than $least_free_percent %"
       return
     fi
   done
@@ -274,7 +274,7 @@ elif [ -n "$is_stopped" ]; then
   exit 75
 fi
 if [ -n "$GPU_SPOT_FAULTS" ] && [ "$GPU_SPOT_FAULTS" -ge "$GPU_SPOT_MAX_RESTARTS" ]; then
-  say "failed with $code after $GPU_SPOT_FAULTS restarts, allowed: $GPU_SPOT_MAX_RESTARTS; the job has failed"
+  say "the job has failed with $code after $GPU_SPOT_FAULTS restarts, more than maxRestarts ($GPU_SPOT_MAX_RESTARTS)"
   exit 78
 fi
 # A command's own 75 or 78 is a failure like any other.

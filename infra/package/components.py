@@ -47,13 +47,13 @@ class StackComponent(pulumi.ComponentResource):
             values = inputs.to_plain(args)
             if entries and values.setdefault("name", name) != name:
                 raise SettingsError(
-                    f"name: {values['name']!r}, allowed: none (the component names its group)"
+                    f"name is {values['name']!r}; remove it, because the component names its group"
                 )
             stack_name = values.pop(inputs.STACK_NAME, f"{pulumi.get_project()}-{pulumi.get_stack()}-{name}")
             region = aws.get_region(opts=pulumi.InvokeOptions(parent=self)).region
             settings = inputs.load_component_settings(region, values, entries)
             if entries and name not in settings.capacities:
-                raise SettingsError("matrix: creates jobs with other names, allowed: in GpuSpot")
+                raise SettingsError("matrix creates jobs with other names; use the component GpuSpot for it")
         except SettingsError as error:
             raise SettingsError("\n".join(f"{name}.{line}" for line in str(error).splitlines())) from None
         prefix = f"{PACKAGE}-{stack_name}-"

@@ -101,9 +101,7 @@ def to_plain(value: Any, path: str = "") -> Any:
         SettingsError: a value is unknown in a preview, which would then not show all resources.
     """
     if isinstance(value, pulumi.Output | Unknown):
-        raise SettingsError(
-            f"{path}: an output of another resource, allowed: values that are known in a preview"
-        )
+        raise SettingsError(f"{path} is an output of another resource; use a value known in a preview")
     if isinstance(value, Mapping):
         items = ((str(key), to_plain(v, f"{path}.{key}" if path else str(key))) for key, v in value.items())
         return {key: item for key, item in items if item is not None}

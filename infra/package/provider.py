@@ -73,8 +73,8 @@ def _input_errors(name: str, error: SettingsError) -> InputPropertiesError:
     """Return the error with one entry for each input, as the engine shows them."""
     details: list[InputPropertyErrorDetails] = []
     for line in str(error).splitlines():
-        path, _, reason = line.removeprefix(f"{name}.").partition(": ")
-        details.append({"property_path": path, "reason": reason})
+        path, _, reason = line.removeprefix(f"{name}.").partition(" ")
+        details.append({"property_path": path.removesuffix(":"), "reason": reason})
     return InputPropertiesError(str(error), details)
 
 

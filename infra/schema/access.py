@@ -41,7 +41,10 @@ class CommandPermission(Model):
     def _not_of_identities(cls, actions: tuple[str, ...]) -> tuple[str, ...]:
         for action in actions:
             if action.lower().startswith(("iam:", "organizations:")):
-                raise ValueError(f"{action!r}, allowed: no actions of iam and organizations (use policyArns)")
+                raise ValueError(
+                    f"must not have actions of iam or organizations such as {action!r}; use policyArns "
+                    "for these"
+                )
         return actions
 
     @property
@@ -66,8 +69,11 @@ _SECRET_NAME: Final = re.compile(
 _OF_A_TOKENIZER: Final = re.compile(r"(bos|cls|end|eos|mask|pad|sep|start|stop|unk)[_-]token$", re.IGNORECASE)
 _PLAIN: Final = re.compile(r"[^\s<>|\[\]$/{}]{8,}")
 _NOT_SECRET: Final = frozenset({"disabled", "required", "optional"})
-_REMEDY: Final = "it looks like a key, allowed: the name of a secret that has it, in secrets"
-_REMEDY_OF_REST: Final = "it looks like a key, allowed: the name of a secret (as in repositorySecret)"
+_REMEDY: Final = "looks like a key; store it in Secrets Manager, and name that secret in secrets"
+_REMEDY_OF_REST: Final = (
+    "looks like a key; store it in Secrets Manager, and write the name of that secret "
+    "(as in repositorySecret)"
+)
 
 
 def looks_like_a_key(name: str, value: str) -> bool:
@@ -78,8 +84,10 @@ def looks_like_a_key(name: str, value: str) -> bool:
     return is_named and _PLAIN.fullmatch(value) is not None and value.lower() not in _NOT_SECRET
 
 
-def plain_keys(value: Any, path: str = "", name: str = "", *, is_variable: bool = False) -> Iterator[str]:
-    """Yield a line for each value below ``path`` that looks like a key; none shows the value.
+def plain_keys(
+    value: Any, path: str = "", name: str = "", *, is_variable: bool = False
+) -> Iterator[tuple[str, str]]:
+    """Yield path and error of each value below ``path`` that looks like a key; none shows the value.
 
     ``name`` is that of a variable or an option of a command, which is the part of ``path`` that says so.
     """
@@ -97,4 +105,4 @@ def plain_keys(value: Any, path: str = "", name: str = "", *, is_variable: bool 
     elif isinstance(value, str):
         option, _, text = value.lstrip("-").partition("=") if value.startswith("-") else ("", "", "")
         if looks_like_a_key(name, value) or looks_like_a_key(option, text):
-            yield f"{path}: {_REMEDY if is_variable or path.endswith(']') else _REMEDY_OF_REST}"
+            yield path, _REMEDY if is_variable or path.endswith("]") else _REMEDY_OF_REST

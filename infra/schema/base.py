@@ -88,7 +88,7 @@ def check_unique(names: list[str], plural: str) -> None:
     """Raise ``ValueError`` for a name that occurs twice; ``plural`` is what the names belong to."""
     for name in names:
         if names.count(name) > 1:
-            raise ValueError(f"two {plural} are named {name!r}, allowed: each name once")
+            raise ValueError(f"two {plural} are named {name!r}; give each its own name")
 
 
 def check_private_networks(sources: Sequence[str]) -> None:
@@ -97,8 +97,8 @@ def check_private_networks(sources: Sequence[str]) -> None:
         try:
             network = ipaddress.IPv4Network(source)
         except ValueError as error:
-            raise ValueError(f"{source!r} ({error}), allowed: networks such as 10.0.0.0/8") from None
+            raise ValueError(f"{source!r} is not a network ({error}); write one such as 10.0.0.0/8") from None
         if not network.is_private or network.prefixlen < 8:
-            raise ValueError(f"{source}, allowed: private networks (10/8, 172.16/12, 192.168/16)")
+            raise ValueError(f"{source} is not a private network; use part of 10/8, 172.16/12 or 192.168/16")
         if sources.count(source) > 1:
-            raise ValueError(f"{source} is listed twice, allowed: each network once")
+            raise ValueError(f"{source} is listed twice; list each network once")

@@ -53,7 +53,7 @@ class Fallback(Model):
     @classmethod
     def _warm_only_if_enabled(cls, count: int, info: ValidationInfo) -> int:
         if count and info.data.get("enabled") is False:
-            raise ValueError(f"{count} without a fallback, allowed: 0 if enabled is false")
+            raise ValueError(f"must be 0 if enabled is false, not {count}")
         return count
 
     @field_validator("reservation")
@@ -62,7 +62,10 @@ class Fallback(Model):
         cls, reservation: Reservation | None, info: ValidationInfo
     ) -> Reservation | None:
         if reservation is not None and info.data.get("enabled") is False:
-            raise ValueError(f"{reservation.source} without a fallback, allowed: none if enabled is false")
+            raise ValueError(
+                f"is {reservation.source}, but enabled is false; remove the reservation, or enable "
+                "the fallback"
+            )
         return reservation
 
     @field_validator("policy")
@@ -206,21 +209,21 @@ class Capacity(Model):
     @classmethod
     def _only_of_a_fleet(cls, value: str, info: ValidationInfo) -> str:
         if value == "request" and info.data.get("kind") == "mixed-asg":
-            raise ValueError("'request' with kind 'mixed-asg', allowed: 'maintain'")
+            raise ValueError("must be 'maintain' with kind 'mixed-asg', not 'request'")
         return value
 
     @field_validator("target")
     @classmethod
     def _not_zero_for_a_request(cls, value: int, info: ValidationInfo) -> int:
         if value == 0 and info.data.get("fleet_type") == "request":
-            raise ValueError("0 with fleetType 'request', allowed: at least 1")
+            raise ValueError("must be at least 1 with fleetType 'request', not 0")
         return value
 
     @field_validator("fallback")
     @classmethod
     def _no_fallback_of_a_request(cls, fallback: Fallback, info: ValidationInfo) -> Fallback:
         if fallback.enabled and info.data.get("fleet_type") == "request":
-            raise ValueError("a fallback with fleetType 'request', allowed: enabled: false")
+            raise ValueError("must have enabled: false with fleetType 'request', which has no fallback")
         return fallback
 
     @field_validator("max")
@@ -235,26 +238,24 @@ class Capacity(Model):
         if data["fallback"].enabled:
             minimum += max(_weights(data.get("unit"), data.get("instance_types") or ()).values(), default=1)
         if maximum < minimum:
-            raise ValueError(f"{maximum} is too low for the target, allowed: at least {minimum}")
+            raise ValueError(f"must be at least {minimum} for this target, not {maximum}")
         warm = data["fallback"].warm_instances
         if warm > maximum:
-            raise ValueError(f"{maximum} is less than fallback.warmInstances, allowed: at least {warm}")
+            raise ValueError(f"must be at least {warm}, the value of fallback.warmInstances, not {maximum}")
         return value
 
     @field_validator("on_demand_base")
     @classmethod
     def _base_within_target(cls, value: int, info: ValidationInfo) -> int:
         if value > info.data.get("target", value):
-            raise ValueError(f"{value} is above the target, allowed: 0 to {info.data['target']}")
+            raise ValueError(f"must be from 0 to the target ({info.data['target']}), not {value}")
         return value
 
     @field_validator("drill")
     @classmethod
     def _only_managed_groups(cls, count: int, info: ValidationInfo) -> int:
         if count and info.data.get("fleet_type") == "request":
-            raise ValueError(
-                f"{count} with fleetType 'request', whose instances are not replaced, allowed: 0"
-            )
+            raise ValueError(f"must be 0 with fleetType 'request', which replaces no instances, not {count}")
         return count
 
     @field_validator("amis")
@@ -263,7 +264,7 @@ class Capacity(Model):
         for family in amis:
             if family not in catalogue.FAMILIES:
                 families = ", ".join(catalogue.FAMILIES)
-                raise ValueError(f"{family!r} is not a known family, allowed: {families}")
+                raise ValueError(f"{family!r} is not a known family; use {families}")
         return amis
 
     @field_validator("instance_types")
@@ -271,7 +272,7 @@ class Capacity(Model):
     def _bootable_types(cls, names: tuple[str, ...] | None, info: ValidationInfo) -> tuple[str, ...] | None:
         for name in names or ():
             if (names or ()).count(name) > 1:
-                raise ValueError(f"{name!r} is listed twice, allowed: each type once")
+                raise ValueError(f"{name!r} is listed twice; list each type once")
         if names and "ami" in info.data and "amis" in info.data:
             catalogue.check_mix(names, info.data["ami"], info.data["amis"])
         return names
@@ -284,12 +285,13 @@ class Capacity(Model):
         if not {"instance_types", "ami", "amis"} <= info.data.keys():
             return requirements
         if (requirements is None) == (info.data["instance_types"] is None):
-            both = "neither" if requirements is None else "both"
-            raise ValueError(f"{both} of instanceTypes and instanceRequirements, allowed: one of the two")
-        if requirements is not None and not requirements.matching_types(info.data["ami"], info.data["amis"]):
             raise ValueError(
-                "no known accelerator type matches, allowed: requirements that match at least one"
+                "instanceTypes and instanceRequirements are both missing; set one of them"
+                if requirements is None
+                else "is set together with instanceTypes; remove one of them"
             )
+        if requirements is not None and not requirements.matching_types(info.data["ami"], info.data["amis"]):
+            raise ValueError("no known accelerator type matches; relax the requirements until one does")
         return requirements
 
     @field_validator("unit")
@@ -299,16 +301,24 @@ class Capacity(Model):
             return unit
         if info.data.get("instance_requirements") is not None:
             # An override has one weight for all types that meet its requirements.
-            raise ValueError(f"{unit!r} with instanceRequirements, allowed: with instanceTypes")
+            raise ValueError(
+                f"must be 'instances' with instanceRequirements, not {unit!r}; list instanceTypes to "
+                "count in other units"
+            )
         fallback = info.data.get("fallback")
         if fallback is not None and fallback.warm_instances:
             # Warm pools count instances, without weights. Source: Auto Scaling API reference, "PutWarmPool".
-            raise ValueError(f"{unit!r} with fallback.warmInstances, allowed: 0 warm instances")
+            raise ValueError(
+                f"must be 'instances' with fallback.warmInstances, not {unit!r}; or set "
+                "fallback.warmInstances to 0"
+            )
         return unit
 
     @field_validator("allocation_strategy")
     @classmethod
     def _order_needs_types(cls, value: str, info: ValidationInfo) -> str:
         if value == "capacity-optimized-prioritized" and info.data.get("instance_requirements"):
-            raise ValueError(f"{value!r} with instanceRequirements, allowed: a strategy that needs no order")
+            raise ValueError(
+                f"cannot be {value!r} with instanceRequirements, which have no order; choose another strategy"
+            )
         return value

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from contracts.sentences import alternatives
 from infra.catalogue import accelerators as catalogue
 from infra.catalogue.network_interfaces import efa_interfaces
 from infra.schema.base import check_unique
@@ -40,7 +41,7 @@ def check_names_of_jobs(jobs: Sequence[Training], services: Iterable[Service]) -
         if conflicts:
             parts = "nodes" if job.has_nodes else "experiments"
             raise ValueError(
-                f"{conflicts[0]!r} has the prefix of the {parts} of {job.name!r}, allowed: another name"
+                f"the name {conflicts[0]!r} begins like the {parts} of {job.name!r}; choose another name"
             )
 
 
@@ -57,8 +58,7 @@ def check_quota(jobs: Iterable[Training], quota_gpus: int) -> None:
             gpus = pods * min(catalogue.lookup(kind).accelerators for kind in job.capacity.types)
             if gpus > quota_gpus:
                 raise ValueError(
-                    f"quotaGpus {quota_gpus} is below the {gpus} GPUs that {job.name!r} needs at once, "
-                    f"allowed: at least {gpus}"
+                    f"quotaGpus must be at least {gpus}, which {job.name!r} needs at once, not {quota_gpus}"
                 )
 
 
@@ -75,13 +75,13 @@ def check_brokers(services: Sequence[Service]) -> None:
         owner, name = service.queue.broker_of, service.queue.queue_name(service.name)
         if owner not in owners:
             raise ValueError(
-                f"queue.existing.brokerOf of {service.name!r} is {owner!r}, "
-                f"allowed: a service with a created broker: {', '.join(owners) or 'none'}"
+                f"queue.existing.brokerOf of {service.name!r} must be a service with a created broker "
+                f"({', '.join(owners) or 'there is none'}), not {owner!r}"
             )
         if name in owners[owner]:
             raise ValueError(
-                f"queue {name!r} of {service.name!r} is also that of {owners[owner][name]!r} on one broker, "
-                "allowed: a queue for each service"
+                f"queue {name!r} of {service.name!r} is also that of {owners[owner][name]!r} on the "
+                "same broker; use a queue for each service"
             )
         owners[owner][name] = service.name
     for queues in owners.values():
@@ -96,8 +96,8 @@ def _check_calls(services: Sequence[Service], on_broker: set[str]) -> None:
         allowed = sorted(on_broker - {service.name})
         if unknown := sorted(set(service.queue.called_services) - set(allowed)):
             raise ValueError(
-                f"queue.calls of {service.name!r} has {unknown[0]!r}, "
-                f"allowed: other services on its broker: {', '.join(allowed) or 'none'}"
+                f"queue.calls of {service.name!r} must be other services on its broker "
+                f"({', '.join(allowed) or 'there are none'}), not {unknown[0]!r}"
             )
 
 
@@ -112,8 +112,8 @@ def check_names_of_hosts(
     for host in hosts:
         if conflicts := [name for name in names if name.startswith(f"{host.name}-")]:
             raise ValueError(
-                f"{conflicts[0]!r} has the prefix of the tenants' volumes of {host.name!r}, "
-                "allowed: another name"
+                f"the name {conflicts[0]!r} begins like the tenants' volumes of {host.name!r}; choose "
+                "another name"
             )
 
 
@@ -123,8 +123,8 @@ def check_blocks(training: Iterable[Training], network: Network | None) -> None:
     for job in training:
         if job.capacity_block is not None and zones and job.capacity_block.zone not in zones:
             raise ValueError(
-                f"capacityBlock of {job.name!r} is in {job.capacity_block.zone!r}, "
-                f"allowed: {', '.join(zones)} (network.zones)"
+                f"capacityBlock of {job.name!r} must be in {alternatives(zones)} (network.zones), not "
+                f"{job.capacity_block.zone!r}"
             )
 
 
@@ -136,8 +136,8 @@ def check_zones_of_nodes(training: Iterable[Training], network: Network | None) 
             continue
         if job.nodes.zone not in zones:
             raise ValueError(
-                f"nodes.zone of {job.name!r} is {job.nodes.zone or 'missing'}, allowed: one of "
-                f"{', '.join(zones)} (network.zones)"
+                f"nodes.zone of {job.name!r} must be {alternatives(zones)} (network.zones), "
+                f"{'not ' + job.nodes.zone if job.nodes.zone else 'and is missing'}"
             )
 
 
@@ -147,8 +147,8 @@ def check_checkpoints(training: Iterable[Training], storage: Storage) -> None:
     for job in training:
         if job.checkpoints not in locations:
             raise ValueError(
-                f"checkpoints of {job.name!r} are {job.checkpoints!r}, "
-                f"allowed: {', '.join(map(repr, locations))}"
+                f"checkpoints of {job.name!r} must be {alternatives(map(repr, locations))}, not "
+                f"{job.checkpoints!r}"
             )
 
 
@@ -166,8 +166,8 @@ def check_public_addresses(training: Iterable[Training], network: Network | None
     for job in training if network is not None and network.egress == "public" else ():
         if job.nodes.efa and len(efa_interfaces(job.capacity.types[0])) > 1:
             raise ValueError(
-                f"nodes.efa of {job.name!r} with network.egress 'public', allowed: 'nat-gateway', "
-                "'nat-gateway-per-zone', 'none' (an instance with several interfaces has no public address)"
+                f"nodes.efa of {job.name!r} needs network.egress 'nat-gateway', 'nat-gateway-per-zone' or "
+                "'none', not 'public': an instance with several interfaces has no public address"
             )
 
 
@@ -182,19 +182,19 @@ def _check_place(name: str, http: Http, network: Network) -> None:
     """Source: Application Load Balancer guide, "Availability Zones and subnets"; VPC guide, "Quotas"."""
     subject = f"http of {name!r}"
     if len(network.zones) < _LOAD_BALANCER_ZONES:
-        raise ValueError(f"{subject} in one zone, allowed: two or more (network.zones)")
+        raise ValueError(f"{subject} needs two or more zones; add one to network.zones")
     if len(network.security_groups) > _SECURITY_GROUPS:
         raise ValueError(
-            f"{subject} with {len(network.security_groups)} network.securityGroups, "
-            f"allowed: at most {_SECURITY_GROUPS} (an interface has five)"
+            f"{subject} needs at most {_SECURITY_GROUPS} network.securityGroups (an interface has "
+            f"five in all), not {len(network.security_groups)}"
         )
     if http.subnets and network.vpc_id is None:
-        raise ValueError(f"{subject} has subnets without network.vpcId, allowed: with an existing VPC")
+        raise ValueError(f"{subject} has subnets, which need an existing VPC; set network.vpcId")
     if len(http.subnets) == 1:
-        raise ValueError(f"{subject} has one subnet, allowed: two or more, in two zones")
+        raise ValueError(f"{subject} has one subnet; list two or more, in two zones")
     if http.public and not http.subnets and (network.vpc_id is not None or network.egress == "none"):
-        allowed = "with public subnets" if network.vpc_id is not None else "with network.egress"
-        raise ValueError(f"{subject} is public in a network without public subnets, allowed: {allowed}")
+        remedy = "list public subnets in http.subnets" if network.vpc_id is not None else "set network.egress"
+        raise ValueError(f"{subject} is public, but the network has no public subnets; {remedy}")
 
 
 def check_requirements(entries: Iterable[Work], network: Network | None) -> None:
@@ -208,5 +208,5 @@ def check_requirements(entries: Iterable[Work], network: Network | None) -> None
             counted = f"{images} image(s) in {zones} zone(s)" if zones > 1 else f"{images} images"
             raise ValueError(
                 f"instanceRequirements of {entry.name!r} with {counted} are {images * zones} sets, "
-                f"allowed: at most {_REQUIREMENTS} (AWS's limit); list instanceTypes instead"
+                f"but AWS allows {_REQUIREMENTS}; list instanceTypes instead"
             )

@@ -71,24 +71,25 @@ class Network(Model):
     @classmethod
     def _only_in_an_existing_vpc(cls, ids: Collection[str], info: ValidationInfo) -> Collection[str]:
         if ids and info.data.get("vpc_id", "") is None:
-            raise ValueError("without vpcId, allowed: with vpcId")
+            raise ValueError("needs an existing VPC; set vpcId, or remove this key")
         return ids
 
     @field_validator("subnets")
     @classmethod
     def _in_each_zone(cls, subnets: dict[str, str], info: ValidationInfo) -> dict[str, str]:
         if info.data.get("vpc_id") and not subnets:
-            raise ValueError("missing, allowed: one private subnet of the VPC for each zone, by zone")
+            raise ValueError("is required with vpcId; list one private subnet of the VPC for each zone")
         for zone, subnet in subnets.items():
             if list(subnets.values()).count(subnet) > 1:
-                raise ValueError(f"{subnet} is used for {zone} and another zone, allowed: each subnet once")
+                raise ValueError(f"{subnet} is used for {zone} and another zone; use a subnet of each zone")
         return subnets
 
     @field_validator("non_overlapping_cidrs", "cidr", "egress", "flow_logs")
     @classmethod
     def _only_in_a_created_vpc(cls, value: Any, info: ValidationInfo) -> Any:
         if info.data.get("vpc_id") and value not in ((), None, "none"):
-            raise ValueError(f"{value!r} in an existing VPC, allowed: without vpcId")
+            shown = list(value) if isinstance(value, tuple) else value
+            raise ValueError(f"is {shown!r}, but an existing VPC has its own; remove it or vpcId")
         return value
 
     @field_validator("non_overlapping_cidrs")
@@ -103,23 +104,17 @@ class Network(Model):
     def _network_address(cls, cidr: str | None, info: ValidationInfo) -> str | None:
         if cidr is None:
             if info.data.get("vpc_id", "") is None:
-                raise ValueError(
-                    "missing, allowed: a block such as 10.20.0.0/16, or vpcId of an existing VPC"
-                )
+                raise ValueError("is required; set a block such as 10.20.0.0/16, or vpcId of an existing VPC")
             return None
         network = _network(cidr)
         if not 16 <= network.prefixlen <= 20:
-            raise ValueError(f"a /{network.prefixlen} network, allowed: /16 to /20")
+            raise ValueError(f"must be a network from /16 to /20, not a /{network.prefixlen}")
         if not network.is_private or network.is_loopback or network.is_link_local:
-            raise ValueError(
-                f"{cidr} is not a private network, allowed: parts of 10/8, 172.16/12, 192.168/16"
-            )
+            raise ValueError(f"must be a private network (part of 10/8, 172.16/12 or 192.168/16), not {cidr}")
         for reserved in (*info.data.get("non_overlapping_cidrs", ()), _DOCKER_BRIDGE):
             if network.overlaps(_network(reserved)):
                 owner = "Docker's bridge network" if reserved == _DOCKER_BRIDGE else "of nonOverlappingCidrs"
-                raise ValueError(
-                    f"{cidr} overlaps {reserved} ({owner}), allowed: a block that overlaps neither"
-                )
+                raise ValueError(f"is {cidr}, which overlaps {reserved} ({owner}); choose another block")
         return cidr
 
     @field_validator("zones")
@@ -128,12 +123,12 @@ class Network(Model):
         region = (info.context or {}).get("region", "")
         for zone in zones:
             if re.fullmatch(REGION, region) and zone not in {f"{region}{letter}" for letter in "abcdefgh"}:
-                raise ValueError(f"{zone!r} is not a zone of {region}, allowed: {region}a to {region}h")
+                raise ValueError(f"{zone!r} is not a zone of {region}; use {region}a to {region}h")
             if zones.count(zone) > 1:
-                raise ValueError(f"{zone!r} is listed twice, allowed: each zone once")
+                raise ValueError(f"{zone!r} is listed twice; list each zone once")
         subnets = info.data.get("subnets")
         if subnets and set(zones) != set(subnets):
-            raise ValueError(f"{', '.join(zones)}, allowed: the zones of subnets: {', '.join(subnets)}")
+            raise ValueError(f"must be the zones of subnets ({', '.join(subnets)}), not {', '.join(zones)}")
         return tuple(sorted(zones))
 
     @field_validator("endpoints")
@@ -141,18 +136,20 @@ class Network(Model):
     def _reaches_aws(cls, endpoints: str, info: ValidationInfo) -> str:
         vpc_id = info.data.get("vpc_id", "")
         if endpoints == "gateway" and vpc_id:
-            raise ValueError("'gateway' in an existing VPC, allowed: 'interface', 'none'")
+            raise ValueError("must be 'interface' or 'none' in an existing VPC, not 'gateway'")
         if endpoints == "none" and vpc_id is None:
-            raise ValueError("'none' without vpcId, allowed: 'gateway', 'interface'")
+            raise ValueError("must be 'gateway' or 'interface' without vpcId, not 'none'")
         if endpoints == "gateway" and info.data.get("egress") == "none":
-            raise ValueError("'gateway' with egress 'none', allowed: 'interface' (workers need AWS's APIs)")
+            raise ValueError(
+                "must be 'interface' with egress 'none', not 'gateway', because workers need AWS's APIs"
+            )
         return endpoints
 
     @field_validator("extra_endpoints")
     @classmethod
     def _interfaces(cls, extra: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         if extra and info.data.get("endpoints", "interface") != "interface":
-            raise ValueError("without endpoints 'interface', allowed: with it")
+            raise ValueError("needs endpoints 'interface'; set that, or remove the extra endpoints")
         return extra
 
 
@@ -160,4 +157,4 @@ def _network(cidr: str) -> ipaddress.IPv4Network:
     try:
         return ipaddress.IPv4Network(cidr)
     except ValueError as error:
-        raise ValueError(f"not an IPv4 CIDR block ({error}), allowed: such as 10.20.0.0/16") from None
+        raise ValueError(f"is not an IPv4 CIDR block ({error}); write one such as 10.20.0.0/16") from None

@@ -112,7 +112,7 @@ class Monitoring(Model):
     @classmethod
     def _whole_periods(cls, minutes: int) -> int:
         if minutes % 5:
-            raise ValueError(f"{minutes} is not a multiple of 5, allowed: 5, 10, 15, … 1440")
+            raise ValueError(f"must be a multiple of 5 from 5 to 1440, not {minutes}")
         return minutes
 
     @field_validator("monthly_budget_usd")
@@ -121,7 +121,7 @@ class Monitoring(Model):
         region = str((info.context or {}).get("region", ""))
         if amount is not None and region.startswith(("us-gov-", "eusc-")):
             # botocore has no endpoint there: a GovCloud account is billed through a commercial one.
-            raise ValueError(f"{amount} in {region}, which has no AWS Budgets, allowed: none")
+            raise ValueError(f"is {amount}, but AWS Budgets is not available in {region}; remove it")
         return amount
 
 
@@ -145,8 +145,8 @@ class Previews(Model):
         if isinstance(repository, str) and re.fullmatch(r"[\w.-]+/[\w.-]+", repository):
             query = """--jq '"\\(.owner.login)@\\(.owner.id)/\\(.name)@\\(.id)"'"""
             raise ValueError(
-                f"{repository} without IDs, allowed: owner@id/name@id "
-                f"(`gh api repos/{repository} {query}` prints it)"
+                f"must be owner@id/name@id, not {repository} without IDs (`gh api repos/{repository} "
+                f"{query}` prints it)"
             )
         return repository
 
@@ -189,6 +189,6 @@ class Identity(Model):
     def _has_a_repository(cls, deploys: Deploys | None, info: ValidationInfo) -> Deploys | None:
         if deploys is not None and "previews" in info.data and info.data["previews"] is None:
             raise ValueError(
-                "without previews, allowed: together with previews (it names the trusted repository)"
+                "needs previews, whose trusted repository it names; set previews, or remove this key"
             )
         return deploys

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from contracts.sentences import alternatives
 from infra.catalogue import accelerators as catalogue
 from infra.catalogue.accelerators import Architecture
 from infra.schema.base import Model
@@ -24,7 +25,7 @@ class NumberRange(Model):
     @classmethod
     def _not_below_min(cls, value: int | None, info: ValidationInfo) -> int | None:
         if value is not None and value < info.data.get("min", value):
-            raise ValueError(f"{value} is below min, allowed: at least {info.data['min']}")
+            raise ValueError(f"must be at least min ({info.data['min']}), not {value}")
         return value
 
     def contains(self, value: int) -> bool:
@@ -57,7 +58,7 @@ class InstanceRequirements(Model):
         accelerators = sorted({t.family.accelerator for t in catalogue.CATALOGUE.values() if is_nvidia(t)})
         for name in names:
             if name not in accelerators:
-                raise ValueError(f"{name!r} is not a known accelerator, allowed: {', '.join(accelerators)}")
+                raise ValueError(f"{name!r} is not a known accelerator; use {alternatives(accelerators)}")
         return names
 
     def matching_types(self, ami: str | None, amis: Mapping[str, str]) -> tuple[str, ...]:

@@ -98,7 +98,7 @@ class Settings(Model):
     def _key_of_region(cls, arn: str | None, info: ValidationInfo) -> str | None:
         region = info.data.get("region")
         if arn is not None and region is not None and arn.split(":")[3] != region:
-            raise ValueError(f"{arn} is a key of another Region, allowed: keys of {region}")
+            raise ValueError(f"must be a key of {region}; {arn} is of another Region")
         return arn
 
     @field_validator("tags")
@@ -106,10 +106,12 @@ class Settings(Model):
     def _tags_not_reserved(cls, tags: dict[str, str]) -> dict[str, str]:
         for key in tags:
             if key == "Name" or key.startswith(("aws:", "gpu-spot:")):
-                raise ValueError(f"tag {key!r} is reserved, allowed: keys except Name, aws:* and gpu-spot:*")
+                raise ValueError(
+                    f"has the tag {key!r}, which is reserved; use keys except Name, aws:* and gpu-spot:*"
+                )
         if len(tags) > _TAGS:
             raise ValueError(
-                f"{len(tags)} tags, allowed: at most {_TAGS} (of AWS's 50, the stack uses the rest)"
+                f"must have at most {_TAGS} tags (of AWS's 50 the stack uses the rest), not {len(tags)}"
             )
         return tags
 
@@ -157,7 +159,7 @@ class Settings(Model):
         on_kubernetes = [entry.name for entry in entries if entry.runs_on == "kubernetes"]
         if kubernetes is None and on_kubernetes:
             raise ValueError(
-                f"missing, {on_kubernetes[0]!r} runs on it, allowed: cluster, nodeRole and nodeImage"
+                f"is required, because {on_kubernetes[0]!r} runs on it; set cluster, nodeRole and nodeImage"
             )
         network: Network | None = info.data.get("network")
         if network is not None and kubernetes is not None and kubernetes.create is not None:
@@ -174,8 +176,8 @@ class Settings(Model):
         points = access_points(info.data["storage"])
         if board.access_point not in points:
             raise ValueError(
-                f"accessPoint {board.access_point!r}, allowed: {', '.join(map(repr, points)) or 'none'} "
-                "(of storage.fileSystem)"
+                "accessPoint must be one of storage.fileSystem "
+                f"({', '.join(map(repr, points)) or 'it has none'}), not {board.access_point!r}"
             )
         return board
 

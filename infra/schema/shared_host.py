@@ -44,9 +44,8 @@ def _gpus(value: object) -> int | tuple[int, ...] | str:
     if isinstance(value, str) and _MIG_PROFILE.allows(value):
         return value
     raise ValueError(
-        f"{value!r}, allowed: a number from 0 to {agent.MAX_GPUS}, a list of GPU IDs, or a MIG profile such "
-        "as "
-        "'1g.5gb'"
+        f"must be a number from 0 to {agent.MAX_GPUS}, a list of GPU IDs, or a MIG profile "
+        f"such as '1g.5gb', not {value!r}"
     )
 
 
@@ -126,16 +125,18 @@ class Tenant(Model):
     def _both_ports(cls, port: int | None, info: ValidationInfo) -> int | None:
         container_port = info.data.get("container_port", port)
         if (port is None) != (container_port is None):
-            raise ValueError(f"{port} with containerPort {container_port}, allowed: both or neither")
+            raise ValueError(
+                f"is {port or 'missing'} and containerPort {container_port or 'missing'}; set both or neither"
+            )
         if port in agent.AGENT_PORTS:
-            raise ValueError(f"{port} is used by the node agent, allowed: another port")
+            raise ValueError(f"is {port}, which the node agent uses; choose another port")
         return port
 
     @field_validator("gpus")
     @classmethod
     def _each_once(cls, gpus: int | tuple[int, ...] | str) -> int | tuple[int, ...] | str:
         if isinstance(gpus, tuple) and len({*gpus}) < len(gpus):
-            raise ValueError(f"{list(gpus)}, allowed: each id once")
+            raise ValueError(f"is {list(gpus)}; list each GPU ID once")
         return gpus
 
     @field_validator("registry_secret")
@@ -143,7 +144,7 @@ class Tenant(Model):
     def _not_of_ecr(cls, secret: str | None, info: ValidationInfo) -> str | None:
         image = info.data.get("image", "")
         if secret is not None and ".dkr.ecr." in image:
-            raise ValueError(f"{secret!r} for {image!r}, allowed: an image that is not in ECR")
+            raise ValueError(f"is {secret!r}, but {image!r} is in ECR, which needs none; remove it")
         return secret
 
     @field_validator("environment")
@@ -170,9 +171,8 @@ class HostCapacity(Capacity):
     def _single_instance(cls, target: int) -> int:
         if target != 1:
             raise ValueError(
-                f"{target}, allowed: 1 (the tenants' volumes are on one host at a time; add an entry for "
-                "another "
-                "host)"
+                f"must be 1, not {target}: the tenants' volumes are on one host at a time; add an "
+                "entry for another host"
             )
         return target
 
@@ -180,14 +180,14 @@ class HostCapacity(Capacity):
     @classmethod
     def _is_managed(cls, fleet_type: str) -> str:
         if fleet_type != "maintain":
-            raise ValueError(f"{fleet_type!r}, allowed: 'maintain' ('request' does not replace instances)")
+            raise ValueError(f"must be 'maintain', not {fleet_type!r}, which does not replace instances")
         return fleet_type
 
     @field_validator("unit")
     @classmethod
     def _counts_instances(cls, unit: str) -> str:
         if unit != "instances":
-            raise ValueError(f"{unit!r}, allowed: 'instances'")
+            raise ValueError(f"must be 'instances', not {unit!r}")
         return unit
 
 
@@ -249,9 +249,8 @@ class SharedHost(Model):
         """A group with a warm pool cannot launch in a given zone."""
         if capacity.warm_instances:
             raise ValueError(
-                f"{capacity.warm_instances} warm instances, allowed: fallback.warmInstances 0 or left out "
-                "(a group "
-                "with a warm pool cannot launch in the zone of the tenants' volumes)"
+                f"has {capacity.warm_instances} warm instances; set fallback.warmInstances to 0 or "
+                "remove it, because a warm pool cannot launch in the zone of the tenants' volumes"
             )
         for name in capacity.types:
             host_shapes.shape(name)
@@ -281,8 +280,8 @@ class SharedHost(Model):
         size = sum(ARN_BYTES + len(name) for name in secrets)
         if size > MAX_BYTES:
             raise ValueError(
-                f"{len(secrets)} secrets take {size} characters of the role's policies, allowed: "
-                f"{MAX_BYTES}; use shorter names or fewer secrets"
+                f"{len(secrets)} secrets take {size} characters of the role's policies, which have "
+                f"room for {MAX_BYTES}; use shorter names or fewer secrets"
             )
         return tenants
 

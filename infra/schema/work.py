@@ -124,7 +124,9 @@ class Work(Model):
     def _by_name(cls, secrets: object) -> object:
         for source in secrets.values() if isinstance(secrets, dict) else ():
             if isinstance(source, str) and source.startswith("arn:"):
-                raise ValueError(f"{source!r}, allowed: a name in this account and Region (name or name:key)")
+                raise ValueError(
+                    f"must be a secret in this account and Region (name or name:key), not {source!r}"
+                )
         return secrets
 
     @field_validator("secrets")
@@ -132,7 +134,7 @@ class Work(Model):
     def _variables_of_their_own(cls, secrets: dict[str, str], info: ValidationInfo) -> dict[str, str]:
         check_names(secrets)
         if both := sorted(secrets.keys() & info.data.get("environment", {}).keys()):
-            raise ValueError(f"{both[0]} is in environment, too, allowed: one of the two")
+            raise ValueError(f"{both[0]} is also in environment; set it in one of them")
         return secrets
 
     @field_validator("permissions")
@@ -143,8 +145,8 @@ class Work(Model):
         size = sum(ARN_BYTES + len(name) for name in names) + sum(item.size for item in permissions)
         if size > MAX_BYTES:
             raise ValueError(
-                f"permissions and secrets take {size} characters of the role's policies, allowed: "
-                f"{MAX_BYTES} (use policyArns)"
+                f"permissions and secrets take {size} characters of the role's policies, which have "
+                f"room for {MAX_BYTES}; use policyArns"
             )
         return permissions
 
@@ -154,7 +156,7 @@ class Work(Model):
         capacity: Capacity | None = info.data.get("capacity")
         for kind in capacity.types if capacity is not None and gib is not None else ():
             if (memory := INSTANCE_SIZES[kind].memory_gib) <= (gib or 0):
-                raise ValueError(f"{gib}, but {kind} has {memory:g} GiB, allowed: less")
+                raise ValueError(f"is {gib}, but {kind} has {memory:g} GiB; choose less")
         return gib
 
     # The subclasses declare the field, each with its own bounds.
@@ -169,19 +171,17 @@ def check_names(variables: Iterable[str]) -> None:
     """Raise ``ValueError`` for a reserved environment variable."""
     for name in variables:
         if name.startswith(limits.RESERVED_VARIABLES):
-            raise ValueError(
-                f"{name} is reserved, allowed: names except GPU_SPOT_* and those of AWS credentials"
-            )
+            raise ValueError(f"{name} is reserved; use names except GPU_SPOT_* and those of AWS credentials")
 
 
 def check_text(command: Sequence[str], environment: Mapping[str, str]) -> None:
     """Raise ``ValueError`` for an invalid command, and if it does not fit the user data."""
     for argument in command:
         if "\0" in argument or not command[0]:
-            raise ValueError(f"argument {argument!r}, allowed: a program and arguments without NUL")
+            raise ValueError(f"has the argument {argument!r}; use a program and arguments without NUL")
     # The user data holds it as JSON within a JSON string.
     size = len(json.dumps(json.dumps([command, environment], indent=1)))
     if size > _TEXT_BYTES:
         raise ValueError(
-            f"command and environment have {size} bytes in the user data, allowed: at most {_TEXT_BYTES}"
+            f"command and environment must have at most {_TEXT_BYTES} bytes in the user data, not {size}"
         )

@@ -164,7 +164,7 @@ def _target(group: str, texts: Mapping[str, str], scaling: ScalingSettings) -> i
     text = texts.get(names.PARAMETER_TARGET, "")
     if not text.isdecimal():
         raise ParameterError(
-            f"parameter {group}/{names.PARAMETER_TARGET} is {text[:80]!r}, allowed: a whole number"
+            f"parameter {group}/{names.PARAMETER_TARGET} must be a whole number, not {text[:80]!r}"
         )
     # Python refuses to parse numbers with thousands of digits.
     maximum = scaling.maximum

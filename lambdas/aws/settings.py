@@ -162,8 +162,8 @@ def _target(name: str, parameters: Mapping[str, str], config: GroupConfig) -> in
     # Compare the digits first: Python refuses to parse numbers with thousands of digits.
     if not text.isdecimal() or len(text.lstrip("0")) > _MAX_TARGET_DIGITS:
         raise ParameterError(
-            f"parameter {name}/target is {text[:_MAX_QUOTED]!r}, allowed: a whole number "
-            f"from 0 to {config.maximum}"
+            f"parameter {name}/target must be a whole number from 0 to {config.maximum}, not "
+            f"{text[:_MAX_QUOTED]!r}"
         )
     return int(text)
 

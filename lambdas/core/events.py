@@ -109,14 +109,14 @@ _PARSERS: Final[dict[str, Callable[[Mapping[str, Any]], Event]]] = {
 def _text(payload: Mapping[str, Any], key: str) -> str:
     value = payload.get(key)
     if not isinstance(value, str) or not value:
-        raise MalformedEventError(f"event field {key!r} is {value!r}, a non-empty string is needed")
+        raise MalformedEventError(f"event field {key!r} must be a non-empty string, not {value!r}")
     return value
 
 
 def _detail(payload: Mapping[str, Any]) -> Mapping[str, Any]:
     detail = payload.get("detail")
     if not isinstance(detail, Mapping):
-        raise MalformedEventError(f"event field 'detail' is {detail!r:.80}, an object is needed")
+        raise MalformedEventError(f"event field 'detail' must be an object, not {detail!r:.80}")
     return detail
 
 
@@ -129,7 +129,7 @@ def _start_time(detail: Mapping[str, Any]) -> float:
     try:
         return parsedate_to_datetime(text).timestamp()
     except ValueError:
-        message = f"event field 'startTime' is {text!r:.80}, a time as in e-mail (RFC 5322) is needed"
+        message = f"event field 'startTime' must be a time as in e-mail (RFC 5322), not {text!r:.80}"
         raise MalformedEventError(message) from None
 
 
@@ -138,4 +138,4 @@ def _time(payload: Mapping[str, Any]) -> float:
     try:
         return datetime.fromisoformat(text).timestamp()
     except ValueError:
-        raise MalformedEventError(f"event field 'time' is {text!r}, an ISO 8601 time is needed") from None
+        raise MalformedEventError(f"event field 'time' must be an ISO 8601 time, not {text!r}") from None

@@ -46,11 +46,13 @@ class Replay:
     ) -> None:
         """``start`` is the epoch time of tick 0; ``shape.pools`` are the market's, in order."""
         if target < 1:
-            raise ValueError(f"target is {target}, at least 1 is needed")
+            raise ValueError(f"target must be at least 1, not {target}")
         if len(shape.pools) != len(market.names):
-            raise ValueError(f"{len(market.names)} traces for {len(shape.pools)} pools, one each is needed")
+            raise ValueError(
+                f"each pool must have one trace, not {len(market.names)} for {len(shape.pools)} pools"
+            )
         if shape.capacity_rebalance and not isinstance(fleet, Rebalanced):
-            raise ValueError("capacity_rebalance is true, a fleet that plays it is needed")
+            raise ValueError("capacity_rebalance must be false without a fleet that plays it, not true")
         self.market, self.rules, self.fleet, self.shape = market, rules, fleet, shape
         self.ledger = Ledger(target, rules.warm_up_ticks, keep_spans)
         self.start = start

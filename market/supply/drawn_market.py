@@ -61,10 +61,10 @@ def draw(pools: int, hours: float, seed: int, parameters: Parameters = FITTED) -
     The same arguments give the same traces. Raises ``TraceError`` for less than one pool or one tick.
     """
     if pools < 1:
-        raise TraceError(f"pools is {pools}, at least 1 is needed")
+        raise TraceError(f"pools must be at least 1, not {pools}")
     length = int(hours * 3600 // TICK_SECONDS) if math.isfinite(hours) else 0
     if length < 1:
-        raise TraceError(f"hours is {hours:g}, at least one minute is needed")
+        raise TraceError(f"hours must be at least one minute, not {hours:g}")
     chance = random.Random(f"model/{seed}/{pools}")
     settle = int(_SETTLE_HOURS * 3600 // TICK_SECONDS)
     tightness = _draw_tightness(settle + length, chance, parameters)

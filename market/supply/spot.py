@@ -41,7 +41,7 @@ class SpotMarket:
         self.names = tuple(_type(trace.name, number) for trace in traces for number in range(rules.types))
         self.pool_size = pool_size if pool_size is not None else default_pool_size(traces)
         if self.pool_size < 1:
-            raise TraceError(f"pool size is {self.pool_size}, at least 1 is needed")
+            raise TraceError(f"pool size must be at least 1, not {self.pool_size}")
         self.ticks = int(min(trace.seconds for trace in traces) // TICK_SECONDS)
         if self.ticks < 1:
             raise TraceError("the shortest trace is shorter than one tick of 60 s")

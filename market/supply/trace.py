@@ -55,12 +55,12 @@ def load(paths: Iterable[Path | str]) -> tuple[PoolTrace, ...]:
         if path.is_dir():
             traces = sorted(path.glob("*.json"))
             if not traces:
-                raise TraceError(f"trace folder {path} holds no .json file, at least one is needed")
+                raise TraceError(f"trace folder {path} holds no .json file; add one")
             files.extend(traces)
         elif path.is_file():
             files.append(path)
         else:
-            raise TraceError(f"trace {path} does not exist, a file or a folder of .json files is needed")
+            raise TraceError(f"trace {path} does not exist; name a file or a folder of .json files")
     pools = tuple(_read(file) for file in files)
     check(pools)
     return pools
@@ -69,34 +69,34 @@ def load(paths: Iterable[Path | str]) -> tuple[PoolTrace, ...]:
 def check(pools: Sequence[PoolTrace]) -> None:
     """Raise ``TraceError`` unless there is at least one pool and all have the same gap."""
     if not pools:
-        raise TraceError("no trace given, at least one pool is needed")
+        raise TraceError("no trace is given; name one for each pool")
     gaps = {pool.gap_seconds for pool in pools}
     if len(gaps) > 1:
         listed = ", ".join(f"{gap:g} s" for gap in sorted(gaps))
-        raise TraceError(f"traces have different gaps ({listed}), one is needed")
+        raise TraceError(f"traces have different gaps ({listed}); use traces with one gap")
 
 
 def _read(file: Path) -> PoolTrace:
     try:
         raw: Any = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
-        raise TraceError(f"trace {file} cannot be read ({error.strerror}), {_FORM} is needed") from None
+        raise TraceError(f"trace {file} cannot be read ({error.strerror}); it must be {_FORM}") from None
     except UnicodeDecodeError:
-        raise TraceError(f"trace {file} is no text in UTF-8, {_FORM} is needed") from None
+        raise TraceError(f"trace {file} is not UTF-8 text; it must be {_FORM}") from None
     except ValueError as error:
-        raise TraceError(f"trace {file} is not JSON ({error}), {_FORM} is needed") from None
+        raise TraceError(f"trace {file} is not JSON ({error}); it must be {_FORM}") from None
     if not isinstance(raw, dict):
-        raise TraceError(f"trace {file} is a JSON {type(raw).__name__}, {_FORM} is needed")
+        raise TraceError(f"trace {file} must be {_FORM}, not a JSON {type(raw).__name__}")
     metadata = raw.get("metadata")
     gap = metadata.get("gap_seconds") if isinstance(metadata, dict) else None
     if not _number(gap) or gap <= 0:
-        raise TraceError(f"trace {file}: metadata.gap_seconds is {gap!r}, a positive number is needed")
+        raise TraceError(f"trace {file}: metadata.gap_seconds must be a positive number, not {gap!r}")
     data = raw.get("data")
     if not isinstance(data, list) or not data:
-        raise TraceError(f"trace {file}: data is {_short(data)}, a list of at least one sample is needed")
+        raise TraceError(f"trace {file}: data must be a list of at least one sample, not {_short(data)}")
     for index, sample in enumerate(data):
         if not _number(sample) or sample < 0 or sample != int(sample):
-            raise TraceError(f"trace {file}: data[{index}] is {sample!r}, a whole number ≥ 0 is needed")
+            raise TraceError(f"trace {file}: data[{index}] must be a whole number ≥ 0, not {sample!r}")
     return PoolTrace(
         file.stem, float(gap), tuple(map(int, data)), _prices(file, raw.get("prices"), len(data))
     )
@@ -106,10 +106,10 @@ def _prices(file: Path, raw: Any, samples: int) -> tuple[float, ...] | None:
     if raw is None:
         return None
     if not isinstance(raw, list) or len(raw) != samples:
-        raise TraceError(f"trace {file}: prices is {_short(raw)}, a list of {samples} numbers is needed")
+        raise TraceError(f"trace {file}: prices must be a list of {samples} numbers, not {_short(raw)}")
     for index, price in enumerate(raw):
         if not _number(price) or price < 0:
-            raise TraceError(f"trace {file}: prices[{index}] is {price!r}, a number ≥ 0 is needed")
+            raise TraceError(f"trace {file}: prices[{index}] must be a number ≥ 0, not {price!r}")
     return tuple(map(float, raw))
 
 

@@ -130,23 +130,23 @@ def problems(schema: Schema, value: Any, path: str = "") -> Iterator[tuple[str, 
         yield from _object_problems(schema["object"], value, path)
     elif "list" in schema:
         if not isinstance(value, list):
-            yield path, f"{value!r}, allowed: a list"
+            yield path, f"must be a list, not {value!r}"
             return
         for index, item in enumerate(value):
             yield from problems(schema["list"], item, f"{path}[{index}]")
     elif "map" in schema:
         if not isinstance(value, Mapping):
-            yield path, f"{value!r}, allowed: a map"
+            yield path, f"must be a map, not {value!r}"
             return
         for key, item in value.items():
             yield from problems(schema["map"], item, f"{path}.{key}")
     elif not _is_scalar(value, schema["scalar"]):
-        yield path, f"{value!r}, allowed: {' or '.join(schema['scalar'])}"
+        yield path, f"must be {' or '.join(schema['scalar'])}, not {value!r}"
 
 
 def _object_problems(fields: Mapping[str, Any], value: Any, path: str) -> Iterator[tuple[str, str]]:
     if not isinstance(value, Mapping):
-        yield path, f"{value!r}, allowed: an object"
+        yield path, f"must be an object, not {value!r}"
         return
     prefix = f"{path}." if path else ""
     for name, (required, _) in fields.items():

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from contracts.sentences import alternatives
 from policy.rules.model import (
     ExternalFacts,
     PolicyRule,
@@ -112,15 +113,16 @@ def _policies(value: Any, key: str = "") -> Iterator[tuple[str, Mapping[str, Any
 def _too_wide(is_identity_based: bool, statement: Mapping[str, Any], *, is_owner: bool) -> Iterator[str]:
     for key in ("NotAction", "NotResource", "NotPrincipal"):
         if key in statement:
-            yield f"Allow with {key}, allowed: Action, Resource, Principal"
+            yield f"allows with {key}; use Action, Resource and Principal"
     actions = [str(action) for action in as_list(statement.get("Action"))]
     if not is_owner:
-        yield from (
-            f"action {action}, allowed: actions by name" for action in actions if re.search(r"[*?]", action)
-        )
+        yield from (f"allows {action}; name the actions" for action in actions if re.search(r"[*?]", action))
     condition = statement.get("Condition")
     if _is_anybody(statement.get("Principal")) and not shuts_out(condition):
-        yield "principal *, allowed: named principals, or a condition on their account, network or source"
+        yield (
+            "allows every principal (*); name the principals, or add a condition on their "
+            "account, network or source"
+        )
     if statement.get("Principal") is not None and (reason := any_job(statement)):
         yield reason
     resources = [str(resource) for resource in as_list(statement.get("Resource"))]
@@ -129,7 +131,7 @@ def _too_wide(is_identity_based: bool, statement: Mapping[str, Any], *, is_owner
             action for action in actions if action.lower() not in _LOWER_WITHOUT_RESOURCES
         )
         if with_resources and not _LOWER_IN_A_NETWORK.issuperset(action.lower() for action in actions):
-            yield f"resource * for {', '.join(with_resources)}, allowed: ARNs"
+            yield f"allows {', '.join(with_resources)} on every resource (*); name the ARNs"
 
 
 def _is_owner(statement: Mapping[str, Any]) -> bool:
@@ -167,7 +169,7 @@ def _managed(subject: Subject, settings: RuleSettings, _facts: ExternalFacts) ->
         _, is_of_aws, name = arn.partition(":iam::aws:policy/")
         allowed = {*ATTACHED, *settings["managedPolicies"]}
         if is_of_aws and name not in allowed:
-            yield f"managed policy {name}, allowed: {', '.join(sorted(allowed))}"
+            yield f"has the managed policy {name}; use {alternatives(sorted(allowed))}"
 
 
 _LOWER_WITHOUT_RESOURCES: Final = frozenset(

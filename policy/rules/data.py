@@ -16,7 +16,7 @@ def _encrypted(subject: Subject, _settings: RuleSettings, _facts: ExternalFacts)
     """S3 and DynamoDB always encrypt; this checks resources whose encryption is optional."""
     inputs = subject.inputs
     if subject.kind in ("FileSystem", "SnapshotCopy", "Volume") and inputs.get("encrypted") not in _YES:
-        yield f"encrypted is {inputs.get('encrypted')}, allowed: true"
+        yield f"encrypted must be true, not {inputs.get('encrypted')}"
     for specification in as_list(inputs.get("launchSpecifications")):
         if isinstance(specification, Mapping):
             yield from _disks(specification)
@@ -27,10 +27,10 @@ def _encrypted(subject: Subject, _settings: RuleSettings, _facts: ExternalFacts)
         and "engine" in inputs
         and inputs.get("storageEncrypted") not in _YES
     ):
-        yield f"storageEncrypted is {inputs.get('storageEncrypted')}, allowed: true"
+        yield f"storageEncrypted must be true, not {inputs.get('storageEncrypted')}"
     managed = inputs.get("sqsManagedSseEnabled") in _YES or inputs.get("kmsMasterKeyId")
     if subject.kind == "Queue" and not managed:
-        yield "messages are not encrypted, allowed: sqsManagedSseEnabled or kmsMasterKeyId"
+        yield "does not encrypt its messages; set sqsManagedSseEnabled or kmsMasterKeyId"
     if subject.kind == "LaunchTemplate":
         yield from _template(inputs)
 
@@ -43,7 +43,7 @@ def _disks(inputs: Mapping[str, Any]) -> Iterator[str]:
     ]
     for disk in disks:
         if isinstance(disk, Mapping) and disk.get("encrypted") not in _YES:
-            yield f"disk {disk.get('deviceName', 'of the root')} is not encrypted, allowed: encrypted"
+            yield f"disk {disk.get('deviceName', 'of the root')} must be encrypted; set encrypted"
 
 
 def _template(inputs: Mapping[str, Any]) -> Iterator[str]:
@@ -53,15 +53,15 @@ def _template(inputs: Mapping[str, Any]) -> Iterator[str]:
         # A volume from a snapshot is encrypted like the snapshot, which the program checks.
         is_declared = disk and disk != UNKNOWN and not disk.get("snapshotId")
         if is_declared and disk.get("encrypted") not in _YES:
-            yield f"disk {device.get('deviceName')} is not encrypted, allowed: encrypted"
+            yield f"disk {device.get('deviceName')} must be encrypted; set encrypted"
     if not devices:
-        yield "no blockDeviceMappings: the image decides about encryption, allowed: an encrypted disk"
+        yield ("has no blockDeviceMappings, so the image decides about encryption; declare an encrypted disk")
 
 
 def _protected(subject: Subject, _settings: RuleSettings, _facts: ExternalFacts) -> Iterator[str]:
     # Resources with forceDestroy hold reproducible data.
     if subject.kind in STATEFUL and not subject.protected and subject.inputs.get("forceDestroy") is not True:
-        yield "holds data and can be deleted, allowed: protect: true in the stack file"
+        yield "holds data and is not protected from deletion; set protect: true in the stack file"
 
 
 RULES: Final = (

@@ -22,23 +22,23 @@ _AMI: Final = re.compile(r"ami-[0-9a-f]{8,17}")
 
 def _metadata(subject: Subject, _settings: RuleSettings, _facts: ExternalFacts) -> Iterator[str]:
     if subject.kind == "SpotFleetRequest" and as_list(subject.inputs.get("launchSpecifications")):
-        yield "launchSpecifications, which cannot require IMDSv2, allowed: launchTemplateConfigs"
+        yield "has launchSpecifications, which cannot require IMDSv2; use launchTemplateConfigs"
     if subject.type == "kubernetes:karpenter.k8s.aws/v1:EC2NodeClass":
         spec = subject.inputs.get("spec")
         nodes = spec.get("metadataOptions") if isinstance(spec, Mapping) else None
         if isinstance(nodes, Mapping) and nodes.get("httpTokens", "required") not in ("required", UNKNOWN):
-            yield f"metadataOptions.httpTokens is {nodes['httpTokens']}, allowed: required (IMDSv2)"
+            yield f"metadataOptions.httpTokens must be required (IMDSv2), not {nodes['httpTokens']}"
     if not subject.type.startswith("aws:ec2") or subject.kind not in _WITH_METADATA:
         return
     if subject.kind == "InstanceMetadataDefaults":
         tokens = subject.inputs.get("httpTokens")
         if tokens not in ("required", UNKNOWN):
-            yield f"httpTokens is {tokens or 'not set'}, allowed: required (IMDSv2)"
+            yield f"httpTokens must be required (IMDSv2), not {tokens or 'unset'}"
         return
     options = subject.inputs.get("metadataOptions") or {}
     tokens = options if options == UNKNOWN else options.get("httpTokens")
     if tokens not in ("required", UNKNOWN):
-        yield f"metadataOptions.httpTokens is {tokens or 'not set'}, allowed: required (IMDSv2)"
+        yield f"metadataOptions.httpTokens must be required (IMDSv2), not {tokens or 'unset'}"
 
 
 def _image_age(subject: Subject, settings: RuleSettings, facts: ExternalFacts) -> Iterator[str]:
@@ -47,7 +47,9 @@ def _image_age(subject: Subject, settings: RuleSettings, facts: ExternalFacts) -
         return  # resolved at each launch, or unknown in a preview
     created_at = facts.image_created_at(image, subject.region)
     if created_at is not None and (days := (facts.now - created_at).days) > settings["maximumDays"]:
-        yield f"image {image} is {days} days old, allowed: {settings['maximumDays']} (gpu-spot pin-images)"
+        yield (
+            f"image {image} is {days} days old, more than {settings['maximumDays']}; run gpu-spot pin-images"
+        )
 
 
 def _pools(subject: Subject, settings: RuleSettings, _facts: ExternalFacts) -> Iterator[str]:
@@ -57,7 +59,7 @@ def _pools(subject: Subject, settings: RuleSettings, _facts: ExternalFacts) -> I
     types, zones = counts
     if types * zones < settings["minimum"]:
         pools = f"{types} {'type' if types == 1 else 'types'} in {zones} {'zone' if zones == 1 else 'zones'}"
-        yield f"{pools} are {types * zones} Spot capacity pools, allowed: at least {settings['minimum']}"
+        yield f"{pools} are {types * zones} Spot capacity pools; use at least {settings['minimum']}"
 
 
 def _count_types_and_zones(subject: Subject) -> tuple[int, int] | None:
@@ -111,7 +113,10 @@ def _ceiling(
             )
         total += units * max(prices, default=0.0)
     if total > maximum:
-        yield "", f"On-Demand may cost {total:.2f} USD per hour, allowed: {maximum}"
+        yield "", f"On-Demand may cost {total:.2f} USD per hour, more than {maximum}; lower the groups' "
+
+
+"max, or raise maximumUsdPerHour"
 
 
 def _unit_prices(

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
+from contracts.sentences import alternatives
 from policy.rules.model import (
     UNKNOWN,
     ExternalFacts,
@@ -24,7 +25,7 @@ def _region(subject: Subject, settings: RuleSettings, _facts: ExternalFacts) -> 
     allowed = settings["allowed"]
     region = str(subject.inputs.get("region") or subject.region)
     if allowed and subject.kind and region != UNKNOWN and region not in allowed:
-        yield f"region {region or 'unknown (set aws:region)'}, allowed: {', '.join(allowed)}"
+        yield f"region must be {alternatives(allowed)}, not {region or 'unknown (set aws:region)'}"
 
 
 def _instance_types(subject: Subject, settings: RuleSettings, _facts: ExternalFacts) -> Iterator[str]:
@@ -33,7 +34,7 @@ def _instance_types(subject: Subject, settings: RuleSettings, _facts: ExternalFa
         return
     for name in sorted(set(_types_of(subject))):
         if not any(fnmatchcase(name, pattern) for pattern in allowed):
-            yield f"instance type {name}, allowed: {', '.join(allowed)}"
+            yield f"instance type must be {alternatives(allowed)}, not {name}"
 
 
 def _types_of(subject: Subject) -> Iterator[str]:

@@ -46,7 +46,7 @@ def _open_to_all(subject: Subject, settings: RuleSettings, _facts: ExternalFacts
     for rule in _ingress(subject):
         lists = [rule.get("prefixListId"), *as_list(rule.get("prefixListIds"))]
         yield from (
-            f"ingress from the prefix list {name}, whose ranges are not known here, allowed: ranges"
+            f"admits the prefix list {name}, whose ranges are not known here; list the ranges"
             for name in lists
             if name not in (None, UNKNOWN, *settings["prefixLists"])
         )
@@ -103,7 +103,7 @@ def _too_many(cidrs: Iterable[str], subject: str) -> Iterator[str]:
     addresses_v6 = sum(n.num_addresses for n in ipaddress.collapse_addresses(public_v6))
     if addresses_v4 > MAX_PUBLIC_V4 or addresses_v6 > MAX_PUBLIC_V6:
         ranges = ", ".join(str(network) for network in (*public_v4, *public_v6))
-        yield f"{subject} from {ranges}, allowed: a network of your own or a security group"
+        yield f"{subject} is open to {ranges}; use a network of your own or a security group"
 
 
 def _sources(subject: Subject) -> Iterator[str]:
@@ -128,7 +128,7 @@ def _ingress(subject: Subject) -> Iterator[Mapping[str, Any]]:
 
 def _function_url(inputs: Mapping[str, Any]) -> Iterator[str]:
     if inputs.get("authorizationType") not in ("AWS_IAM", UNKNOWN):
-        yield f"authorizationType is {inputs.get('authorizationType')}, allowed: AWS_IAM"
+        yield f"authorizationType must be AWS_IAM, not {inputs.get('authorizationType')}"
 
 
 def _cluster(inputs: Mapping[str, Any]) -> Iterator[str]:
@@ -155,22 +155,22 @@ def _permission(inputs: Mapping[str, Any]) -> Iterator[str]:
     principal = str(inputs.get("principal") or "")
     # A service acts for any account. Lambda guide, "Granting function access to AWS services".
     if (principal == "*" or principal.endswith(".amazonaws.com")) and not is_bound:
-        yield f"principal {principal}, allowed: a principal of the account, or one of {', '.join(bounds)}"
+        yield f"allows the principal {principal}; name one of the account, or set one of {', '.join(bounds)}"
 
 
 def _public_access_block(inputs: Mapping[str, Any]) -> Iterator[str]:
     for key in ("blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restrictPublicBuckets"):
         if inputs.get(key) not in (True, "true", UNKNOWN):
-            yield f"{key} is {inputs.get(key) or 'not set'}, allowed: true"
+            yield f"{key} must be true, not {inputs.get(key) or 'unset'}"
 
 
 def _bucket_acl(inputs: Mapping[str, Any]) -> Iterator[str]:
     acl = str(inputs.get("acl") or "")
     if acl.startswith("public-") or acl == "authenticated-read":
-        yield f"acl is {acl}, allowed: private"
+        yield f"acl must be private, not {acl}"
     grants = json.dumps([inputs.get("grants"), inputs.get("accessControlPolicy")], default=str)
     if group := re.search(r"groups/(?:global/(AllUsers|AuthenticatedUsers))", grants):
-        yield f"a grant to {group[1]}, allowed: to an account"
+        yield f"has a grant to {group[1]}; grant to an account instead"
 
 
 def _access_point(inputs: Mapping[str, Any]) -> Iterator[str]:
@@ -178,7 +178,7 @@ def _access_point(inputs: Mapping[str, Any]) -> Iterator[str]:
     if isinstance(block, Mapping):
         for key, value in block.items():
             if value not in (True, "true", UNKNOWN):
-                yield f"{key} is {value}, allowed: true"
+                yield f"{key} must be true, not {value}"
 
 
 def _shared_with_all(inputs: Mapping[str, Any]) -> Iterator[str]:
@@ -187,11 +187,11 @@ def _shared_with_all(inputs: Mapping[str, Any]) -> Iterator[str]:
     accounts = permissions.get("accountIds") if isinstance(permissions, Mapping) else None
     shared = [inputs.get("group"), accounts]
     if "all" in (str(value).lower() for value in shared):
-        yield "it is shared with everybody, allowed: named accounts"
+        yield "is shared with everybody; name the accounts"
 
 
 def _public_registry(_inputs: Mapping[str, Any]) -> Iterator[str]:
-    yield "a public repository, allowed: a private one"
+    yield "is a public repository; make it private"
 
 
 _ENDPOINTS: Final[Mapping[str, Callable[[Mapping[str, Any]], Iterator[str]]]] = {
@@ -216,13 +216,13 @@ _ENDPOINTS: Final[Mapping[str, Callable[[Mapping[str, Any]], Iterator[str]]]] = 
 
 def _public_endpoints(subject: Subject, settings: RuleSettings, _facts: ExternalFacts) -> Iterator[str]:
     if subject.kind and subject.inputs.get("publiclyAccessible") not in (None, False, "false", UNKNOWN):
-        yield "publiclyAccessible is true, allowed: false"
+        yield "publiclyAccessible must be false, not true"
     kind = "PublicRepository" if subject.type.startswith("aws:ecrpublic/") else subject.kind
     if kind in _ENDPOINTS:
         yield from _ENDPOINTS[kind](subject.inputs)
     is_balancer = subject.kind == "LoadBalancer" and subject.inputs.get("internal") not in (True, UNKNOWN)
     if is_balancer and not _is_public_service(subject, settings):
-        yield "internal is not true, allowed: true, or the service in publicServices"
+        yield "internal must be true; or list the service in publicServices"
 
 
 def _load_balancers(
@@ -245,20 +245,20 @@ def _balancer(inputs: Mapping[str, Any]) -> Iterator[str]:
     if inputs.get("loadBalancerType", "application") not in ("application", UNKNOWN):
         return
     if inputs.get("dropInvalidHeaderFields") not in (True, UNKNOWN):
-        yield "dropInvalidHeaderFields is not true, allowed: true"
+        yield "dropInvalidHeaderFields must be true"
     logs = inputs.get("accessLogs")
     is_logged = logs == UNKNOWN or (isinstance(logs, Mapping) and logs.get("enabled") in (True, UNKNOWN))
     if not is_logged:
-        yield "accessLogs are not enabled, allowed: enabled"
+        yield "accessLogs must be enabled"
 
 
 def _listener(inputs: Mapping[str, Any], *, is_public: bool) -> Iterator[str]:
     protocol = inputs.get("protocol", "HTTP")
     if is_public and protocol not in ("HTTPS", "TLS", UNKNOWN):
-        yield f"protocol {protocol} of a public load balancer, allowed: HTTPS"
+        yield f"protocol of a public load balancer must be HTTPS, not {protocol}"
     policy = inputs.get("sslPolicy")
     if protocol in ("HTTPS", "TLS") and policy != UNKNOWN and not _is_modern(str(policy or "")):
-        yield f"sslPolicy is {policy or 'not set'}, allowed: {_TLS_POLICIES}2-… or {_TLS_POLICIES}3-…"
+        yield f"sslPolicy must be {_TLS_POLICIES}2-… or {_TLS_POLICIES}3-…, not {policy or 'unset'}"
 
 
 def _is_modern(policy: str) -> bool:

@@ -127,7 +127,7 @@ def _subjects(statement: Mapping[str, Any]) -> str:
     ends = (":sub", "saml:sub", "saml:aud")
     subjects = [values for _, key, values in tests(condition) if key.endswith(ends)]
     if not subjects:
-        return "no subject, allowed: StringEquals on the provider's sub"
+        return "trusts every subject; set StringEquals on the provider's sub"
     if wild := [value for values in subjects[:1] for value in values if re.search(r"[*?]", value)]:
-        return f"subject {wild[0]}, allowed: one without wildcards"
+        return f"trusts the subject {wild[0]}; use one without wildcards"
     return ""

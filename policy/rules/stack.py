@@ -49,7 +49,10 @@ def _named(subject: Subject, _settings: RuleSettings, _facts: ExternalFacts) -> 
     name = subject.inputs.get(_SELECTED_BY_NAME.get(subject.kind, ""))
     prefix = f"gpu-spot-{subject.tags.get(names.TAG_STACK, subject.stack)}-"
     if name and name != UNKNOWN and not str(name).lower().startswith(prefix.lower()):
-        yield f"name {name}, allowed: {prefix}…, because IAM statements use the prefix (pulumi:autonaming)"
+        yield (
+            f"name must begin with {prefix}, because IAM statements use the prefix "
+            f"(pulumi:autonaming); it is {name}"
+        )
 
 
 def _tagged(subject: Subject, settings: RuleSettings, _facts: ExternalFacts) -> Iterator[str]:
@@ -69,7 +72,7 @@ def _watched(
         if subject.kind in ("Group", "SpotFleetRequest") and subject.tags.get(names.TAG_GROUP)
     }
     if groups and not any(subject.kind == "Budget" for subject in subjects):
-        yield "", "no budget for GPU instances, allowed: monitoring.monthlyBudgetUsd in the stack file"
+        yield "", "GPU instances have no budget; set monitoring.monthlyBudgetUsd in the stack file"
     alarms = [
         subject
         for subject in subjects
@@ -78,7 +81,7 @@ def _watched(
     for group, urn in sorted(groups.items()):
         # An alarm's name is <group>-<condition>.
         if not any(alarm.name.startswith(f"{group}-") for alarm in alarms):
-            yield urn, f"no alarm of {group} has an action, allowed: at least one"
+            yield urn, f"no alarm of {group} has an action; add one to at least one alarm"
 
 
 def _covered(

@@ -209,15 +209,13 @@ class Instances:
         fitting = list(self._fitting(holder, instance_type))
         if not fitting:
             allowed = ", ".join(self.instance_types(holder))
-            raise LocalCloudError(
-                f"group {holder.name!r}: unknown type {instance_type!r}, allowed: {allowed}"
-            )
+            raise LocalCloudError(f"group {holder.name!r} has no type {instance_type!r}; use {allowed}")
         for option in fitting:
             for subnet in option.subnets:
                 if self._zone(subnet) == zone:
                     return option, subnet
         allowed = ", ".join(sorted(self.zones(holder)))
-        raise LocalCloudError(f"group {holder.name!r} has no subnet in {zone!r}, allowed: {allowed}")
+        raise LocalCloudError(f"group {holder.name!r} has no subnet in {zone!r}; use {allowed}")
 
     def _fitting(self, holder: Holder, instance_type: str) -> Iterator[LaunchOption]:
         # An override by requirements names no type; the caller passes one that meets them.

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from contracts.sentences import sentence
 from gpu_spot.declared.stackfile import find_project, load
 from gpu_spot.errors import ExitStatus
 from gpu_spot.preflight.stack import settings_of as settings_of_stack
@@ -52,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
         subject = violation.resource or "the stack"
         style = "bold red" if violation.level == "mandatory" else "yellow"
         console.print(
-            f"[{style}]{violation.level}[/] {violation.rule}: {escape(subject)}: {escape(violation.message)}",
+            f"[{style}]{violation.level}[/] {violation.rule}: {escape(sentence(subject, violation.message))}",
             soft_wrap=True,
         )
     _print_outline(console, settings_of_stack(config))

@@ -80,7 +80,8 @@ def _run(command: str, args: argparse.Namespace) -> int:
         module = importlib.import_module(f"rehearsal.commands.{command}")
     except ModuleNotFoundError as error:
         raise UserError(
-            f"{error.name} is missing, but rehearsals need it: run `make setup` in a clone"
+            f"{error.name} is missing, but this command needs it; run `pip install 'gpu-spot[local]'`, or in "
+            "a clone `make setup`"
         ) from None
     return int(module.run(args))
 

@@ -58,7 +58,7 @@ def main() -> None:
     if fitted != (HAZARD_SCALE, HAZARD_OFFSET_SECONDS, DEFAULT_AGE_SECONDS):
         shipped = f"{HAZARD_SCALE:g}, {HAZARD_OFFSET_SECONDS:g} s, {DEFAULT_AGE_SECONDS:g} s"
         raise SystemExit(
-            f"lambdas/core/capacity/history.py has {shipped}; fitted are {fitted}, allowed: the same"
+            f"lambdas/core/capacity/history.py has {shipped}; fitted are {fitted}; both must be the same"
         )
 
 

@@ -116,12 +116,12 @@ def section(result: dict[str, Any]) -> str:
 def problems(result: dict[str, Any]) -> list[str]:
     """Return what does not hold."""
     none = (*("wrong_samples", "missing_steps", "steps_lost_with_notice", "saved_steps_repeated"),)
-    violations = [f"{name} is {result[name]}, allowed: 0" for name in none if result.get(name)]
+    violations = [f"{name} must be 0, not {result[name]}" for name in none if result.get(name)]
     if (ratio := result.get("goodput_vs_restart_all")) is not None and ratio < 1:
-        violations.append(f"goodput_vs_restart_all is {ratio:.3f}, needed: 1 or more")
+        violations.append(f"goodput_vs_restart_all must be 1 or more, not {ratio:.3f}")
     stalled = result.get("stalled_p95_s")
     if stalled is not None and stalled > STALL_LIMIT_SECONDS:
-        violations.append(f"stalled_p95_s is {stalled:.1f}, allowed: {STALL_LIMIT_SECONDS:.0f}")
+        violations.append(f"stalled_p95_s must be at most {STALL_LIMIT_SECONDS:.0f}, not {stalled:.1f}")
     return violations
 
 

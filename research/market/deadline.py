@@ -205,7 +205,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     if options.starts < 1:
-        parser.error(f"--starts is {options.starts}, at least 1 is needed")
+        parser.error(f"--starts must be at least 1, not {options.starts}")
     began, root = time.monotonic(), needs.traces_or_model()
     traces = (
         read_traces(root)
@@ -213,7 +213,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else {f"{name}/{name}-{seed}": draw(name, seed) for name in DRAWN for seed in (1, 2)}
     )
     if not traces:
-        parser.error(f"GPU_SPOT_TRACES is {str(root)!r}, a folder with .json traces is needed")
+        parser.error(f"GPU_SPOT_TRACES must be a folder with .json traces, not {str(root)!r}")
     worlds = worlds_of(uncertainty.AXES, uncertainty.TOGETHER)[: options.cells]
     prices = SPOT_PRICES if any("spot price" in world for world in worlds) else (SPOT_PRICE,)
     with ProcessPoolExecutor(max_workers=os.cpu_count()) as executor:

@@ -28,7 +28,7 @@ def traces_to_fit_on() -> Path:
     """Return the folder of real Spot traces; exit without one."""
     root = os.environ.get(_TRACES)
     if not root or not Path(root).is_dir():
-        refuse(f"{_TRACES} is {root!r}, the folder of the traces to fit on is needed")
+        refuse(f"{_TRACES} must be the folder of the traces to fit on, not {root!r}")
     return Path(root)
 
 
@@ -36,7 +36,7 @@ def traces_or_model() -> Path | None:
     """Return the folder of real Spot traces, None if it is not set: then the fitted model is replayed."""
     root = os.environ.get(_TRACES)
     if root and not Path(root).is_dir():
-        refuse(f"{_TRACES} is {root!r}, a folder is needed (unset it to replay the fitted model)")
+        refuse(f"{_TRACES} must be a folder, not {root!r} (unset it to replay the fitted model)")
     say(f"replaying {f'the traces in {_TRACES}' if root else f'the fitted model: {_TRACES} is not set'}")
     return Path(root) if root else None
 

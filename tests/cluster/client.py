@@ -53,7 +53,7 @@ class ClusterApi:
         self._server = urlsplit(cluster["server"])
         authority = _data(cluster, "certificate-authority", kubeconfig)
         if authority is None:
-            raise ValueError(f"{kubeconfig}: cluster without certificate-authority, allowed: with one")
+            raise ValueError(f"{kubeconfig}: the cluster has no certificate-authority; add one")
         self._tls = ssl.create_default_context(cadata=authority)
         # Python 3.13 and later reject what the API server makes for itself: it names no authority's key.
         self._tls.verify_flags &= ~ssl.VERIFY_X509_STRICT
@@ -66,7 +66,7 @@ class ClusterApi:
                 self._tls.load_cert_chain(pair.name)
         elif not self._token:
             raise ValueError(
-                f"{kubeconfig}: user with {', '.join(user)}, allowed: token, exec, client-certificate"
+                f"{kubeconfig}: the user must have a token, exec or client-certificate, not {', '.join(user)}"
             )
         self._local = threading.local()
         self._connections: list[http.client.HTTPSConnection] = []

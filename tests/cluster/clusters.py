@@ -95,7 +95,9 @@ def _check_is_empty(client: ClusterApi, kubeconfig: str) -> None:
     """Refuse a cluster that others may use: the tests register nodes and delete objects."""
     names = {item["metadata"]["name"] for item in client.items(_NAMESPACES)}
     if more := sorted(names - _EMPTY):
-        raise LackingClusterError(f"{kubeconfig}: namespaces {', '.join(more)}, allowed: an empty cluster")
+        raise LackingClusterError(
+            f"{kubeconfig}: the cluster has namespaces {', '.join(more)}; use an empty one"
+        )
 
 
 def _define(client: ClusterApi, folder: Path) -> list[str]:

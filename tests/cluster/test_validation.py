@@ -80,7 +80,7 @@ def test_what_the_preview_accepts_the_server_accepts(
     assert refused == []
     assert len(drawn.accepted) >= generated.COUNT // 2
     assert len(drawn.rejected) >= generated.COUNT // 10
-    assert all("allowed" in message or "unknown key" in message for message in drawn.rejected)
+    assert all(re.search("must|known key|;", message) for message in drawn.rejected)
 
 
 @pytest.mark.parametrize(

@@ -77,10 +77,10 @@ def test_an_unreadable_file_is_reported_with_its_option(
 ) -> None:
     error = error_of(READ[command, option], directory, wrong, capsys)
     assert (
-        f"{option} is {directory / wrong}" in error
+        f"{option}: {directory / wrong} " in error
         or f"--trace: trace {directory / wrong}" in error.replace("trace folder", "trace")
     )
-    assert "allowed: " in error or "is needed" in error
+    assert "; name " in error or "is needed" in error
 
 
 @pytest.mark.parametrize(("command", "option", "wrong"), _cases(WRITTEN, WRITABLE, UNWRITABLE))
@@ -88,8 +88,8 @@ def test_an_unwritable_file_is_reported_before_any_work(
     command: str, option: str, wrong: str, directory: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     error = error_of(WRITTEN[command, option], directory, wrong, capsys)
-    assert f"{option} is {directory / wrong}" in error
-    assert ", allowed: a writable " in error
+    assert f"{option}: {directory / wrong} " in error
+    assert "; name a writable " in error
 
 
 def test_each_option_that_takes_a_path_is_tried() -> None:

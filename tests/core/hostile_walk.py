@@ -286,7 +286,7 @@ class World:
         most = SLOT_PRICE * (held + 2 * (max(self.sizes) - 1))
         self.allowed = 0.0 if held <= self.group.maximum else min(self.allowed, most)
         if bill > max(allowed, self.allowed) + _EPSILON:
-            yield f"at {self.now - START:.0f} s: ${bill:g} an hour, allowed: ${allowed:g}"
+            yield f"at {self.now - START:.0f} s: ${bill:g} an hour is more than ${allowed:g}"
         if self.refused:
             yield f"at {self.now - START:.0f} s: {self.refused} requests beyond the bounds of AWS"
             self.refused = 0

@@ -46,10 +46,10 @@ def test_every_payload_is_read(name: str, event: Event) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"detail-type": None}, "event field 'detail-type' is None"),
-        ({"detail": {}}, "event field 'instance-id' is None"),
-        ({"detail": "text"}, "event field 'detail' is 'text', an object is needed"),
-        ({"time": "yesterday"}, "event field 'time' is 'yesterday', an ISO 8601 time is needed"),
+        ({"detail-type": None}, "event field 'detail-type' must be a non-empty string, not None"),
+        ({"detail": {}}, "event field 'instance-id' must be a non-empty string, not None"),
+        ({"detail": "text"}, "event field 'detail' must be an object, not 'text'"),
+        ({"time": "yesterday"}, "event field 'time' must be an ISO 8601 time, not 'yesterday'"),
     ],
 )
 def test_a_broken_payload_names_its_field(change: dict[str, Any], message: str) -> None:

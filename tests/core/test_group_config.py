@@ -55,7 +55,8 @@ def test_what_is_written_is_read_again(config: GroupConfig) -> None:
 def test_a_price_is_a_number_above_zero(price: object) -> None:
     raw = {**json.loads(WHOLE), "onDemandPrices": {"g5.xlarge": price}}
     with pytest.raises(
-        ValueError, match=r"^onDemandPrices\.g5\.xlarge: .*(; allowed: above 0| is not of type float)$"
+        ValueError,
+        match=r"^onDemandPrices\.g5\.xlarge must be (above 0|of type float|a finite number), not .*$",
     ):
         group_config.parse(json.dumps(raw))
 
@@ -63,10 +64,10 @@ def test_a_price_is_a_number_above_zero(price: object) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "not JSON: "),
-        ("[]", "[] is not an object"),
-        ("{}", "kind: missing"),
-        ('{"kind": "asg"}', "kind: 'asg'; allowed: 'mixed-asg', 'spot-fleet'"),
+        ("{", "the value is not JSON: "),
+        ("[]", "the value must be an object, not []"),
+        ("{}", "kind is missing"),
+        ('{"kind": "asg"}', "kind must be 'mixed-asg' or 'spot-fleet', not 'asg'"),
     ],
 )
 def test_what_cannot_be_read_is_named(text: str, message: str) -> None:

@@ -129,7 +129,7 @@ def test_a_memory_with_a_wrong_value_is_refused_or_harmless(key: str) -> None:
 
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"format":' + "9" * 5_000 + "}"])
 def test_a_memory_that_python_cannot_parse_is_rejected(text: str) -> None:
-    with pytest.raises(ValueError, match=r"invalid stored state|digits"):
+    with pytest.raises(ValueError, match=r"stored state|digits"):
         parse(text)
 
 

@@ -300,13 +300,13 @@ def test_expected_losses_add_up(a: float, b: float, c: float) -> None:
 
 def test_parameters_are_spelled_as_in_the_config() -> None:
     assert build("expected-cost", {"shortageCost": 30}) == ExpectedCost(30)
-    with pytest.raises(ValueError, match="has no parameter 'shortage_cost', allowed: shortageCost"):
-        build("expected-cost", {"shortage_cost": 30})
-    with pytest.raises(ValueError, match="shortageCost is -1, a number ≥ 0 is needed"):
-        build("expected-cost", {"shortageCost": -1})
     with pytest.raises(
-        ValueError, match="policy 'expected' is unknown, allowed: expected-cost, ready-handover"
+        ValueError, match="has no parameter 'shortage_cost'; its parameters are: shortageCost"
     ):
+        build("expected-cost", {"shortage_cost": 30})
+    with pytest.raises(ValueError, match="shortageCost must be a number ≥ 0, not -1"):
+        build("expected-cost", {"shortageCost": -1})
+    with pytest.raises(ValueError, match="policy 'expected' is unknown; use expected-cost or ready-handover"):
         build("expected")
 
 

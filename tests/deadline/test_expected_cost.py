@@ -129,5 +129,5 @@ def test_the_table_holds_no_samples_of_the_traces():
 
 
 def test_an_unknown_policy_is_named_with_the_allowed_ones():
-    with pytest.raises(ValueError, match=f"'greed' is unknown, allowed: {', '.join(NAMES)}"):
+    with pytest.raises(ValueError, match=f"'greed' is unknown; use {' or '.join(NAMES)}"):
         build("greed")

@@ -205,7 +205,7 @@ def desired_capacities(endpoint: str) -> list[int]:
         (["demo", "--notice-share", "1.5"], "'1.5' is not a number between 0 and 1"),
         pytest.param(
             ["demo", "--hours", "0.5"],
-            "hours is 0.5, allowed: more than the warm-up of 60 minutes",
+            "hours must be more than the warm-up of 60 minutes, not 0.5",
             marks=pytest.mark.soak,  # known once the stack is deployed
         ),
         (["demo", "--stack", "research", "--target", "2"], "target is 2 for no group, allowed only for a"),

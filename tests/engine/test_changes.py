@@ -68,7 +68,7 @@ def said(run: Run) -> str:
         return effect(run.document["steps"])
     if "because it is protected" in run.output:
         return PROTECTED
-    assert re.search(r"gpu-spot:\S+: .*allowed: ", run.output), run.output
+    assert re.search(r"gpu-spot:\S+ (must|is|needs) ", run.output), run.output
     return REFUSED
 
 

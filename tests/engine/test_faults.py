@@ -131,9 +131,9 @@ def test_a_package_that_is_not_installed(workspace: Workspace) -> None:
 def test_an_unknown_key(workspace: Workspace) -> None:
     workspace.edit(set_key("taget", 3))
     run = failed(workspace.up(code=None))
-    assert "gpu-spot:services[0].capacity.taget: unknown key, did you mean target?" in run.output
+    assert "gpu-spot:services[0].capacity.taget is not a known key; did you mean target?" in run.output
     assert "Traceback" not in run.output
-    assert remedy(run) == "allowed:"
+    assert remedy(run) == "is not a known key"
 
 
 def test_a_protected_resource(workspace: Workspace) -> None:

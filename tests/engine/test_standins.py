@@ -29,7 +29,7 @@ GROUP = "aws:autoscaling/group:Group"
         (
             SUBNET,
             {"vpcId": "vpc-1", "mapPublicIpOnLaunch": "yes"},
-            [("mapPublicIpOnLaunch", "'yes', allowed: bool")],
+            [("mapPublicIpOnLaunch", "must be bool, not 'yes'")],
         ),
         (
             GROUP,

@@ -136,15 +136,15 @@ def test_a_move_to_kubernetes_is_reported_with_what_is_not_counted(
 @pytest.mark.parametrize(
     ("options", "status", "says"),
     [
-        (("--max-monthly-increase", "1000"), 3, ", allowed: at most $1,000.00"),
+        (("--max-monthly-increase", "1000"), 3, "more than the permitted $1,000.00"),
         (("--max-monthly-increase", "5000"), 0, ""),
         (
             ("--min-availability", "0.9995"),
             3,
-            "the availability of more is 0.99900, allowed: at least 0.9995",
+            "the availability of more is 0.99900, which is less than the required 0.9995",
         ),
         (("--min-availability", "0.998"), 0, ""),
-        (("--min-availability", "1.5"), 2, "--min-availability is 1.5, allowed: 0 to 1"),
+        (("--min-availability", "1.5"), 2, "--min-availability must be from 0 to 1, not 1.5"),
     ],
 )
 def test_a_threshold_is_an_exit_status(
@@ -181,10 +181,10 @@ def test_invalid_input_is_reported_in_one_line(
     head = written(tmp_path, "head.yaml", [service("more", target=-1)])
     good = written(tmp_path, "good.yaml", [service("more")])
     for arguments, says in (
-        (["--head", head], "head.yaml: gpu-spot:services[0].capacity.target: -1, allowed: at least 0"),
+        (["--head", head], "head.yaml: gpu-spot:services[0].capacity.target must be at least 0, not -1"),
         (
             ["--head", str(tmp_path / "none.yaml")],
-            "none.yaml, cannot be read (no such file or directory), allowed: ",
+            "none.yaml cannot be read (no such file or directory); name ",
         ),
         (["--head", good, "--max-monthly-increase", "1"], "--max-monthly-increase requires --base"),
         (["--head", good, "--trace", str(tmp_path / "none")], "none does not exist"),

@@ -104,6 +104,6 @@ def test_an_unusable_snapshot_fails_the_preview(mode: str, tmp_path: Path) -> No
     path = variant(tmp_path, plain, DEV)
     error, _ = apart(program.refused, mode, "dev", path)
     assert (
-        "dataset snap-00000000 is {'state': 'completed', 'encrypted': False, 'tier': 'standard'}, "
-        "allowed: {'state': 'completed', 'encrypted': True, 'tier': 'standard'}"
+        "the dataset's snapshot snap-00000000 must be {'state': 'completed', 'encrypted': True, 'tier': "
+        "'standard'}, but is {'state': 'completed', 'encrypted': False, 'tier': 'standard'}"
     ) in error

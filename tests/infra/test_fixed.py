@@ -92,7 +92,7 @@ def test_what_a_running_cluster_cannot_follow_is_refused(
 ) -> None:
     error = refusal("eks", edit, tmp_path)
     assert error.startswith(f"gpu-spot:{key}: {desired} is not what {owner} of this stack has ({present}")
-    assert "allowed: no change" in error
+    assert "To change it, " in error
 
 
 def test_a_stack_of_its_own_may_have_each_of_them(tmp_path: Path) -> None:
@@ -130,8 +130,8 @@ def test_a_zone_with_a_broker_or_a_clusters_subnet_cannot_be_removed(
     """Also beside a new zone, whose subnet is not known in the preview."""
     gone = "b" if stack == "eks" else "a"
     assert refusal(stack, zones(*letters), tmp_path) == (
-        f"gpu-spot:network.zones: without gpu-spot-{stack}-private-us-west-2{gone}-id, in which {owner} is, "
-        "allowed: the zones of its subnets, and more"
+        f"gpu-spot:network.zones must keep the zones of gpu-spot-{stack}-private-us-west-2{gone}-id, "
+        f"which {owner} uses; add zones instead of removing these"
     )
 
 

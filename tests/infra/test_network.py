@@ -80,14 +80,17 @@ def test_an_existing_network_gets_interface_endpoints_if_enabled(tmp_path: Path)
         ({"vpcId": "vpc-0000000d", "subnets": {}}, "network.vpcId: vpc-0000000d has not both DNS attributes"),
         (
             {"subnets": {"us-west-2b": "subnet-000000ee"}},
-            "subnets.us-west-2b: subnet-000000ee is in vpc-0000000e, allowed: subnets of vpc-0000000a",
+            "subnets.us-west-2b must be a subnet of vpc-0000000a; subnet-000000ee is in vpc-0000000e",
         ),
         (
             {"subnets": {"us-west-2a": "subnet-0000000b"}},
-            "network.subnets.us-west-2a: subnet-0000000b is in us-west-2b, allowed: subnets in us-west-2a",
+            "network.subnets.us-west-2a must be a subnet in us-west-2a; subnet-0000000b is in us-west-2b",
         ),
         ({"subnets": {"us-west-2b": "subnet-000000ff"}}, "gives instances public addresses"),
-        ({"securityGroups": ["sg-0000000e"]}, "sg-0000000e is in vpc-0000000e, allowed: groups of"),
+        (
+            {"securityGroups": ["sg-0000000e"]},
+            "must be groups of vpc-0000000a; sg-0000000e is in vpc-0000000e",
+        ),
     ],
 )
 def test_an_unsuitable_network_fails_the_preview(
@@ -114,7 +117,7 @@ def test_a_service_in_none_of_the_zones_is_rejected(tmp_path: Path) -> None:
     path = variant(tmp_path, in_other_zones, ROOT / "stacks" / "Pulumi.prod.yaml")
     error, _ = apart(program.refused, "unknown", "prod", path)
     assert re.search(
-        "no endpoint of .* in us-west-2d, allowed: one of us-west-2a, us-west-2b, us-west", error
+        ".* has no endpoint in us-west-2d; use a subnet in one of us-west-2a, us-west-2b, us-west", error
     )
 
 

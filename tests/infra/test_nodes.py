@@ -64,7 +64,7 @@ def test_one_node_is_as_before() -> None:
 
 def test_a_number_means_that_all_are_needed() -> None:
     four = {**SHARED, "nodes": 4}
-    with pytest.raises(SettingsError, match=r"nodes\.zone of 'resnet' is missing, allowed: one of us"):
+    with pytest.raises(SettingsError, match=r"nodes\.zone of 'resnet' must be us"):
         settings(**four)
     [job] = settings(**{**SHARED, "nodes": {"min": 4, "max": 4, "zone": ZONE}}).jobs
     assert (str(job.nodes), job.nodes.setting) == ("4", JobNodes(4, 4))

@@ -139,7 +139,7 @@ def test_the_command_reads_parameters_and_writes_the_file(
     parameters = boto3.client("ssm", region_name="us-west-2")
     parameters.put_parameter(Name="/own/image", Type="String", Value="none")
     assert main(["pin-images", "--stack", "mine"]) == ExitStatus.INPUT
-    assert "holds 'none', allowed: an AMI id" in capsys.readouterr().err
+    assert "must hold an AMI ID, not 'none'" in capsys.readouterr().err
     assert "ami: /own/image\n" in path.read_text("utf-8")
     parameters.put_parameter(Name="/own/image", Type="String", Value="ami-000000cc", Overwrite=True)
     assert main(["pin-images", "--stack", "mine"]) == 0

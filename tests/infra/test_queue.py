@@ -398,4 +398,4 @@ def test_a_name_that_is_too_long_for_a_broker_is_rejected(tmp_path: Path) -> Non
         config["gpu-spot:services"][0] |= {"name": "i" * 24, "command": ["serve"], "queue": OWN}
 
     error, _ = apart(program.refused, "unknown", "production-europe", variant(tmp_path, change, DEV))
-    assert "allowed: at most 42 (shorten the name of the stack or the service)" in error
+    assert "must have at most 42 characters" in error

@@ -5,15 +5,17 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 import yaml
 
 from infra.catalogue import accelerators
 from infra.schema import Settings
+from infra.schema.model_tree import chosen_model, element_type, is_model, key_types
 from infra.settings import SettingsError, load_settings
 from tests.infra.declared import ROOT
+from tests.sentences import faults
 
 
 def stack_file(stack: str) -> dict[str, Any]:
@@ -122,7 +124,48 @@ def test_it_is_refused_by_its_key(base: dict[str, Any], changes: dict[str, Any],
     assert len(lines) == len(said)
     for line, begin in zip(lines, said, strict=True):
         assert line.removeprefix("gpu-spot:").startswith(begin)
-        assert "allowed" in line or "missing" in line
+        assert not faults(line), line
+
+
+WRONG: Final = (None, "", "\n", 1.5, -1, 10**9, True, [], [[]], {}, {"unknown": 1}, "it's")
+"""Values of which each key refuses some: another type, empty, below and above, unknown keys."""
+
+
+def _keys(value: Any, annotation: Any, path: str) -> Iterator[tuple[str, str]]:
+    """Yield each key below a value, also those that it lacks, with its path; lists by their first entry."""
+    if isinstance(value, list):
+        if value:
+            yield f"{path}/0", f"{path}[]"
+            yield from _keys(value[0], element_type(annotation), f"{path}/0")
+    elif isinstance(value, dict):
+        model = annotation if is_model(annotation) else chosen_model(annotation, value.get("kind"))
+        types = key_types(model) if model is not None else dict.fromkeys(value)
+        for key in (*types, "unknownKey"):
+            yield f"{path}/{key}", f"{model and model.__name__}.{key}"
+            if key in value:
+                yield from _keys(value[key], types[key], f"{path}/{key}")
+
+
+def test_each_error_of_each_key_is_a_sentence() -> None:
+    tried: set[str] = set()
+    refused = []
+    for stack in sorted(
+        path.stem.removeprefix("Pulumi.") for path in (ROOT / "stacks").glob("Pulumi.*.yaml")
+    ):
+        raw = stack_file(stack)
+        whole = {key.removeprefix("gpu-spot:"): value for key, value in raw.items()}
+        for path, kind in _keys(whole, Settings, ""):
+            if kind in tried or path == "/region":
+                continue
+            tried.add(kind)
+            for value in WRONG if path.endswith("/0") else (*WRONG, REMOVED):
+                try:
+                    load_settings(changed(raw, {f"gpu-spot:{path.removeprefix('/')}": value}))
+                except SettingsError as error:
+                    refused += str(error).splitlines()
+    assert len(tried) > 200
+    assert len(refused) > 2_000
+    assert not {line: faults(line) for line in refused if faults(line)}
 
 
 def test_the_table_of_refusals_is_read_whole() -> None:
@@ -181,7 +224,7 @@ def test_a_fleet_accepts_every_spot_percentage(fleet_type: str, percentage: int)
 
 
 def test_max_makes_room_for_a_swap_where_there_is_a_fallback() -> None:
-    with pytest.raises(SettingsError, match=r"capacity\.max: 1 is too low"):
+    with pytest.raises(SettingsError, match=r"capacity\.max must be at least 2"):
         settings("dev", capacity(target=1, max=1, fallback={}))
     assert settings("dev", capacity(target=1, max=1, fallback={"enabled": False})).services
 

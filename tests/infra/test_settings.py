@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -181,7 +182,7 @@ def test_each_error_is_a_line_of_its_own() -> None:
     raw["gpu-spot:network"]["cidr"] = "nowhere"
     with pytest.raises(SettingsError) as caught:
         load_settings(raw)
-    assert [line.split(": ")[0] for line in str(caught.value).splitlines()] == [
+    assert [re.split(":? ", line)[0] for line in str(caught.value).splitlines()] == [
         "gpu-spot:network.cidr",
         "gpu-spot:services[0].capacity.spotPercentage",
     ]
@@ -190,7 +191,7 @@ def test_each_error_is_a_line_of_its_own() -> None:
 def test_a_region_that_is_none_is_one_error_and_not_one_for_its_zones() -> None:
     with pytest.raises(SettingsError) as caught:
         load_settings(changed("aws:region", "us-west"))
-    assert str(caught.value).startswith('aws:region: "us-west", allowed: text that matches ')
+    assert str(caught.value).startswith("aws:region must match the pattern ")
     assert len(str(caught.value).splitlines()) == 1
 
 
@@ -199,7 +200,7 @@ def test_a_number_may_be_text_where_the_cli_writes_it_so(written: float | str) -
     capacity = load_settings(changed(f"{CAPACITY}/fallback", {"policyParameters": {"shortageCost": written}}))
     assert capacity.services[0].capacity.fallback.policy_parameters == {"shortageCost": 30.5}
     with pytest.raises(
-        SettingsError, match=r'policyParameters\.shortageCost: "dear", allowed: a valid number'
+        SettingsError, match=r"policyParameters\.shortageCost must be a valid number.*, not 'dear'"
     ):
         load_settings(changed(f"{CAPACITY}/fallback", {"policyParameters": {"shortageCost": "dear"}}))
 

@@ -164,5 +164,7 @@ def test_an_existing_queue_is_named_by_name_url_or_arn(address: str, tmp_path: P
 def test_a_queue_of_another_account_is_refused(tmp_path: Path) -> None:
     other = ARN.replace("123456789012", "210987654321")
     queue = {"kind": "sqs", "existing": {"queue": f"{other}ocr", "deadLetters": f"{other}ocr-lost"}}
-    with pytest.raises(Exception, match="ocr is in account 210987654321, allowed: 123456789012"):
+    with pytest.raises(
+        Exception, match="must be in account 123456789012, that of the stack; ocr is in 210987654321"
+    ):
         queue_stack(tmp_path, queue)

@@ -242,5 +242,7 @@ def test_previews_and_deployments_have_environments_of_their_own(shared: str, tm
         config["gpu-spot:identity"]["previews"]["environment"] = "Shared"
         config["gpu-spot:identity"]["deploys"][shared] = "shared"
 
-    with pytest.raises(pulumi.RunError, match=r"environment:Shared for previews and for deploys, allowed: "):
+    with pytest.raises(
+        pulumi.RunError, match=r"environment:Shared is the environment of previews and of deploys; use "
+    ):
         run("known", variant(tmp_path, change, ROOT / "stacks" / "Pulumi.dev.yaml"), "dev")

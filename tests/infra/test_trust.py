@@ -155,5 +155,5 @@ def test_a_repository_without_ids_is_refused_with_the_command_that_prints_them()
     with pytest.raises(SettingsError) as refused:
         load_settings(config)
     said = str(refused.value)
-    assert "identity.previews.repository: acme/models without IDs, allowed: owner@id/name@id" in said
+    assert "identity.previews.repository must be owner@id/name@id, not acme/models without IDs" in said
     assert """gh api repos/acme/models --jq '"\\(.owner.login)@\\(.owner.id)/\\(.name)@\\(.id)"'""" in said

@@ -302,7 +302,7 @@ def test_an_attached_volume_and_a_missing_one_are_not_adopted(
     with pytest.raises(JobError, match=f"{attached} is attached to {instance}; detach it first"):
         adopt("--yes")
     for missing in ("vol-0123456789abcdef0", "snap-0123456789abcdef0", "data"):
-        with pytest.raises(JobError, match=f"volume '{missing}' does not exist, allowed: a volume"):
+        with pytest.raises(JobError, match=f"volume '{missing}' does not exist; name a volume"):
             adopt(missing, "--yes")
 
 
@@ -312,7 +312,7 @@ def test_a_job_with_a_volume_adopts_no_other(
     assert tasks.volume(instances.launch(ZONE), "up") == 0
     earlier = volume(stack)
     with pytest.raises(
-        JobError, match=f"job 'resnet' has volume {current_volume(stack)}, allowed: a job without"
+        JobError, match=f"job 'resnet' already has volume {current_volume(stack)}; name a job without"
     ):
         adopt("--yes")
     assert tags_of(stack, earlier) == NAME
@@ -321,7 +321,7 @@ def test_a_job_with_a_volume_adopts_no_other(
 def test_a_job_with_only_a_tagged_volume_adopts_no_other(stack: Stack, adopt: Callable[..., str]) -> None:
     created = volume(stack, names.job_tags("dev", "resnet"))
     earlier = volume(stack)
-    with pytest.raises(JobError, match=f"job 'resnet' has {created} .*, allowed: a job without a volume"):
+    with pytest.raises(JobError, match=f"job 'resnet' already has {created} .*; name a job without a volume"):
         adopt(earlier, "--yes")
 
 
@@ -341,7 +341,7 @@ def test_a_key_that_the_role_may_not_use_is_refused(stack: Stack, adopt: Callabl
         (
             "resnet",
             {"volumeGiB": 0, "checkpoints": "files"},
-            "job 'resnet' has volumeGiB 0, allowed: a job with",
+            "job 'resnet' has volumeGiB 0; name a job with",
         ),
         (
             "resnet",

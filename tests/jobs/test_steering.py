@@ -101,7 +101,7 @@ def test_a_budget_is_added_to_the_control_parameter(stack: Stack, job_control: J
         JobError, match=r"^the budget of job 'resnet', \$10.00, is spent; set --budget above 10.50"
     ):
         job_control.resume("resnet")
-    with pytest.raises(JobError, match=r"--budget is 10.5, allowed: above 10.50, which is spent"):
+    with pytest.raises(JobError, match=r"--budget must be above 10.50, which is already spent, not 10.5"):
         job_control.resume("resnet", 10.5)
     assert job_control.resume("resnet", 25.0).startswith("resumed resnet: an instance is requested")
     name = names.group_parameter("dev", "resnet", names.PARAMETER_CONTROL)

@@ -236,7 +236,7 @@ def test_a_pod_that_fills_its_nodes_disk_fails_before_it_is_evicted(pods: Pods) 
     available.write_text("110", "utf-8")
     code = pod.wait()
     assert (code, verdict(of_kind(rendered(), "Job"), code=code)) == (1, "counted")
-    assert "fills the node's disk: 11 % free, allowed: 12 %" in pod.log()
+    assert "fills the node's disk: 11 % are free, less than 12 %" in pod.log()
     # Of a disk that was so full before it started it is not the cause.
     after = pods.new().start()
     pods.wait_for_trainer(after)

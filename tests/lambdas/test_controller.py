@@ -264,7 +264,7 @@ def test_an_unreadable_memory_is_reset_with_one_alarm(aws: FakeAws, mode: str) -
     [alarm] = actions(only(controller(aws).run()))
     assert alarm.kind == "memory-unreadable"
     assert alarm.reason.startswith(
-        "memory of group 'inference' was reset: invalid stored state: not JSON: Expecting value"
+        "memory of group 'inference' was reset: stored state is not JSON: Expecting value"
     )
     assert aws.memory["inference"]["version"] == {"N": "8"}
     assert actions(only(controller(aws).run())) == ()

@@ -15,37 +15,49 @@ from tests.lambdas.single_group import controller
 @pytest.mark.parametrize(
     ("leaf", "text", "message"),
     [
-        ("config", "{", "parameter broken/config: not JSON"),
-        ("config", "{}", "parameter broken/config: kind: missing"),
-        ("config", config(policy={"name": "magic"}), "policy 'magic' is unknown, allowed: "),
-        ("config", config(max="many"), "parameter broken/config: max: 'many' is not of type int"),
-        ("config", config(max=-1), "parameter broken/config: max: -1; allowed: 0 or more"),
-        ("config", config(max=math.inf), "parameter broken/config: max: inf is not of type int"),
-        ("config", config(primary=None), "parameter broken/config: primary: None is not of type str"),
+        ("config", "{", "parameter broken/config is not JSON"),
+        ("config", "{}", "parameter broken/config: kind is missing"),
+        ("config", config(policy={"name": "magic"}), "policy 'magic' is unknown; use "),
+        ("config", config(max="many"), "parameter broken/config: max must be of type int, not 'many'"),
+        ("config", config(max=-1), "parameter broken/config: max must be 0 or more, not -1"),
+        ("config", config(max=math.inf), "parameter broken/config: max must be of type int, not inf"),
+        ("config", config(primary=None), "parameter broken/config: primary must be of type str, not None"),
         (
             "config",
             config(policy={"name": ["magic"]}),
-            "parameter broken/config: policy.name: ['magic'] is not of type str",
+            "parameter broken/config: policy.name must be of type str, not ['magic']",
         ),
-        ("config", "[" * 100_000, "parameter broken/config: not JSON: "),
-        ("config", '{"max":' + "9" * 5_000 + "}", "parameter broken/config: not JSON: "),
-        ("target", "four", "parameter broken/target is 'four', allowed: a whole number from 0 to 8"),
-        ("target", "100000", "parameter broken/target is '100000', allowed: a whole number from 0 to 8"),
-        ("target", "9" * 5_000, "allowed: a whole number from 0 to 8"),
-        ("control", '{"mode": "off"}', "control: mode: 'off'; allowed: automatic, manual, dry-run, paused"),
-        ("control", '{"mode": "manual"}', "control: onDemand: None with mode manual; allowed: 0 or more"),
-        ("control", '{"mode": "manual", "onDemand": true}', "control: onDemand: True is not of type int"),
+        ("config", "[" * 100_000, "parameter broken/config is not JSON: "),
+        ("config", '{"max":' + "9" * 5_000 + "}", "parameter broken/config is not JSON: "),
+        ("target", "four", "parameter broken/target must be a whole number from 0 to 8, not 'four'"),
+        ("target", "100000", "parameter broken/target must be a whole number from 0 to 8, not '100000'"),
+        ("target", "9" * 5_000, "must be a whole number from 0 to 8"),
+        (
+            "control",
+            '{"mode": "off"}',
+            "control: mode must be automatic, manual, dry-run or paused, not 'off'",
+        ),
+        ("control", '{"mode": "manual"}', "control: onDemand must be 0 or more with mode manual, not None"),
+        (
+            "control",
+            '{"mode": "manual", "onDemand": true}',
+            "control: onDemand must be of type int, not True",
+        ),
         (
             "control",
             '{"mode": ["paused"]}',
-            "control: mode: ['paused']; allowed: automatic, manual, dry-run, paused",
+            "control: mode must be automatic, manual, dry-run or paused, not ['paused']",
         ),
-        ("control", '{"Mode": "paused"}', "control: Mode: unknown key; allowed: budget, mode, onDemand"),
+        (
+            "control",
+            '{"Mode": "paused"}',
+            "control: Mode is not a known key; the known keys are: budget, mode, onDemand",
+        ),
         *(
-            ("control", f'{{"mode": "automatic", "budget": {text}}}', f"broken/control: budget: {shown}")
+            ("control", f'{{"mode": "automatic", "budget": {text}}}', f"not {shown}")
             for text, shown in (('"many"', "'many'"), ("-1", "-1"), ("true", "True"), ("0", "0"))
         ),
-        ("control", "[" * 100_000, "parameter broken/control: not JSON: "),
+        ("control", "[" * 100_000, "parameter broken/control is not JSON: "),
     ],
 )
 def test_a_broken_group_is_reported_and_does_not_affect_the_others(

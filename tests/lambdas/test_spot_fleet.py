@@ -300,7 +300,10 @@ def test_a_cancelled_fleet_is_an_alarm(aws: FakeAws) -> None:
     aws.fleets[FLEET]["SpotFleetRequestState"] = "cancelled_terminating"
     [alarm] = [a for a in actions(only(controller(aws).run())) if isinstance(a, Alarm)]
     assert alarm.kind == "primary-missing"
-    assert f"Spot Fleet {FLEET!r} is cancelled_terminating, allowed: submitted, active" in alarm.reason
+    assert (
+        f"Spot Fleet {FLEET!r} must be submitted, active or modifying, but is cancelled_terminating"
+        in alarm.reason
+    )
 
 
 def test_calls_grow_only_with_pages(aws: FakeAws) -> None:

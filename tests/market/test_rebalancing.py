@@ -94,7 +94,9 @@ def test_a_fleet_that_does_not_play_rebalancing_is_refused() -> None:
         pass
 
     sold, rules = market(A)
-    with pytest.raises(ValueError, match="capacity_rebalance is true, a fleet that plays it is needed"):
+    with pytest.raises(
+        ValueError, match="capacity_rebalance must be false without a fleet that plays it, not true"
+    ):
         Replay(sold, rules, Deaf(), GroupShape(placement.named(sold.names), capacity_rebalance=True), 1)  # type: ignore[arg-type]
 
 

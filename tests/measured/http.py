@@ -143,7 +143,7 @@ def problems(result: dict[str, Any]) -> list[str]:
         *("failed_with_notice", "failed_repeatable", "overdue", "rollout_failed"),
         *(f"{kind}_failed" for kind in http_plays.CLIENTS),
     )
-    return [f"{name} is {result[name]}, allowed: 0" for name in names if result.get(name)] + [
+    return [f"{name} must be 0, not {result[name]}" for name in names if result.get(name)] + [
         f"the release {name} has not come back"
         for name, reason in result.get("rejected", {}).items()
         if not reason

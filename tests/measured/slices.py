@@ -190,7 +190,7 @@ def plans(max_plans: int, seed: int = 1) -> dict[str, Any]:
                 result = plan(host, desired, allocated)
             except PlanRefusedError as refused:
                 counts["refused"] += 1
-                causes[re.sub(r"[0-9]+|'.+?'", "…", str(refused).split(", allowed")[0])] += 1
+                causes[re.sub(r"[0-9]+|'.+?'", "…", str(refused).split("; ")[0])] += 1
                 counts["misnamed"] += not named_truly(host, desired, refused)
                 continue
             counts["oversold"] += len(laws.oversold(host, desired, result))

@@ -185,7 +185,7 @@ def test_a_secret_is_a_token_or_a_name_and_a_token(text: str, user: str, passwor
 
 @pytest.mark.parametrize("text", ["", "me:", '{"token":"t0ken"}', "to\nken", "to ken"])
 def test_another_secret_is_refused_and_not_shown(text: str) -> None:
-    message = re.escape("secret git: malformed, allowed: TOKEN or USER:TOKEN")
+    message = re.escape("secret git is malformed; store TOKEN or USER:TOKEN")
     with pytest.raises(AgentError, match=message) as error:
         credentials("git", text)
     assert not text or text not in str(error.value)

@@ -81,11 +81,16 @@ def test_what_is_mounted_asks_aws_nothing() -> None:
             "xfs",
             {"/dev/sdk": AttachedVolume("vol-1", "snap-2")},
             RefusedError,
-            "vol-1 at /dev/sdk was created from snap-2; all",
+            "vol-1 at /dev/sdk was created from snap-2, not",
         ),
-        ("xfs", {"/dev/sdk": AttachedVolume("vol-1", "")}, RefusedError, "created from no snapshot; allowed"),
-        (None, HERE, RefusedError, "has file system none; allowed: xfs or ext4 on the whole volume"),
-        ("btrfs", HERE, RefusedError, "has file system btrfs; allowed"),
+        (
+            "xfs",
+            {"/dev/sdk": AttachedVolume("vol-1", "")},
+            RefusedError,
+            "created from no snapshot, not from ",
+        ),
+        (None, HERE, RefusedError, "has file system none; use xfs or ext4 on the whole volume"),
+        ("btrfs", HERE, RefusedError, "has file system btrfs; use "),
     ],
 )
 def test_what_is_not_the_dataset_is_not_mounted(
@@ -125,19 +130,19 @@ FILES = {"fileSystem": "fs-1", "accessPoint": "fsap-1", "path": "/data/shared/fi
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        (configs.service(datasets=[dataset("/etc/imagenet")]), "datasets[0].path: '/etc/imagenet'; allowed"),
-        (configs.service(datasets=[dataset("/data/../etc")]), "datasets[0].path: '/data/../etc'; allowed"),
+        (configs.service(datasets=[dataset("/etc/imagenet")]), "datasets[0].path must be text that matches"),
+        (configs.service(datasets=[dataset("/data/../etc")]), "datasets[0].path must be text that matches"),
         (
             configs.service(datasets=[dataset("/data/a", "/dev/sdf")]),
-            "datasets[0].device: '/dev/sdf'; allowed: '/dev/sdk'",
+            "datasets[0].device must be '/dev/sdk'",
         ),
         (
             configs.service(datasets=[dataset("/data/a"), dataset("/data/a/b")]),
-            "/data/a/b and /data/a overlap",
+            "/data/a/b overlaps /data/a",
         ),
-        (configs.service(datasets=[dataset("/data/shared")], efs=[FILES]), "/data/shared/files overlap"),
+        (configs.service(datasets=[dataset("/data/shared")], efs=[FILES]), "overlaps /data/shared/files"),
         # The copy from S3 fills the whole folder.
-        (configs.training(datasets=[dataset("/dltraining/datasets/a")]), "/dltraining/datasets overlap"),
+        (configs.training(datasets=[dataset("/dltraining/datasets/a")]), "overlaps /dltraining/datasets"),
     ],
 )
 def test_places_that_collide_or_belong_to_others_are_refused(body: dict[str, Any], says: str) -> None:

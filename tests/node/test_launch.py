@@ -247,7 +247,7 @@ def test_a_launch_is_not_completed_if_containers_get_no_gpu(launch: Launch) -> N
     group, made, host = launch(1)
 
     host.answers["run"] = AgentError("docker: exit 125: unresolvable CDI devices nvidia.com/gpu=all")
-    with pytest.raises(AgentError, match=r"containers get no GPU: .*allowed: a CDI specification"):
+    with pytest.raises(AgentError, match=r"containers get no GPU: .*install a CDI specification"):
         tasks.prepare(made)
     assert group.completed == []
 

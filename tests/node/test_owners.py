@@ -145,7 +145,7 @@ def test_a_dataset_that_no_volume_can_hold_is_refused(
     for key in keys:
         s3.put_object(Bucket="bucket1", Key=f"d/{key}", Body=b"1")
     for _ in range(2):
-        with pytest.raises(RefusedError, match=f"({reason}).*allowed: "):
+        with pytest.raises(RefusedError, match=f"({reason}).*; use objects"):
             S3Filler(s3, "s3://bucket1/d/", tmp_path).fill(lambda: None)
 
 
@@ -156,7 +156,7 @@ def test_a_dataset_larger_than_its_volume_is_refused_before_the_first_byte(
     size = os.statvfs(tmp_path)
     small = os.statvfs_result((1, 4, 1, 1, 1, *size[5:]))
     monkeypatch.setattr(os, "statvfs", lambda path: small)
-    with pytest.raises(RefusedError, match=r"has 5 bytes, its volume 4; allowed: "):
+    with pytest.raises(RefusedError, match=r"has 5 bytes, and its volume 4; set "):
         S3Filler(s3, "s3://bucket1/d/", tmp_path).fill(lambda: None)
     assert list(tmp_path.iterdir()) == []
 

@@ -365,7 +365,7 @@ def test_a_host_with_the_address_of_a_row_gets_that_row() -> None:
 
 
 def test_only_a_proxy_has_the_subcommand(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="proxy: missing"):
+    with pytest.raises(ConfigError, match="proxy is missing"):
         tasks.proxy(tasks.Node(configs.load(configs.service()), tmp_path, "http://x"))
 
 

@@ -97,9 +97,9 @@ def test_nothing_is_leased_in_the_warm_pool(
 
 
 def test_a_subcommand_for_the_other_kind_of_work_says_so(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="service: missing"):
+    with pytest.raises(ConfigError, match="service is missing"):
         tasks.work(tasks.Node(configs.load(configs.training()), tmp_path, "http://x"))
-    with pytest.raises(ConfigError, match="training: missing"):
+    with pytest.raises(ConfigError, match="training is missing"):
         tasks.run(tasks.Node(configs.load(configs.service()), tmp_path, "http://x"))
 
 

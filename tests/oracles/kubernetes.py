@@ -207,4 +207,4 @@ def _unknown(source: Any, shape: Mapping[str, Any] | None, path: str) -> Iterato
             else:
                 yield from _unknown(value, shape[key], f"{path}.{key}")
     elif isinstance(source, Mapping) and shape is None:
-        yield f"{path} is an object, allowed: a value"
+        yield f"{path} must be a value, not an object"

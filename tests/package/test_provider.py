@@ -191,7 +191,7 @@ def test_an_error_is_reported_at_its_property(started: Plugin) -> None:
     reasons = {one.property_path: one.reason for one in errors.errors}
     assert reasons.keys() == {"capacity.taget", "capacity.max"}
     assert "did you mean target?" in reasons["capacity.taget"]
-    assert reasons["capacity.max"] == "0, allowed: at least 1"
+    assert reasons["capacity.max"] == "must be at least 1, not 0."
 
 
 @pytest.mark.parametrize(
@@ -199,9 +199,9 @@ def test_an_error_is_reported_at_its_property(started: Plugin) -> None:
     [
         (
             {"matrix": {"SEED": ["1", "2"]}},
-            "circles.matrix: creates jobs with other names, allowed: in GpuSpot",
+            "circles.matrix creates jobs with other names; use the component GpuSpot for it",
         ),
-        ({"name": "squares"}, "circles.name: 'squares', allowed: none"),
+        ({"name": "squares"}, "circles.name is 'squares'; remove it"),
     ],
 )
 def test_a_component_is_one_group_with_its_name(more: Any, message: str, started: Plugin) -> None:
@@ -214,5 +214,5 @@ def test_an_output_of_another_resource_is_rejected(started: Plugin) -> None:
         **RESOURCES["lab"]["properties"],
         "kmsKeyArn": "04da6b54-80e4-46f7-96ec-b56ff0331ba9",
     }
-    with pytest.raises(grpc.RpcError, match=r"lab\.kmsKeyArn: an output of another resource"):
+    with pytest.raises(grpc.RpcError, match=r"lab\.kmsKeyArn is an output of another resource"):
         started.construct("CapacityGroup", "lab", given, preview=True)

@@ -97,9 +97,12 @@ def test_an_environment_sets_levels_and_limits(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"imds": "mandatory"}, "'imds' is not a rule, allowed: all, "),
-        ({"imdsv2": "forbidden"}, "imdsv2 is 'forbidden', allowed: mandatory, advisory, disabled"),
-        ({"image-age": {"days": 3}}, "image-age.days, allowed: enforcementLevel, maximumDays"),
+        ({"imds": "mandatory"}, "'imds' is not a rule; use all, or one of "),
+        ({"imdsv2": "forbidden"}, "imdsv2 must be mandatory, advisory or disabled, not 'forbidden'"),
+        (
+            {"image-age": {"days": 3}},
+            "image-age has no setting 'days'; its settings are enforcementLevel, maximumDays",
+        ),
     ],
 )
 def test_unknown_settings_are_rejected(config: dict[str, Any], message: str, tmp_path: Path) -> None:

@@ -122,4 +122,4 @@ def test_an_unknown_value_does_not_hide_other_violations(analyzer: Any) -> None:
         {"deviceName": "/dev/sdk", "ebs": {"encrypted": "false"}},
     ]
     [diagnostic] = by_resource(analyzer, [template(blockDeviceMappings=disks, imageId=UNKNOWN_STRING_VALUE)])
-    assert "/dev/sdk is not encrypted" in diagnostic.message
+    assert "/dev/sdk must be encrypted" in diagnostic.message

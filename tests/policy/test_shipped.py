@@ -87,7 +87,7 @@ def test_the_on_demand_share_of_a_declared_fleet_is_counted(
 
     cost = on_demand * 1.006
     [message] = reported(cost - 0.01)
-    assert message.startswith(f"On-Demand may cost {cost:.2f} USD per hour, allowed: ")
+    assert message.startswith(f"On-Demand may cost {cost:.2f} USD per hour, more than ")
     assert reported(cost + 0.01) == []
 
 

@@ -102,7 +102,9 @@ def test_an_invalid_setting_has_the_error_of_a_preview(tmp_path: Path) -> None:
     content = yaml.safe_load((REPOSITORY / "stacks" / "Pulumi.dev.yaml").read_text())
     content["config"]["gpu-spot:network"]["cidr"] = "10.0.0.0/8"
     (tmp_path / "stacks" / "Pulumi.wrong.yaml").write_text(yaml.safe_dump(content))
-    with pytest.raises(UserError, match=r"gpu-spot:network\.cidr: a /8 network, allowed: /16 to /20"):
+    with pytest.raises(
+        UserError, match="gpu-spot:network\\.cidr must be a network from /16 to /20, not a /8"
+    ):
         read(tmp_path, "wrong")
 
 

@@ -414,7 +414,9 @@ def test_a_broker_that_rejects_is_an_error_without_a_password(
 
 
 def test_an_unknown_user_to_rotate_is_rejected_with_the_allowed_ones(account: Account) -> None:
-    assert account.run("ocr") == ["rotate 'ocr', allowed: administrator, monitor, ocr.clients, ocr.workers"]
+    assert account.run("ocr") == [
+        "rotate must be administrator, monitor, ocr.clients or ocr.workers, not 'ocr'"
+    ]
 
 
 def test_checks_pause_for_five_minutes_unless_they_failed(account: Account, broker: Broker) -> None:

@@ -304,7 +304,7 @@ def test_an_error_in_one_queue_does_not_affect_the_others(deployment: Deployment
     deployment.now += 60
     outcomes = {outcome.queue.group: outcome for outcome in watcher.run(5.0)}
     assert outcomes["a"].state == outcomes["b"].state is not None
-    assert "queue kind 'carrier-pigeons', allowed: rabbitmq" in outcomes["c"].error
+    assert "queue kind must be rabbitmq, not 'carrier-pigeons'" in outcomes["c"].error
 
 
 def test_a_broker_needs_a_trusted_certificate(deployment: Deployment, tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_the_agent_passes_an_sqs_queue_by_url(
 
 @pytest.mark.parametrize("source", [{}, {"secret": "a", "url": "sqs://us-west-2/123456789012"}])
 def test_a_queue_needs_either_a_secret_or_a_url(source: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="one is needed"):
+    with pytest.raises(ValueError, match="must have one of secret and url"):
         agent.Queue("ocr", **source)
 
 

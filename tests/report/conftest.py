@@ -27,7 +27,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Browser:
     names = ("chromium", "chromium-browser", "google-chrome")
     program = next(filter(None, map(shutil.which, names)), None)
     if program is None:
-        missing = f"no browser found, one of {', '.join(names)} is needed (Debian: apt-get install chromium)"
+        missing = f"no browser found; install one of {', '.join(names)} (Debian: apt-get install chromium)"
         if os.geteuid() == 0:
             pytest.fail(f"{missing}; `make test` installs it")
         pytest.skip(missing)

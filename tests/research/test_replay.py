@@ -124,9 +124,9 @@ def test_a_plot_goes_by_its_ending(recorded: Path, tmp_path: Path, ending: str, 
 
 def test_a_wrong_option_is_one_line(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, message in (
-        (["--target", "0"], "target is 0, at least 1 is needed"),
-        (["--target", "4", "--policy", "expected-costs"], "policy 'expected-costs' is unknown, allowed: all"),
-        (["--target", "4", "--plot", "plot.gif"], "plot plot.gif ends in '.gif', allowed: .html, .svg"),
+        (["--target", "0"], "target must be at least 1, not 0"),
+        (["--target", "4", "--policy", "expected-costs"], "policy 'expected-costs' is unknown; use all"),
+        (["--target", "4", "--plot", "plot.gif"], "plot plot.gif must end in .html or .svg"),
         (["--target", "4", "--on-demand-price", "3"], "trace model-1 has no prices"),
     ):
         assert replay("--trace", recorded, *arguments) == 1

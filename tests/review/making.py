@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from contracts.sentences import sentence
 from gpu_spot.review import preview
 from gpu_spot.review.comment import comment
 from gpu_spot.review.environments import review_environments
@@ -147,9 +148,8 @@ def events(environment: str, after: Run) -> str:
     policy_events = [
         {
             "resourceUrn": urns.get(resource.resource, ""),
-            "message": f"{descriptions[resource.rule]}\n{resource.resource}: {resource.message}"
-            if resource.resource
-            else resource.message,
+            "message": (f"{descriptions[resource.rule]}\n" if resource.resource else "")
+            + sentence(resource.resource, resource.message),
             "color": "raw",
             "policyName": resource.rule,
             "policyPackName": "gpu-spot",

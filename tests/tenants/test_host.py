@@ -317,7 +317,7 @@ def test_no_tenant_starts_without_a_firewall() -> None:
                 raise AgentError("nft: No such file or directory")
             return super().run(argv, timeout, stdin, environment)
 
-    with pytest.raises(AgentError, match=r"none is started: nft.*; allowed: a machine with nftables"):
+    with pytest.raises(AgentError, match=r"none is started: nft.*; use a machine with nftables"):
         firewall.apply_rules(Bare(), {2001: 10**9})
 
 

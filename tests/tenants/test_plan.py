@@ -31,7 +31,7 @@ def test_an_accepted_plan_neither_oversells_nor_overlaps_and_a_refused_one_names
         found = plan(machine, tenants)
     except PlanRefusedError as refused:
         refusal = str(refused)
-        named = re.fullmatch(r"tenant '(.+?)': .+, allowed: .+", refusal) or pytest.fail(refusal)
+        named = re.fullmatch(r"tenant '(.+?)': .+; .+", refusal) or pytest.fail(refusal)
         # Those before it fit; with it they do not.
         first = next(n for n in range(len(tenants)) if not _fits(machine, tenants[: n + 1]))
         assert tenants[first].name == named[1]
@@ -198,27 +198,30 @@ def test_a_part_stays_but_where_parts_fit_in_another_order_only() -> None:
 @pytest.mark.parametrize(
     ("tenants", "says"),
     [
-        ([{"cpus": 48}], "tenant 'a': 48 CPUs, allowed: at most 46, which the system leaves"),
+        ([{"cpus": 48}], "tenant 'a': 48 CPUs are too many; use at most 46, which the system leaves"),
         (
             [{"cpus": 3, "cpu_mode": "pinned"}],
-            "tenant 'a': 3 pinned CPUs, allowed: whole cores, of 2 CPUs each",
+            "tenant 'a': 3 pinned CPUs are not whole cores; use a multiple of 2",
         ),
-        ([{"memory_gib": 180}], r"tenant 'a': memoryGiB 180, allowed: at most 176"),
+        ([{"memory_gib": 180}], r"tenant 'a': memoryGiB 180 is too much; use at most 176"),
         (
             [{"gpus": 3}, {"gpus": 2}],
-            "tenant 'b': 2 GPUs, allowed: 1 of 4 GPUs, which the tenants before it leave",
+            "tenant 'b': 2 GPUs are too many; there are 1 of 4 GPUs, which the tenants before it leave",
         ),
-        ([{"gpu_ids": (1,)}, {"gpu_ids": (1,)}], "tenant 'b': GPU 1, which is 'a''s, allowed: each GPU once"),
-        ([{"gpu_ids": (4,)}], "tenant 'a': GPU 4, allowed: 0, 1, 2, 3"),
-        ([{"mig": "1g.5gb"}], "tenant 'a': MIG profile 1g.5gb, allowed: none, these GPUs do not support MIG"),
-        ([{"uid": 2000}, {"uid": 2000}], "tenant 'b': uid 2000, which is 'a''s, allowed: each uid once"),
+        ([{"gpu_ids": (1,)}, {"gpu_ids": (1,)}], "tenant 'b': GPU 1 is 'a''s; use each GPU once"),
+        ([{"gpu_ids": (4,)}], "tenant 'a': GPU 4 does not exist on this host; its GPUs are 0, 1, 2, 3"),
+        (
+            [{"mig": "1g.5gb"}],
+            "tenant 'a': MIG profile 1g.5gb does not exist on this host; these GPUs do not support MIG",
+        ),
+        ([{"uid": 2000}, {"uid": 2000}], "tenant 'b': uid 2000 is 'a''s; use each uid once"),
         (
             [{"host_port": 8000, "container_port": 1}, {"host_port": 8000, "container_port": 2}],
-            "tenant 'b': hostPort 8000, which is 'a''s, allowed: each hostPort once",
+            "tenant 'b': hostPort 8000 is 'a''s; use each hostPort once",
         ),
         (
             [{"uid": 2000}, {"uid": 34_768}],
-            "tenant 'b': uid 34768, which has the addresses of 'a' with uid 2000, allowed: uids that do not",
+            "tenant 'b': uid 34768 has the addresses of 'a' with uid 2000; use uids that do not",
         ),
     ],
 )
@@ -243,14 +246,17 @@ def test_a_list_and_a_slice_survive_their_text() -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"uid": 1000}, r"tenants\[0\].uid: 1000; allowed: 2000 to 59999"),
-        ({"hostPort": 80}, r"tenants\[0\].hostPort: 80; allowed: 1024 to 32767"),
-        ({"hostPort": 8000}, r"hostPort 8000 and containerPort None of 'a', allowed: both or none"),
+        ({"uid": 1000}, "tenants\\[0\\].uid must be from 2000 to 59999, not 1000"),
+        ({"hostPort": 80}, "tenants\\[0\\].hostPort must be from 1024 to 32767, not 80"),
+        (
+            {"hostPort": 8000},
+            "hostPort and containerPort of 'a' must both be set, or neither; they are 8000 and None",
+        ),
         ({"hostPort": 25888, "containerPort": 1}, "hostPort 25888 of 'a' is the agent's"),
-        ({"gpus": 1, "mig": "1g.5gb"}, "gpus and mig of 'a', allowed: one of them"),
-        ({"image": "a:latest"}, r"tenants\[0\].image: 'a:latest'; allowed"),
-        ({"cpuMode": "some"}, r"tenants\[0\].cpuMode: 'some'; allowed: 'shared', 'capped', 'pinned'"),
-        ({"color": "red"}, r"tenants\[0\].color: unknown key"),
+        ({"gpus": 1, "mig": "1g.5gb"}, "gpus and mig of 'a' are both set; set one of them"),
+        ({"image": "a:latest"}, r"tenants\[0\].image must be text that matches"),
+        ({"cpuMode": "some"}, "tenants\\[0\\].cpuMode must be 'shared', 'capped' or 'pinned', not 'some'"),
+        ({"color": "red"}, r"tenants\[0\].color is not a known key"),
     ],
 )
 def test_a_wrong_list_is_refused_by_its_key(change: dict[str, Any], says: str) -> None:

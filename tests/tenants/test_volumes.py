@@ -116,5 +116,5 @@ def test_no_more_volumes_than_names(region: Region, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("userdata.agent.tenants.host.volumes.DEVICES", DEVICES[:1])
     volumes = region.volumes("i-1")
     volumes.attach("ada", 20)
-    with pytest.raises(AgentError, match="no free device name, allowed: 1 volumes"):
+    with pytest.raises(AgentError, match="no device name is free; attach at most 1 volumes"):
         volumes.attach("bo", 20)

@@ -22,8 +22,8 @@ def test_a_list_that_does_not_fit_changes_nothing(bench: Bench, caplog: pytest.L
     bench.pass_(supervisor, 30)
     assert bench.docker.pids() == before
     assert bench.heartbeats.waits == {
-        "ada": "the list is refused: tenant 'ada': 9 GPUs, allowed: 8 of 8 GPUs, which the tenants before it "
-        "leave"
+        "ada": "the list is refused: tenant 'ada': 9 GPUs are too many; there are 8 of 8 GPUs, "
+        "which the tenants before it leave"
     }
     # The list before it stays in effect.
     bench.docker.die(name_of("cy"))
@@ -111,7 +111,7 @@ def test_a_list_that_changes_while_a_tenant_starts_gives_its_gpus_to_no_other(be
 
 
 def test_a_host_with_outdated_programs_starts_no_tenant_and_says_so(bench: Bench) -> None:
-    bench.outdated = ("runc 1.1.5, allowed: 1.2.8 or newer (CVE-2025-31133)",)
+    bench.outdated = ("runc 1.1.5 is vulnerable (CVE-2025-31133); install 1.2.8 or newer",)
     supervisor = bench.supervisor()
     bench.pass_(supervisor, 130)
     assert bench.docker.pids() == {}

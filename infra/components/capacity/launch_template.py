@@ -219,7 +219,9 @@ def look_up_snapshot(scope: Scope, snapshot: str) -> pulumi.Output[aws.ebs.GetSn
             "tier": snapshot_result.storage_tier,
         }
         if state != _USABLE_SNAPSHOT:
-            raise pulumi.RunError(f"dataset {snapshot} is {state}, allowed: {_USABLE_SNAPSHOT}")
+            raise pulumi.RunError(
+                f"the dataset's snapshot {snapshot} must be {_USABLE_SNAPSHOT}, but is {state}"
+            )
         return snapshot_result
 
     result = aws.ebs.get_snapshot_output(snapshot_ids=[snapshot], opts=scope.invoke_options)

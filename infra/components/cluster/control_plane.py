@@ -165,14 +165,14 @@ def _checked_name(
         name,
         cluster.name,
         "the cluster",
-        "no change (remove all entries on Kubernetes first, or make a second stack)",
+        "remove all entries on Kubernetes first, or make a second stack",
     )
     same_key = fixed.unchanged(
         "kmsKeyArn",
         key,
         cluster.encryption_config.apply(lambda config: config.provider.key_arn if config else None),
         owner,
-        "no change (EKS never changes the key of a cluster's secrets; make a second stack)",
+        "make a second stack, because EKS never changes the key of a cluster's secrets",
     )
     subnets = args.network.remaining(cluster.vpc_config.subnet_ids, owner)
     return pulumi.Output.all(same, same_key, subnets).apply(lambda values: str(values[0]))

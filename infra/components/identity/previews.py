@@ -127,8 +127,8 @@ class Deploys(pulumi.ComponentResource):
         if previewing.casefold() in (deploying.end.casefold(), drifting.end.casefold()):
             # GitHub's environment names are not case-sensitive.
             raise pulumi.RunError(
-                f"gpu-spot:identity: {previewing} for previews and for deploys, allowed: an environment for "
-                "each (the code of a pull request runs in a preview)"
+                f"gpu-spot:identity: {previewing} is the environment of previews and of deploys; use "
+                "one for each, because the code of a pull request runs in a preview"
             )
         read_only = pulumi.Output.concat("arn:", scope.partition, ":iam::aws:policy/ReadOnlyAccess")
         self.role_arn = self._role(

@@ -162,7 +162,7 @@ def _common_zones(service: str, subnet_zones: Collection[str], service_zones: Co
     zones = [zone for zone in subnet_zones if zone in service_zones]
     if not zones:
         raise pulumi.RunError(
-            f"no endpoint of {service} in {', '.join(subnet_zones)}, "
-            f"allowed: one of {', '.join(sorted(service_zones))}"
+            f"{service} has no endpoint in {', '.join(subnet_zones)}; use a subnet in one of "
+            f"{', '.join(sorted(service_zones))}"
         )
     return zones

@@ -35,7 +35,9 @@ def _vpc(scope: Scope, vpc: str) -> pulumi.Output[str]:
     def check(result: aws.ec2.GetVpcResult) -> str:
         # EFS and interface endpoints need DNS (VPC guide, "DNS attributes for your VPC").
         if not (result.enable_dns_support and result.enable_dns_hostnames):
-            raise _error("vpcId", f"{vpc} has not both DNS attributes, allowed: DNS support and hostnames on")
+            raise _error(
+                "vpcId", f"must be a VPC with DNS support and DNS host names enabled; {vpc} lacks one of them"
+            )
         return vpc
 
     vpc_id: pulumi.Output[str] = aws.ec2.get_vpc_output(id=vpc, opts=scope.invoke_options).apply(check)
@@ -46,11 +48,11 @@ def _subnet(scope: Scope, vpc: str, zone: str, subnet: str) -> pulumi.Output[str
     def check(result: aws.ec2.GetSubnetResult) -> str:
         key = f"subnets.{zone}"
         if result.vpc_id != vpc:
-            raise _error(key, f"{subnet} is in {result.vpc_id}, allowed: subnets of {vpc}")
+            raise _error(key, f"must be a subnet of {vpc}; {subnet} is in {result.vpc_id}")
         if result.availability_zone != zone:
-            raise _error(key, f"{subnet} is in {result.availability_zone}, allowed: subnets in {zone}")
+            raise _error(key, f"must be a subnet in {zone}; {subnet} is in {result.availability_zone}")
         if result.map_public_ip_on_launch:
-            raise _error(key, f"{subnet} gives instances public addresses, allowed: private subnets")
+            raise _error(key, f"must be a private subnet; {subnet} gives its instances public addresses")
         return subnet
 
     subnet_id: pulumi.Output[str] = aws.ec2.get_subnet_output(id=subnet, opts=scope.invoke_options).apply(
@@ -62,7 +64,7 @@ def _subnet(scope: Scope, vpc: str, zone: str, subnet: str) -> pulumi.Output[str
 def _security_group(scope: Scope, vpc: str, group: str) -> pulumi.Output[str]:
     def check(result: aws.ec2.GetSecurityGroupResult) -> str:
         if result.vpc_id != vpc:
-            raise _error("securityGroups", f"{group} is in {result.vpc_id}, allowed: groups of {vpc}")
+            raise _error("securityGroups", f"must be groups of {vpc}; {group} is in {result.vpc_id}")
         return group
 
     group_id: pulumi.Output[str] = aws.ec2.get_security_group_output(

@@ -19,7 +19,7 @@ from infra.components.network.flow_logs import FlowLogs, FlowLogsArgs
 from infra.scope import Scope
 from userdata.agent.aws.permissions import Need
 
-_SECOND_STACK: Final = "no change (make a second stack)"
+_SECOND_STACK: Final = "make a second stack"
 _LETTERS: Final = "abcdefgh"
 _SLOT_BITS: Final = 4
 """16 blocks: eight private, then eight public, one of each for zone letters a to h."""

@@ -21,7 +21,7 @@ _OF_A_VOLUME: Final = ["posixUser", "rootDirectory"]
 """Another value replaces an access point, and the PersistentVolume with it: Kubernetes removes no volume that
 is bound, so the update would wait, and the running job's claim would be lost (Kubernetes, "Storage Object in
 Use Protection")."""
-_ADD: Final = "no change (add an access point, and set the jobs' checkpoints to it)"
+_ADD: Final = "add an access point, and set the jobs' checkpoints to it"
 
 
 @dataclass(frozen=True)

@@ -80,11 +80,9 @@ class CreatedCluster(Model):
     def _has_an_administrator(cls, access: tuple[ClusterAccess, ...]) -> tuple[ClusterAccess, ...]:
         roles = [entry.role for entry in access]
         if duplicates := [role for role in roles if roles.count(role) > 1]:
-            raise ValueError(f"{duplicates[0]!r} is listed twice, allowed: each role once")
+            raise ValueError(f"{duplicates[0]!r} is listed twice; list each role once")
         if not any(entry.access_policy == "admin" for entry in access):
-            raise ValueError(
-                "no role has accessPolicy 'admin', allowed: at least one, which runs 'pulumi up'"
-            )
+            raise ValueError("no role has accessPolicy 'admin'; give it to the role that runs 'pulumi up'")
         return access
 
     @field_validator("public_cidrs")
@@ -94,9 +92,9 @@ class CreatedCluster(Model):
             try:
                 block = ipaddress.IPv4Network(cidr)
             except ValueError as error:
-                raise ValueError(f"{error}, allowed: CIDR blocks such as 192.0.2.0/24") from None
+                raise ValueError(f"has no CIDR block ({error}); write one such as 192.0.2.0/24") from None
             if block.prefixlen == 0:
-                raise ValueError(f"{cidr!r} is the whole internet, allowed: smaller blocks")
+                raise ValueError(f"{cidr!r} is the whole internet; list smaller blocks")
         return cidrs
 
     @field_validator("allowed_sources")
@@ -109,8 +107,8 @@ class CreatedCluster(Model):
     def _can_be_reached(self) -> CreatedCluster:
         if not (self.public_cidrs or self.allowed_sources):
             raise ValueError(
-                "neither publicCidrs nor allowedSources, allowed: at least one, with the network that runs "
-                "'pulumi up'"
+                "publicCidrs and allowedSources are both empty; list the network that runs 'pulumi "
+                "up' in one of them"
             )
         return self
 

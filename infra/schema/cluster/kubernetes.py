@@ -52,17 +52,15 @@ class Kubernetes(Model):
     def _has_an_image_of_its_version(self) -> Kubernetes:
         image = self.create.system_image if self.create is not None else None
         if image is not None and not image.startswith(f"{self.version}."):
-            raise ValueError(
-                f"create.systemImage {image!r} with version {self.version!r}, allowed: a release of it"
-            )
+            raise ValueError(f"create.systemImage must be of version {self.version!r}, not {image!r}")
         return self
 
     @model_validator(mode="after")
     def _has_one_node_role(self) -> Kubernetes:
         if self.create is None and self.node_role is None:
-            raise ValueError("nodeRole is missing, allowed: the role of Karpenter's nodes, or create")
+            raise ValueError("nodeRole is missing; set the role of Karpenter's nodes, or create a cluster")
         if self.create is not None and self.node_role is not None:
-            raise ValueError(f"nodeRole {self.node_role!r} with create, allowed: one of the two")
+            raise ValueError(f"nodeRole {self.node_role!r} and create are both set; remove one of them")
         return self
 
 
@@ -70,47 +68,50 @@ def check_network(network: Network) -> None:
     """Raise ``ValueError`` for a network in which a created cluster cannot start."""
     if len(network.zones) == 1:
         raise ValueError(
-            f"create with one zone ({network.zones[0]}), allowed: at least two (EKS requires them)"
+            "must list at least two zones if the cluster is created (EKS requires them), not "
+            f"{network.zones[0]} alone"
         )
     if network.is_closed:
         raise ValueError(
-            "create with network.egress 'none', allowed: 'nat-gateway', 'nat-gateway-per-zone' (the charts' "
-            "images are in public registries)"
+            "create needs network.egress 'nat-gateway' or 'nat-gateway-per-zone', not 'none': "
+            "the charts' images are in public registries"
         )
 
 
 def check_capacity(capacity: Capacity) -> None:
     """Raise ``ValueError`` for capacity that Karpenter cannot provide."""
     if not capacity.is_nvidia:
-        raise unsupported_error(f"with {capacity.types[0]}", "NVIDIA GPUs")
+        raise unsupported_error(f"with {capacity.types[0]}", "use types with NVIDIA GPUs")
     for kind in capacity.types:
         if catalogue.lookup(kind).family.needs_ami:
             raise unsupported_error(
-                f"with {kind}, for which EKS's AMI has no driver", "types that need no 'ami'"
+                f"with {kind}, for which EKS's AMI has no driver", "use types that need no 'ami'"
             )
     counts = {kind: catalogue.lookup(kind).accelerators for kind in capacity.types}
     if len({*counts.values()}) > 1:
         sizes = ", ".join(f"{kind} has {count}" for kind, count in counts.items())
         raise unsupported_error(
-            f"with types of several sizes ({sizes} GPUs)", "types with the same number of GPUs"
+            f"with types of several sizes ({sizes} GPUs)", "use types with the same number of GPUs"
         )
     if not capacity.is_managed:
-        raise unsupported_error("with fleetType 'request'", "'maintain'")
+        raise unsupported_error("with fleetType 'request'", "use 'maintain'")
     if capacity.on_demand_base or capacity.spot_percentage not in (0, 100):
         raise unsupported_error(
-            "with a mix of Spot and On-Demand", "onDemandBase 0 and spotPercentage 0 or 100"
+            "with a mix of Spot and On-Demand", "set onDemandBase to 0 and spotPercentage to 0 or 100"
         )
     if capacity.max_price is not None:
         raise unsupported_error(
-            f"with maxPrice {capacity.max_price}", "none (Karpenter has no maximum price)"
+            f"with maxPrice {capacity.max_price}", "remove it (Karpenter has no maximum price)"
         )
     if capacity.drill:
-        raise unsupported_error(f"with drill {capacity.drill}", "0 (drills interrupt instances of groups)")
+        raise unsupported_error(
+            f"with drill {capacity.drill}", "set it to 0 (drills interrupt instances of groups)"
+        )
     fallback = capacity.fallback
     if fallback.reservation is not None or fallback.warm_instances:
-        raise unsupported_error("with fallback.reservation or fallback.warmInstances", "neither")
+        raise unsupported_error("with fallback.reservation or fallback.warmInstances", "remove them")
 
 
-def unsupported_error(setting: str, allowed: str) -> ValueError:
+def unsupported_error(setting: str, remedy: str) -> ValueError:
     """Return the error for a setting that entries on Kubernetes do not support."""
-    return ValueError(f"runsOn 'kubernetes' {setting}, allowed: {allowed}")
+    return ValueError(f"runsOn 'kubernetes' does not work {setting}; {remedy}")

@@ -54,8 +54,9 @@ def builders(training: Iterable[Training]) -> tuple[Builder, ...]:
                 value, first_value = (v.model_copy(update={"name": ""}) for v in (value, first_value))
             if value != first_value:
                 raise ValueError(
-                    f"{first.name!r} and {job.name!r} prepare {job.prepare.name or job.name!r} with another "
-                    f"value of {key}, allowed: the same prepare, repository and dataset, or another name"
+                    f"{first.name!r} and {job.name!r} prepare {job.prepare.name or job.name!r} with "
+                    f"different values of {key}; use the same prepare, repository and dataset, or another "
+                    "name"
                 )
     return tuple(Builder(dataset_of(job), _entry(job)) for job in first_jobs.values())
 

@@ -25,7 +25,7 @@ MAX_SHARED_EXPERIMENTS: Final = 1000
 def _as_text(value: object) -> str:
     """Return a value as the text of a variable; 1.0 is ``1``, because parsers may return either for 1."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise ValueError(f"{json.dumps(value, default=str)}, allowed: text and numbers")
+        raise ValueError(f"must be text or a number, not {json.dumps(value, default=str)}")
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return str(int(value))
     return str(value)
@@ -45,15 +45,15 @@ def check(matrix: Matrix, name: str, environment: Mapping[str, str]) -> None:
     """Raise ``ValueError`` for too many experiments, for duplicate values and for conflicting names."""
     for variable, values in matrix.items():
         if duplicates := [value for value in values if values.count(value) > 1]:
-            raise ValueError(f"{variable} has {duplicates[0]!r} twice, allowed: each value once")
+            raise ValueError(f"{variable} has {duplicates[0]!r} twice; list each value once")
         if variable in environment:
-            raise ValueError(f"{variable} is in environment or secrets as well, allowed: in one of them")
+            raise ValueError(f"{variable} is also in environment or secrets; set it in one of them")
     if (experiments := count(matrix)) > MAX_SHARED_EXPERIMENTS:
-        raise ValueError(f"{experiments} experiments, allowed: at most {MAX_SHARED_EXPERIMENTS}")
+        raise ValueError(f"must have at most {MAX_SHARED_EXPERIMENTS} experiments, not {experiments}")
     if len(name) > names.MAX_NAME_LENGTH:
         raise ValueError(
-            f"with the name {name!r}, allowed: a name of at most {names.MAX_NAME_LENGTH} characters, because "
-            "the name of each experiment adds to it"
+            f"needs a job name of at most {names.MAX_NAME_LENGTH} characters, because each "
+            f"experiment's name adds to it; {name!r} is too long"
         )
 
 

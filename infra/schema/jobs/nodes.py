@@ -33,10 +33,10 @@ class TrainingNodes(Model):
     @model_validator(mode="after")
     def _min_within_max(self) -> TrainingNodes:
         if self.min > self.max:
-            raise ValueError(f"min {self.min} with max {self.max}, allowed: 1 to {self.max}")
+            raise ValueError(f"min must be from 1 to max ({self.max}), not {self.min}")
         for key in self.between_instances:
             if self.max == 1:
-                raise ValueError(f"{key} with max 1, allowed: with several nodes")
+                raise ValueError(f"{key} needs several nodes; set max above 1, or remove {key}")
         return self
 
     @property
@@ -52,7 +52,7 @@ class TrainingNodes(Model):
         EFA in the launch template of a Spot Fleet is refused: no guide of AWS has it.
         """
         if self.efa and capacity.is_fleet:
-            raise ValueError(f"efa with kind {capacity.kind!r}, allowed: 'mixed-asg'")
+            raise ValueError(f"efa needs capacity kind 'mixed-asg', not {capacity.kind!r}")
         if self.efa:
             check_efa(capacity.types)
 

@@ -31,24 +31,24 @@ SHORTAGE_COST: Final = 2.0
 boots."""
 
 _ON_INSTANCES: Final[dict[str, str]] = {
-    "dataset": "datasets[], volumes from snapshots",
-    "python": "an image",
-    "artifacts": "$GPU_SPOT_ARTIFACTS on the file system",
-    "repository_secret": "a public repository, or an image with the code",
-    "prepare": "datasets[], volumes from snapshots",
-    "capacity_block": "on instances",
-    "deadline": "on instances",
-    "budget": "on instances",
+    "dataset": "use datasets[], volumes from snapshots",
+    "python": "use an image",
+    "artifacts": "use $GPU_SPOT_ARTIFACTS on the file system",
+    "repository_secret": "use a public repository, or an image with the code",
+    "prepare": "use datasets[], volumes from snapshots",
+    "capacity_block": "run the job on instances",
+    "deadline": "run the job on instances",
+    "budget": "run the job on instances",
 }
 """Fields that the node agent or the controller implements, and their alternatives on Kubernetes."""
 
 _ON_ONE_INSTANCE: Final[dict[str, str]] = {
-    "matrix": "one of them",
-    "deadline": "without",
-    "budget": "without",
-    "image": "python, or the Python of the machine image (other nodes do not reach a container's ports)",
-    "artifacts": "$GPU_SPOT_ARTIFACTS on the file system",
-    "capacity_block": "without",
+    "matrix": "remove one of them",
+    "deadline": "remove it",
+    "budget": "remove it",
+    "image": "use python, or the Python of the machine image (other nodes do not reach a container's ports)",
+    "artifacts": "use $GPU_SPOT_ARTIFACTS on the file system",
+    "capacity_block": "remove it",
 }
 """Fields that a job of several instances does not support, and their alternatives."""
 
@@ -151,23 +151,21 @@ class Training(Work):
             return None
         _parse_date_time(deadline)
         if info.data.get("capacity_block") is not None:
-            raise ValueError("with capacityBlock, allowed: one of them (a block has its own dates)")
+            raise ValueError("is set with capacityBlock, which has its own dates; remove one of them")
         if "capacity" not in info.data:
             return deadline
         capacity: Capacity = info.data["capacity"]
         fallback = capacity.fallback
         if not fallback.enabled:
-            raise ValueError(
-                "with fallback.enabled false, allowed: true (a deadline may need On-Demand capacity)"
-            )
+            raise ValueError("needs fallback.enabled true, because meeting it may take On-Demand capacity")
         defaults = {"shortageCost": SHORTAGE_COST}
         if fallback.policy != policies.DEFAULT or fallback.policy_parameters != defaults:
             raise ValueError(
-                "with fallback.policy or fallback.policyParameters, allowed: one of them (a deadline is a "
-                "policy)"
+                "is set together with fallback.policy or fallback.policyParameters; remove these, "
+                "because a deadline is a policy"
             )
         if capacity.on_demand_base or capacity.spot_percentage != 100:
-            raise ValueError("with onDemandBase or spotPercentage, allowed: 0 and 100")
+            raise ValueError("needs capacity.onDemandBase 0 and capacity.spotPercentage 100")
         return deadline
 
     @field_validator("budget")
@@ -176,13 +174,13 @@ class Training(Work):
         if budget is None:
             return None
         if info.data.get("capacity_block") is not None:
-            raise ValueError("with capacityBlock, allowed: one of them (a block is paid in advance)")
+            raise ValueError("is set with capacityBlock, which is paid in advance; remove one of them")
         region = str((info.context or {}).get("region", ""))
         types = info.data["capacity"].types if "capacity" in info.data else ()
         if unknown := sorted(kind for kind in types if price(kind, region) is None):
             raise ValueError(
-                f"{', '.join(unknown)} in {region} {'has' if len(unknown) == 1 else 'have'} no known price, "
-                "allowed: types with a price in the region (make prices reads AWS's prices)"
+                f"needs hourly prices, and {', '.join(unknown)} {'has' if len(unknown) == 1 else 'have'} "
+                f"none in {region}; use types with a price, or read AWS's prices with make prices"
             )
         return budget
 
@@ -190,11 +188,11 @@ class Training(Work):
     @classmethod
     def _one_instance(cls, capacity: Capacity) -> Capacity:
         if capacity.unit != "instances":
-            raise ValueError(f"unit {capacity.unit!r}, allowed: 'instances' (a job runs on whole instances)")
-        if not capacity.is_managed:
             raise ValueError(
-                "fleetType 'request', allowed: 'maintain' ('request' does not replace instances)"
+                f"unit must be 'instances' for a job, which runs on whole instances, not {capacity.unit!r}"
             )
+        if not capacity.is_managed:
+            raise ValueError("fleetType must be 'maintain' for a job: 'request' does not replace instances")
         fallback = capacity.fallback
         if fallback.policy == policies.DEFAULT and not fallback.policy_parameters:
             fallback = fallback.model_copy(update={"policy_parameters": {"shortageCost": SHORTAGE_COST}})
@@ -232,12 +230,12 @@ class Training(Work):
         fallback = capacity.fallback
         if not fallback.enabled or fallback.reservation is not None or fallback.warm_instances:
             raise ValueError(
-                f"{block.reservation} is the job's fallback, allowed: without fallback.enabled: false, "
-                "fallback.reservation and fallback.warmInstances"
+                "is the job's fallback; remove fallback.enabled: false, fallback.reservation and "
+                f"fallback.warmInstances ({block.reservation})"
             )
         if capacity.on_demand_base:
             raise ValueError(
-                f"{block.reservation} with onDemandBase, which runs outside the block, allowed: 0"
+                f"needs onDemandBase 0, because the base runs outside the block ({block.reservation})"
             )
         catalogue.check_mix((*capacity.types, block.instance_type), capacity.ami, capacity.amis)
         return block
@@ -255,14 +253,16 @@ class Training(Work):
     @classmethod
     def _container_on_nvidia(cls, image: str | None, info: ValidationInfo) -> str | None:
         if image is not None and "capacity" in info.data and not info.data["capacity"].is_nvidia:
-            raise ValueError("a container without NVIDIA GPUs, allowed: instance types with NVIDIA GPUs")
+            raise ValueError(
+                "needs NVIDIA GPUs; choose instance types with them, or run the command without a container"
+            )
         return image
 
     @field_validator("python")
     @classmethod
     def _instead_of_an_image(cls, python: Python | None, info: ValidationInfo) -> Python | None:
         if python is not None and info.data.get("image") is not None:
-            raise ValueError("with image, allowed: one of them (an image has its own Python)")
+            raise ValueError("is set together with image, which has its own Python; remove one of them")
         return python
 
     @field_validator("prepare")
@@ -274,15 +274,17 @@ class Training(Work):
         required = data["capacity"].architecture
         if (architecture := cpu_types.architecture(prepare.instance_type)) != required:
             raise ValueError(
-                f"instanceType {prepare.instance_type!r} is {architecture}, allowed: {required}, the "
-                "architecture of the job's machine image"
+                f"instanceType must be {required}, the architecture of the job's machine image; "
+                f"{prepare.instance_type!r} is {architecture}"
             )
         if prepare.size_gib is not None and prepare.size_gib > data["volume_gib"]:
             raise ValueError(
-                f"sizeGiB {prepare.size_gib}, allowed: at most volumeGiB {data['volume_gib']} of the job"
+                f"sizeGiB must be at most the job's volumeGiB ({data['volume_gib']}), not {prepare.size_gib}"
             )
         if len(name := prepare.name or data["name"]) > MAX_DATASET_NAME_LENGTH:
-            raise ValueError(f"name {name!r}, allowed: at most {MAX_DATASET_NAME_LENGTH} characters")
+            raise ValueError(
+                f"name must have at most {MAX_DATASET_NAME_LENGTH} characters; {name!r} has {len(name)}"
+            )
         check_text(prepare.command, data["environment"])
         return prepare
 
@@ -297,7 +299,7 @@ class Training(Work):
         variables = {**info.data["environment"], **info.data.get("secrets", {})}
         matrices.check(matrix, info.data["name"], variables)
         if info.data["capacity_block"] is not None:
-            raise ValueError("with capacityBlock, allowed: one of them (a block is for one job)")
+            raise ValueError("is set with capacityBlock, which is for one job; remove one of them")
         return matrix
 
     @model_validator(mode="after")
@@ -309,9 +311,9 @@ class Training(Work):
         elif self.capacity.target != 1:
             raise WrongKeyError(
                 ("capacity", "target"),
-                f"{self.capacity.target}, allowed: 1 (a job and its volume are on one instance at a time; "
-                "more "
-                f"requires a matrix with more than {matrices.MAX_SEPARATE_EXPERIMENTS} experiments)",
+                f"must be 1, not {self.capacity.target}: a job and its volume are on one instance at "
+                "a time. More instances need nodes, or a matrix of more than "
+                f"{matrices.MAX_SEPARATE_EXPERIMENTS} experiments",
             )
         return self
 
@@ -320,21 +322,21 @@ class Training(Work):
         nodes = f"nodes {self.nodes} on instances"
         if self.capacity.target != self.nodes.max:
             raise WrongKeyError(
-                ("capacity", "target"), f"{self.capacity.target}, allowed: {self.nodes.max} (nodes.max)"
+                ("capacity", "target"), f"must be nodes.max ({self.nodes.max}), not {self.capacity.target}"
             )
         if self.has_volume:
             raise ValueError(
-                f"{nodes}, with volumeGiB {self.volume_gib}, allowed: 0 (EBS attaches a volume to one "
-                "instance; checkpoints on EFS)"
+                f"{nodes} need volumeGiB 0, not {self.volume_gib}: EBS attaches a volume to one "
+                "instance; keep checkpoints on EFS"
             )
         for field, alternative in _ON_ONE_INSTANCE.items():
             if getattr(self, field) is not None:
                 key = type(self).model_fields[field].alias or field
-                raise ValueError(f"{nodes}, with {key}, allowed: {alternative}")
+                raise ValueError(f"{nodes} do not work with {key}; {alternative}")
         if len(self.name) > MAX_NAME_LENGTH:
             raise ValueError(
-                f"{nodes}, with the name {self.name!r}, allowed: a name of at most {MAX_NAME_LENGTH} "
-                "characters, because the name of each node adds to it"
+                f"{nodes} need a job name of at most {MAX_NAME_LENGTH} characters, because each "
+                f"node's name adds to it; {self.name!r} is too long"
             )
         try:
             self.nodes.check_types(self.capacity)
@@ -344,14 +346,14 @@ class Training(Work):
     def _check_shared(self) -> None:
         """Raise ``ValueError`` for settings that experiments of a shared group do not support."""
         assert self.matrix is not None
-        shared = f"matrix with {matrices.count(self.matrix)} experiments, which share one group"
+        shared = f"the {matrices.count(self.matrix)} experiments of matrix share one group"
         values = {variable: " ".join(values) for variable, values in self.matrix.items()}
         if self.has_volume:
-            raise ValueError(f"{shared}, with volumeGiB {self.volume_gib}, allowed: 0 (checkpoints on EFS)")
+            raise ValueError(f"{shared} and need volumeGiB 0, not {self.volume_gib}; keep checkpoints on EFS")
         for key in ("deadline", "budget"):
             if getattr(self, key) is not None:
                 raise ValueError(
-                    f"{shared}, with {key}, allowed: at most {matrices.MAX_SEPARATE_EXPERIMENTS} "
+                    f"{shared} and do not work with {key}; use at most {matrices.MAX_SEPARATE_EXPERIMENTS} "
                     "experiments, which have a group each"
                 )
         try:
@@ -367,12 +369,12 @@ class Training(Work):
             if field in self.model_fields_set and getattr(self, field) is not None:
                 key = type(self).model_fields[field].alias
                 raise ValueError(
-                    f"{key} with volumeGiB 0, allowed: with a volume (a job without one can use datasets[])"
+                    f"{key} needs a data volume, and volumeGiB is 0; set volumeGiB, or use datasets[]"
                 )
         if self.access_point is None:
             raise ValueError(
-                f"checkpoints {ON_THE_VOLUME!r} with volumeGiB 0, allowed: an access point of "
-                "storage.fileSystem"
+                f"checkpoints must be an access point of storage.fileSystem, not {ON_THE_VOLUME!r}, "
+                "because volumeGiB is 0"
             )
         return self
 
@@ -381,7 +383,8 @@ class Training(Work):
         if self.dataset_gib is not None and self.has_volume and self.volume_gib <= self.dataset_gib:
             raise WrongKeyError(
                 ("volumeGiB",),
-                f"{self.volume_gib} for a dataset of {self.dataset_gib} GiB, allowed: more than that",
+                f"must be more than {self.dataset_gib}, the size of the dataset in GiB, not "
+                f"{self.volume_gib}",
             )
         return self
 
@@ -394,24 +397,24 @@ class Training(Work):
     def _check_pod(self) -> None:
         """Raise ``ValueError`` for settings that jobs on Kubernetes do not support."""
         if self.image is None:
-            raise unsupported_error("without an image", "with one")
+            raise unsupported_error("without an image", "set image")
         for field, alternative in _ON_INSTANCES.items():
             if getattr(self, field) is not None:
                 raise unsupported_error(f"with {type(self).model_fields[field].alias or field}", alternative)
         if self.has_volume:
             raise unsupported_error(
                 f"with volumeGiB {self.volume_gib}",
-                "0 (checkpoints on the file system, datasets[] from snapshots)",
+                "set it to 0 (checkpoints on the file system, datasets[] from snapshots)",
             )
         if "stalled_after_minutes" in self.model_fields_set and self.stalled_after_minutes:
             setting = f"with stalledAfterMinutes {self.stalled_after_minutes}"
-            raise unsupported_error(setting, "0 (the check needs the node agent)")
+            raise unsupported_error(setting, "set it to 0 (the check needs the node agent)")
         if self.nodes.max > 1 and self.matrix is not None:
-            raise unsupported_error(f"with nodes {self.nodes} and matrix", "one of the two")
+            raise unsupported_error(f"with nodes {self.nodes} and matrix", "remove one of them")
         if self.nodes.zone is not None:
-            raise unsupported_error(f"with nodes.zone {self.nodes.zone}", "without (Karpenter chooses)")
+            raise unsupported_error(f"with nodes.zone {self.nodes.zone}", "remove it (Karpenter chooses)")
         for key in self.nodes.between_instances:
-            raise unsupported_error(f"with nodes.{key}", "on instances")
+            raise unsupported_error(f"with nodes.{key}", "remove it, or run the job on instances")
         check_capacity(self.capacity)
 
 
@@ -423,6 +426,6 @@ def _parse_date_time(text: str) -> datetime:
         date_time = None
     if date_time is None or date_time.tzinfo is None or date_time.timestamp() <= 0:
         raise ValueError(
-            f"{text!r}, allowed: a date and time with a time zone, such as '2027-03-01T18:00:00+01:00'"
+            f"must be a date and time with a time zone, such as '2027-03-01T18:00:00+01:00', not {text!r}"
         )
     return date_time

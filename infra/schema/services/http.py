@@ -127,7 +127,7 @@ class Http(Model):
     def _valid_sources(cls, public: bool, info: ValidationInfo) -> bool:
         sources = info.data.get("allowed_sources", ())
         if public and not sources and "allowed_sources" in info.data:
-            raise ValueError("true without allowedSources, allowed: with the networks of the callers")
+            raise ValueError("needs allowedSources; list the networks of the callers")
         for source in sources:
             check_source(source, public=public)
         return public
@@ -137,19 +137,19 @@ class Http(Model):
     def _each_once(cls, values: tuple[str, ...]) -> tuple[str, ...]:
         for value in values:
             if values.count(value) > 1:
-                raise ValueError(f"{value} is listed twice, allowed: each once")
+                raise ValueError(f"{value} is listed twice; list it once")
         return values
 
     @field_validator("certificate_arn")
     @classmethod
     def _encrypted(cls, arn: str | None, info: ValidationInfo) -> str | None:
         if arn is None and info.data.get("public"):
-            raise ValueError("missing with public, allowed: a certificate")
+            raise ValueError("is required with public; set the ARN of a certificate")
         if arn is None and info.data.get("protocol") == "grpc":
-            raise ValueError("missing with protocol 'grpc', allowed: a certificate")
+            raise ValueError("is required with protocol 'grpc'; set the ARN of a certificate")
         region = str((info.context or {}).get("region", ""))
         if arn is not None and region and arn.split(":")[3] != region:
-            raise ValueError(f"{arn} is in another Region, allowed: certificates of {region}")
+            raise ValueError(f"must be a certificate of {region}; {arn} is in another Region")
         return arn
 
     @field_validator("domain", "hosted_zone_id")
@@ -158,7 +158,7 @@ class Http(Model):
         """Refuse a domain without a certificate, and a hosted zone without a domain."""
         field, key = ("certificate_arn", "certificateArn") if info.field_name == "domain" else ("domain",) * 2
         if value is not None and info.data.get(field, "") is None:
-            raise ValueError(f"{value!r} without {key}, allowed: with {key}")
+            raise ValueError(f"is {value!r}, which needs {key}; set {key}, or remove this key")
         return value
 
 
@@ -171,14 +171,14 @@ def check_workers(http: Http, workers: int, slots: int) -> None:
         slots: maximum number of workers of one instance.
     """
     if workers > MAX_WORKERS:
-        raise ValueError(f"http with up to {workers} workers, allowed: at most {MAX_WORKERS} (capacity.max)")
+        raise ValueError(f"http works with at most {MAX_WORKERS} workers (capacity.max), not {workers}")
     if slots > MAX_SLOTS:
-        raise ValueError(f"http with {slots} workers on an instance, allowed: at most {MAX_SLOTS}")
+        raise ValueError(f"http works with at most {MAX_SLOTS} workers on an instance, not {slots}")
     last, check_port = http.port + slots - 1, http.workers.check_port
     if http.port <= check_port <= last:
         raise ValueError(
-            f"http.port {http.port} and the next ports, up to {last}, include that of the node agent, "
-            f"allowed: ports without {check_port}"
+            f"http.port {http.port} and the next ports, up to {last}, include {check_port}, the "
+            "node agent's; choose another port"
         )
 
 
@@ -189,6 +189,8 @@ def check_source(source: str, *, public: bool) -> None:
     try:
         network = ipaddress.IPv4Network(source)
     except ValueError as error:
-        raise ValueError(f"allowedSources {source!r} ({error}), allowed: such as 10.30.0.0/16") from None
+        raise ValueError(
+            f"allowedSources has {source!r}, which is not a network ({error}); write one such as 10.30.0.0/16"
+        ) from None
     if not public and not any(network.subnet_of(private) for private in _PRIVATE):
-        raise ValueError(f"false with {source} in allowedSources, allowed: private networks, or true")
+        raise ValueError(f"must be true to admit {source} (allowedSources), which is not a private network")

@@ -41,14 +41,16 @@ class ListedHost(Model):
             try:
                 ipaddress.IPv4Address(address)
             except ValueError as error:
-                raise ValueError(f"{address!r} ({error}), allowed: such as 192.168.1.10") from None
+                raise ValueError(
+                    f"must be an IPv4 address such as 192.168.1.10, not {address!r} ({error})"
+                ) from None
         return address
 
     @field_validator("name")
     @classmethod
     def _is_no_instance(cls, name: str) -> str:
         if name == "localhost" or re.fullmatch(r"i-[0-9a-f]{8,17}", name):
-            raise ValueError(f"{name!r}, allowed: a unique host name that is not the id of an instance")
+            raise ValueError(f"must be a unique host name, not the ID of an instance or localhost: {name!r}")
         return name
 
 
@@ -70,12 +72,12 @@ class OnPremises(Model):
         for texts in ([host.name for host in hosts], addresses, principals):
             repeated = next((text for text in texts if texts.count(text) > 1), None)
             if repeated is not None:
-                raise ValueError(f"{repeated!r} in two hosts, allowed: in one host")
+                raise ValueError(f"{repeated!r} belongs to two hosts; list it in one of them")
         return hosts
 
     @field_validator("organizational_unit")
     @classmethod
     def _needs_a_trust_anchor(cls, unit: str | None, info: ValidationInfo) -> str | None:
         if unit is not None and info.data.get("trust_anchor", "") is None:
-            raise ValueError(f"{unit!r} without trustAnchor, allowed: with trustAnchor")
+            raise ValueError(f"is {unit!r}, which needs trustAnchor; set trustAnchor, or remove this key")
         return unit

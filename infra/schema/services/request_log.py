@@ -57,29 +57,28 @@ class RequestLog(Model):
         text = (pattern or "").strip()
         end = _BRACKETS.get(text[:1])
         if end is not None and not text.endswith(end):
-            raise ValueError(f"{pattern} does not end with {end}, allowed: a metric filter pattern")
+            raise ValueError(f"must end with {end}, as a metric filter pattern does, unlike {pattern}")
         return pattern
 
     @field_validator("seconds_pattern")
     @classmethod
     def _has_seconds(cls, pattern: str | None, info: ValidationInfo) -> str | None:
         if pattern is not None and info.data.get("seconds", "") is None:
-            raise ValueError("without seconds, allowed: with seconds")
+            raise ValueError("is missing; set log.seconds to a field of the pattern")
         if "pattern" in info.data:
             field = info.data.get("seconds")
             reason = _no_field(pattern or info.data["pattern"], field) if field is not None else None
             if reason is not None:
-                raise ValueError(f"seconds {field}: {reason}")
+                raise ValueError(f"seconds must be a field of the pattern, not {field}: {reason}")
         return pattern
 
     @field_validator("seconds_per_request")
     @classmethod
     def _says_the_work(cls, stated: float | None, info: ValidationInfo) -> float | None:
         if "seconds" in info.data and (stated is None) == (info.data["seconds"] is None):
-            number = "with both" if stated is not None else "with neither"
             raise ValueError(
-                f"{number} seconds and secondsPerRequest, allowed: one of the two (requests alone do not say "
-                "how many workers they need)"
+                "must be set if seconds is not, and only then: requests alone do not say how many "
+                "workers they need"
             )
         return stated
 
@@ -92,17 +91,17 @@ def _no_field(pattern: str, field: str) -> str | None:
     text = pattern.strip()
     if text.startswith("{"):
         if not _JSON_FIELD.fullmatch(field):
-            return "not a field of JSON, allowed: such as $.took"
+            return "it is not a field of JSON; write one such as $.took"
         if field not in _fields_of_json(text):
-            return f"not in the pattern {text}, allowed: one of its fields (add && {field} = *)"
+            return f"it is not in the pattern {text}; use one of its fields (add && {field} = *)"
         return None
     if text.startswith("["):
         fields = [part.split()[0] for part in re.split(r"[,\[\]]|&&|\|\|", text) if part.split()]
         names = [re.split(r"[=!<>]", name)[0] for name in fields]
         if field[1:] not in names or not field.startswith("$"):
-            return f"not a field of {text}, allowed: {', '.join(f'${n}' for n in names if n.isidentifier())}"
+            return f"it is not a field of {text}; use {', '.join(f'${n}' for n in names if n.isidentifier())}"
         return None
-    return "a pattern of terms has no fields, allowed: { … } for JSON, [ … ] for fields between spaces"
+    return "a pattern of terms has no fields; use { … } for JSON, or [ … ] for fields between spaces"
 
 
 def _fields_of_json(pattern: str) -> set[str]:

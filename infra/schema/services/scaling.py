@@ -38,9 +38,7 @@ class ScalingFloor(Model):
     def _after_begin(cls, end: str, info: ValidationInfo) -> str:
         begin = info.data.get("begin")
         if begin is not None and end <= begin:
-            raise ValueError(
-                f"{end} is not after {begin}, allowed: a later time (use two floors over midnight)"
-            )
+            raise ValueError(f"must be later than {begin}, not {end}; use two floors over midnight")
         return end
 
     @field_validator("days")
@@ -48,7 +46,7 @@ class ScalingFloor(Model):
     def _each_once(cls, days: tuple[Day, ...]) -> tuple[Day, ...]:
         for day in days:
             if days.count(day) > 1:
-                raise ValueError(f"{day!r} is listed twice, allowed: each day once")
+                raise ValueError(f"{day!r} is listed twice; list each day once")
         return days
 
 
@@ -96,9 +94,10 @@ class Scaling(Model):
     @classmethod
     def _of_the_source(cls, log: RequestLog | None, info: ValidationInfo) -> RequestLog | None:
         if "source" in info.data and (log is not None) != (info.data["source"] == "log"):
-            state = "without" if log is None else "with"
             raise ValueError(
-                f"{state} a log and source {info.data['source']!r}, allowed: source 'log' with one"
+                "is required with source 'log'"
+                if log is None
+                else f"needs source 'log', not {info.data['source']!r}; remove one of them"
             )
         return log
 
@@ -108,8 +107,8 @@ class Scaling(Model):
         log: RequestLog | None = info.data.get("log")
         if minimum == 0 and log is not None and log.contract.counts_ended:
             raise ValueError(
-                "0 with requests that are logged when they end, which none does without a worker, "
-                "allowed: at least 1, or log.secondsPattern"
+                "must be at least 1, not 0: a request is logged when it ends, and without a worker "
+                "none ends. Or set log.secondsPattern"
             )
         return minimum
 

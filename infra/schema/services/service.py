@@ -7,6 +7,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from contracts import limits
 from contracts.group import release_settings as releases
 from contracts.group.release import WorkerRelease
+from contracts.sentences import alternatives
 from infra.catalogue import accelerators as catalogue
 from infra.schema.capacity import Capacity
 from infra.schema.cluster.kubernetes import check_capacity, unsupported_error
@@ -110,16 +111,19 @@ class Service(Work):
             return count
         if info.data.get("slots_per_gpu", 1) > 1:
             raise ValueError(
-                f"{count} with slotsPerGpu {info.data['slots_per_gpu']}, allowed: one of the two"
+                f"is {count}, and slotsPerGpu is {info.data['slots_per_gpu']}; only one of them can "
+                "be above 1"
             )
         if not capacity.is_nvidia:
-            raise ValueError(f"{count} without NVIDIA GPUs, allowed: 1")
+            raise ValueError(f"must be 1 without NVIDIA GPUs, not {count}")
         if capacity.unit == "gpus":
-            raise ValueError(f"{count} with capacity.unit 'gpus', allowed: capacity.unit 'instances'")
+            raise ValueError(f"is {count}, which needs capacity.unit 'instances'; capacity.unit is 'gpus'")
         for kind, gpus in _gpus(capacity).items():
             if gpus % count:
                 divisors = [str(n) for n in range(1, 9) if gpus % n == 0]
-                raise ValueError(f"{count}, but {kind} has {gpus} GPUs, allowed: {', '.join(divisors)}")
+                raise ValueError(
+                    f"must be {alternatives(divisors)}, because {kind} has {gpus} GPUs, not {count}"
+                )
         return count
 
     @field_validator("image")
@@ -129,14 +133,14 @@ class Service(Work):
         if image is not None and capacity is not None:
             vendor = catalogue.lookup(capacity.types[0]).family.vendor
             if vendor != "nvidia":
-                raise ValueError(f"a container on accelerators of {vendor!r}, allowed: on NVIDIA GPUs")
+                raise ValueError(f"needs NVIDIA GPUs; a container does not run on accelerators of {vendor!r}")
         return image
 
     @field_validator("reports_readiness")
     @classmethod
     def _has_a_program(cls, value: bool, info: ValidationInfo) -> bool:
         if value and info.data.get("image") is None and not info.data.get("command"):
-            raise ValueError("true without an image or a command, allowed: false")
+            raise ValueError("must be false without an image or a command, not true")
         return value
 
     @field_validator("command")
@@ -149,8 +153,8 @@ class Service(Work):
         size = len(releases.dumps(releases.DesiredRelease(release, 9999)).encode()) + releases.MAX_QUEUE_BYTES
         if size > releases.MAX_BYTES:
             raise ValueError(
-                f"image, command, environment and queue have {size} bytes together, allowed: at most "
-                f"{releases.MAX_BYTES} (the size of an SSM parameter)"
+                "image, command, environment and queue together must have at most "
+                f"{releases.MAX_BYTES} bytes (the size of an SSM parameter), not {size}"
             )
         return command
 
@@ -160,35 +164,37 @@ class Service(Work):
         if queue is None:
             return None
         if info.data.get("image") is None and not info.data.get("command"):
-            raise ValueError("without an image or a command, allowed: with one of them")
+            raise ValueError("needs an image or a command; set one of them")
         for key in ("environment", "secrets"):
             for name in info.data.get(key, {}):
                 if name.startswith("SPOT_WORK_"):
-                    raise ValueError(f"with {name} in {key}, allowed: one of the two")
+                    raise ValueError(f"has {name}, which is also in {key}; set it in one of them")
         return queue
 
     @field_validator("on_premises")
     @classmethod
     def _can_run_on_premises(cls, hosts: OnPremises | None, info: ValidationInfo) -> OnPremises | None:
         if hosts is not None and info.data.get("image") is None and not info.data.get("command"):
-            raise ValueError("without an image or a command, allowed: with one of them")
+            raise ValueError("needs an image or a command; set one of them")
         if hosts is not None and info.data.get("policy_arns"):
-            raise ValueError("with policyArns, allowed: permissions, which the hosts' policies have")
+            raise ValueError(
+                "works with permissions, which the hosts' policies have; replace policyArns by permissions"
+            )
         if hosts is not None and info.data.get("datasets"):
-            raise ValueError("with datasets, which are EBS volumes, allowed: one of the two")
+            raise ValueError("cannot have datasets, which are EBS volumes; remove one of the two")
         count = info.data.get("gpus_per_worker", 1)
         for host in hosts.hosts if hosts is not None else ():
             if host.gpus % count:
                 raise ValueError(
-                    f"{host.name!r} has {host.gpus} GPUs, allowed: a multiple of gpusPerWorker {count}"
+                    f"{host.name!r} has {host.gpus} GPUs, which is not a multiple of gpusPerWorker "
+                    f"({count}); change one of them"
                 )
         in_containers, queue = info.data.get("image") is not None, info.data.get("queue")
         if hosts is not None and in_containers and queue is not None and not queue.has_secret:
             titles = " or ".join(model.title for model in MODELS if model.has_secret)
             raise ValueError(
-                f"with a queue of {queue.title} and an image, whose containers have no credentials on "
-                "premises, "
-                f"allowed: a queue of {titles}, or a command without an image"
+                f"needs a queue of {titles}, or a command without an image: on premises a container "
+                f"has no credentials for a queue of {queue.title}"
             )
         return hosts
 
@@ -199,19 +205,22 @@ class Service(Work):
             return None
         if info.data.get("runs_on") == "kubernetes":
             raise ValueError(
-                "with runsOn 'kubernetes', allowed: on instances (in a cluster, use Gateway API or KServe)"
+                "works on instances only; in a cluster with runsOn 'kubernetes' use Gateway API or KServe"
             )
         if info.data.get("image") is None and not info.data.get("command"):
-            raise ValueError("without an image or a command, allowed: with one of them")
+            raise ValueError("needs an image or a command; set one of them")
         if info.data.get("reports_readiness"):
-            raise ValueError(f"with reportsReadiness, allowed: readiness, which is {http.readiness!r}")
+            raise ValueError(
+                "is set together with reportsReadiness, but http has its own readiness "
+                f"({http.readiness!r}); remove reportsReadiness"
+            )
         capacity: Capacity | None = info.data.get("capacity")
         if capacity is not None and not capacity.is_managed:
-            raise ValueError("with fleetType 'request', allowed: 'maintain'")
+            raise ValueError("needs fleetType 'maintain', not 'request'")
         on_premises: OnPremises | None = info.data.get("on_premises")
         for host in on_premises.hosts if on_premises is not None else ():
             if host.address is None:
-                raise ValueError(f"without an address of {host.name!r}, allowed: with onPremises' addresses")
+                raise ValueError(f"needs the address of {host.name!r}; set it for each host in onPremises")
         return http
 
     @field_validator("scaling")
@@ -223,18 +232,22 @@ class Service(Work):
         if info.data.keys() >= {"queue", "http"}:  # an invalid one has its own error
             check_source(scaling, info.data["queue"], info.data["http"])
         if not capacity.is_managed:
-            raise ValueError("with fleetType 'request', allowed: 'maintain'")
+            raise ValueError("needs fleetType 'maintain', not 'request'")
         if capacity.unit == "instances" and len({*_gpus(capacity).values()}) > 1:
-            allowed = "capacity.unit 'gpus'" if info.data.get("gpus_per_worker", 1) == 1 else "one number"
-            raise ValueError(f"instances with different numbers of GPUs, allowed: {allowed}")
+            remedy = (
+                "set capacity.unit to 'gpus'"
+                if info.data.get("gpus_per_worker", 1) == 1
+                else "change the types"
+            )
+            raise ValueError(f"needs instances with the same number of GPUs, and they differ; {remedy}")
         if scaling.min < capacity.on_demand_base:
             base = capacity.on_demand_base
-            raise ValueError(f"min {scaling.min} is below capacity.onDemandBase, allowed: at least {base}")
+            raise ValueError(f"min must be at least capacity.onDemandBase ({base}), not {scaling.min}")
         max_target, required = capacity.max_target, max(1, scaling.highest_floor)
         if max_target < required:
             raise ValueError(
-                f"capacity.max allows a target of {max_target}, allowed: at least {required}, the highest of "
-                "min and floors"
+                f"needs a capacity.max that allows a target of {required}, the highest of min and "
+                f"floors, not {max_target}"
             )
         return scaling
 
@@ -249,14 +262,14 @@ class Service(Work):
         if self.runs_on != "kubernetes":
             return self
         if self.image is None:
-            raise unsupported_error("without an image", "with one")
+            raise unsupported_error("without an image", "set image")
         if self.slots_per_gpu > 1:
             # Karpenter does not know of shared GPUs and would start too many nodes.
-            raise unsupported_error(f"with slotsPerGpu {self.slots_per_gpu}", "1")
+            raise unsupported_error(f"with slotsPerGpu {self.slots_per_gpu}", "set it to 1")
         if self.scaling is not None and self.scaling.source != "queue":
-            raise unsupported_error(f"with scaling.source {self.scaling.source!r}", "'queue'")
+            raise unsupported_error(f"with scaling.source {self.scaling.source!r}", "use 'queue'")
         if self.on_premises is not None:
-            raise unsupported_error("with onPremises", "on instances")
+            raise unsupported_error("with onPremises", "remove it, or run the service on instances")
         check_capacity(self.capacity)
         return self
 
@@ -264,13 +277,15 @@ class Service(Work):
 def check_source(scaling: Scaling, queue: AnyQueue | None, http: Http | None) -> None:
     """Raise ``ValueError`` for a source of load that the service does not have, or that shows too little."""
     if http is not None and scaling.source != "http":
-        raise ValueError(f"source {scaling.source!r} with http, whose requests it lacks, allowed: 'http'")
+        raise ValueError(
+            f"source must be 'http' for a service with http, not {scaling.source!r}, which lacks its requests"
+        )
     if scaling.source == "http" and http is None:
-        raise ValueError("source 'http' without http, allowed: with it")
+        raise ValueError("source 'http' needs http; set http, or another source")
     if scaling.source == "queue" and queue is None:
-        raise ValueError("without a queue, allowed: with one, or source 'log'")
+        raise ValueError("needs a queue, or source 'log'; set one of them")
     if scaling.source == "log" and queue is not None:
-        raise ValueError("source 'log' with a queue, which knows what waits, allowed: source 'queue'")
+        raise ValueError("source must be 'queue', not 'log', for a service with a queue")
 
 
 def _gpus(capacity: Capacity) -> dict[str, int]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from botocore.exceptions import ClientError
 
 from contracts.group.warm_pool import on_demand_share
+from contracts.sentences import alternatives
 from lambdas.aws.budget import UNLIMITED, Budget, BudgetError
 from lambdas.aws.capacity.capacity_service import (
     CapacityChange,
@@ -65,8 +66,8 @@ class SpotFleetService:
         for fleet in self._fleets(names):
             name, state = fleet["SpotFleetRequestId"], fleet["SpotFleetRequestState"]
             if state not in _LIVE:
-                allowed = ", ".join(_LIVE)
-                states[name] = GroupNotFoundError(f"Spot Fleet {name!r} is {state}, allowed: {allowed}")
+                allowed = alternatives(_LIVE)
+                states[name] = GroupNotFoundError(f"Spot Fleet {name!r} must be {allowed}, but is {state}")
                 continue
             config = fleet["SpotFleetRequestConfig"]
             members = self._members(name, _weights(config))

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from contracts.broker_users import ADMINISTRATOR, BrokerUser, ManagedBroker
+from contracts.sentences import alternatives
 from lambdas.aws.queues import management_client
 from lambdas.core.queues import broker_users, management_api
 from lambdas.core.queues.broker_users import BrokerCall, BrokerLogin
@@ -72,7 +73,7 @@ class BrokerUserManager:
         """
         allowed = {ADMINISTRATOR, *(user.name for broker in brokers for user in broker.users)}
         if unknown := rotate - allowed:
-            return [f"rotate {sorted(unknown)[0]!r}, allowed: {', '.join(sorted(allowed))}"]
+            return [f"rotate must be {alternatives(sorted(allowed))}, not {sorted(unknown)[0]!r}"]
         if not rotate and self.clock() < self._next_check:
             return []
         errors: list[str] = []

@@ -141,8 +141,8 @@ class ProxyReader:
         packed = zlib.compress(proxies.dumps(history).encode())
         if len(packed) > _MAX_HISTORY_BYTES:
             raise ValueError(
-                f"counts of {len(history.workers)} workers at {len(history.proxies)} proxies have "
-                f"{len(packed)} bytes, allowed: {_MAX_HISTORY_BYTES}"
+                f"counts of {len(history.workers)} workers at {len(history.proxies)} proxies must "
+                f"have at most {_MAX_HISTORY_BYTES} bytes, not {len(packed)}"
             )
         item: dict[str, Any] = {
             **_history_key(group),

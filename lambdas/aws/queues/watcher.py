@@ -10,6 +10,7 @@ from contracts import names
 from contracts.registry import queue_state
 from contracts.registry.http_state import HttpState
 from contracts.registry.queue_state import QueueState
+from contracts.sentences import alternatives
 from contracts.watched_queue import HTTP, WatchedQueue
 from lambdas.aws.queues import proxies
 from lambdas.aws.queues.kinds import KINDS, QueueReader
@@ -77,7 +78,7 @@ class QueueWatcher:
             http, error = self.proxies.observe(queue, seconds)
             return QueueOutcome(queue, error=error, http=http)
         if queue.kind not in self.readers:
-            raise ValueError(f"queue kind {queue.kind!r}, allowed: {', '.join(self.readers)}")
+            raise ValueError(f"queue kind must be {alternatives(self.readers)}, not {queue.kind!r}")
         history = self._load_history(queue)
         state, history = self.readers[queue.kind].observe(queue, history, self.clock(), seconds)
         self._save_history(queue, history)

@@ -56,16 +56,16 @@ class Job:
         for name in ("compute", "deadline", "tick"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value > 0):
-                raise ValueError(f"{name} is {value:g} s, a number above 0 is needed")
+                raise ValueError(f"{name} must be a number above 0, not {value:g} s")
         for name in ("restart_overhead", "checkpoint", "spot_price"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= 0):
-                raise ValueError(f"{name} is {value:g}, a number ≥ 0 is needed")
+                raise ValueError(f"{name} must be a number ≥ 0, not {value:g}")
         min_deadline = self.compute + self.restart_overhead
         if self.deadline < min_deadline:
             raise ValueError(
-                f"deadline is {self.deadline / 3600:g} h, at least compute + restart overhead = "
-                f"{min_deadline / 3600:g} h is needed"
+                "deadline must be at least compute + restart overhead = "
+                f"{min_deadline / 3600:g} h, not {self.deadline / 3600:g} h"
             )
 
 

@@ -27,7 +27,8 @@ class WaitingEstimate:
         """Raise ``ValueError`` for impossible values."""
         if not (0 <= self.requests < math.inf and 0 <= self.ended_at < math.inf):
             raise ValueError(
-                f"{self.requests} waiting requests at {self.ended_at}, allowed: finite numbers from 0"
+                f"waiting requests and their time must be finite numbers from 0, not {self.requests} "
+                f"at {self.ended_at}"
             )
 
     def update(self, load: Load, capacity: float, busy_share: float, max_requests: float) -> WaitingEstimate:

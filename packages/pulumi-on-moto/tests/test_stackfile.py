@@ -42,11 +42,11 @@ def test_an_override_leaves_what_an_alias_repeats_in_other_keys(tmp_path: Path) 
     [
         ("prod", {}, "stack 'prod': no file Pulumi.prod.yaml; stacks here: broken, dev, sealed"),
         ("sealed", {}, "Pulumi.sealed.yaml: services[0].token is a secret"),
-        ("broken", {}, "Pulumi.broken.yaml: sample:services is 'many', a value of type array is needed"),
+        ("broken", {}, "Pulumi.broken.yaml: sample:services must be a value of type array, not 'many'"),
         ("dev", {"services[3].name": "x"}, "override 'services[3].name': the stack has no 3 there"),
         ("dev", {"services[0].nowhere.deep": 1}, "the stack has no 'nowhere' there"),
-        ("dev", {"size": "big"}, "sample:size is 'big', a value of type integer is needed"),
-        ("dev", {"": 1}, "a path such as services[0].capacity.target is needed"),
+        ("dev", {"size": "big"}, "sample:size must be a value of type integer, not 'big'"),
+        ("dev", {"": 1}, "must be a path such as services[0].capacity.target"),
     ],
 )
 def test_wrong_configuration_is_one_line(stack: str, overrides: dict[str, object], message: str) -> None:
@@ -70,7 +70,7 @@ def test_a_key_that_occurs_twice_is_refused(tmp_path: Path) -> None:
     file.write_text("config:\n  a: &x {b: 1}\n  c: {<<: *x, b: 2}\n")  # a merge key is no second one
     assert load(tmp_path, "dev").values["small:c"] == {"b": 2}
     file.write_text("config:\n  a: 1\n  b: 2\n  a: 3\n")
-    with pytest.raises(LocalCloudError, match="key 'a' is in lines 2 and 4, allowed: once"):
+    with pytest.raises(LocalCloudError, match="key 'a' occurs in lines 2 and 4; remove one of them"):
         load(tmp_path, "dev")
 
 
@@ -93,5 +93,5 @@ def test_generated_names_follow_the_engines_pattern() -> None:
         '{"pattern": "${uuid}"}',
         '{"providers": {"aws": {"resources": {}}}}',
     ):
-        with pytest.raises(LocalCloudError, match="allowed: a pattern with"):
+        with pytest.raises(LocalCloudError, match="must be a pattern with"):
             pattern(wrong)

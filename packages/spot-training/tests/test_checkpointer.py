@@ -384,7 +384,9 @@ def test_a_save_without_a_restore_removes_incomplete_files(folder: Path) -> None
 
 def test_another_model_is_refused_by_both_names(folder: Path) -> None:
     run(folder, 10, fingerprint="resnet50")
-    with pytest.raises(MismatchError, match="is of another model: fingerprint resnet50, allowed: vit"):
+    with pytest.raises(
+        MismatchError, match="is of another model: its fingerprint is resnet50, and this model's vit"
+    ):
         found(folder, fingerprint="vit")
     assert found(folder, fingerprint="resnet50") == (10, "at 10")
 
@@ -437,7 +439,7 @@ def test_a_file_that_only_one_rank_reads_is_damaged_for_all(folder: Path, said: 
 def test_another_world_is_refused_or_shared_out(folder: Path) -> None:
     together(2, save_as_rank(folder))
     [refused] = together(1, save_as_rank(folder))
-    assert "saved by 2 processes, allowed: 1" in str(refused)
+    assert "was saved by 2 processes, and can be loaded only by as many, not by 1" in str(refused)
     assert together(1, save_as_rank(folder, reshard=True)) == [["rank 0 of 2", "rank 1 of 2"]]
 
 

@@ -45,7 +45,7 @@ def _json_key(key: object) -> str:
 @pytest.mark.parametrize("path", BROKEN_PATHS)
 def test_a_file_outside_of_the_ranks_directories_is_refused(path: str) -> None:
     text = CheckpointManifest(1, 1, "", {}, {path: File(1, "0")}).to_text()
-    with pytest.raises(ValueError, match=r"has the file .*, allowed: rank-00000/"):
+    with pytest.raises(ValueError, match=r"names the file .*, which must be rank-00000/"):
         parse(text)
 
 

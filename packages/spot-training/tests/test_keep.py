@@ -217,8 +217,8 @@ def test_another_mode_is_another_metric() -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ({"mode": "lowest"}, "mode is 'lowest', allowed: min or max"),
-        ({"pins": ("a b",)}, "pin is 'a b', allowed: 1 to 64 letters"),
+        ({"mode": "lowest"}, "mode must be min or max, not 'lowest'"),
+        ({"pins": ("a b",)}, "a pin must have 1 to 64 letters"),
         ({"pins": ("",)}, "pin is ''"),
     ],
 )
@@ -228,7 +228,7 @@ def test_what_is_no_request_is_refused(arguments: Mapping[str, Any], text: str) 
 
 
 def test_keep_every_is_at_least_a_step(folder: Path) -> None:
-    with pytest.raises(SpotTrainingError, match="keep_every is 0, allowed: 1 step or more"):
+    with pytest.raises(SpotTrainingError, match="keep_every must be 1 step or more, not 0"):
         Checkpointer(folder, keep_every=0)
 
 
@@ -354,7 +354,7 @@ def test_the_command_lists_why_and_exports_the_best_and_a_named_one(folder: Path
         assert run("export", folder, destination, *option).returncode == 0
         assert (destination / "rank-00000" / "state").read_text() == state
     refused = run("export", folder, tmp_path / "x", "--pin", "cold")
-    assert refused.stderr == f"spot-training: {folder}: pin 'cold', allowed: warm\n"
+    assert refused.stderr == f"spot-training: {folder} has no pin 'cold'; its pins are: warm\n"
     (folder / name_of(20) / "rank-00000" / "state").write_text("?")
     refused = run("export", folder, tmp_path / "x", "--best")
     assert (refused.returncode, refused.stderr.count("has 1 of 5 bytes")) == (1, 1)

@@ -21,7 +21,7 @@ def test_under_a_superseded_lease_no_checkpoint_is_committed(
     folder, lease = tmp_path / "checkpoints", tmp_path / "7"
     monkeypatch.setenv("GPU_SPOT_LEASE", str(lease))
     one = Checkpointer(folder)
-    with pytest.raises(InUseError, match="not there; allowed: held"):
+    with pytest.raises(InUseError, match="must be held, but is not there"):
         one.restore()
     lease.write_text("held by pod-a 5e1\n", "utf-8")
     one.restore()

@@ -166,7 +166,7 @@ def test_limits_are_a_number_or_two(nodes: str | tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("nodes", ["4:2", "0", "many", "1:2:3"])
 def test_other_limits_are_refused(nodes: str) -> None:
-    with pytest.raises(SpotTrainingError, match="allowed: a number, or the least and the most"):
+    with pytest.raises(SpotTrainingError, match="must be a number, or the least and the most"):
         limits_of(nodes)
 
 
@@ -255,7 +255,7 @@ def in_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NodeRegistry:
 def test_a_world_that_is_over_commits_nothing(in_world: NodeRegistry) -> None:
     check_lease()
     in_world.update(partial(remove, token="b-1", reason="lost"))
-    with pytest.raises(InUseError, match="world-1 is not there; allowed: held"):
+    with pytest.raises(InUseError, match="world-1 must be held, but is not there"):
         check_lease()
 
 

@@ -201,7 +201,7 @@ def test_trainings_with_names_have_a_directory_each(folder: Path) -> None:
         train(folder, FIRST, 10, name=name)
     assert sorted(path.name for path in folder.iterdir()) == ["fold-0", "fold-1"]
     for name in ("", ".a", "a/b"):
-        with pytest.raises(Exception, match="allowed: a directory's name"):
+        with pytest.raises(Exception, match="must be a directory's name"):
             Checkpointer(folder, name=name)
 
 
@@ -354,4 +354,4 @@ def test_the_default_directory_is_where_the_process_began(tmp_path: Path) -> Non
         env={name: value for name, value in os.environ.items() if not name.startswith("GPU_SPOT_")},
     )
     assert done.stdout.split() == [f"{tmp_path}/checkpoints", "b"]
-    assert "allowed: an absolute path" in done.stderr
+    assert "use an absolute path" in done.stderr

@@ -108,7 +108,7 @@ def test_storage_that_is_free_needs_no_price_of_the_instance(capsys: pytest.Capt
 @pytest.mark.parametrize("name", PRICES)
 def test_a_price_that_is_none_is_refused(name: str) -> None:
     for text in ("x", "-1", "nan", "inf"):
-        with pytest.raises(SpotTrainingError, match=f"{name} is '{text}', allowed: a number"):
+        with pytest.raises(SpotTrainingError, match=f"{name} must be a number"):
             Interval(environment={name: text})
 
 
@@ -128,7 +128,7 @@ def test_the_rate_comes_from_the_environment_or_is_refused() -> None:
     assert often.seconds == pytest.approx(math.sqrt(2 * 450) - 1)
     assert seldom.seconds == pytest.approx(math.sqrt(2 * 7200) - 1)
     for wrong in ("often", "0", "-1", "nan", "inf"):
-        with pytest.raises(SpotTrainingError, match=f"is '{wrong}', allowed: a number above 0"):
+        with pytest.raises(SpotTrainingError, match=f"must be a number above 0, not '{wrong}'"):
             Interval(environment={"GPU_SPOT_INTERRUPTIONS_PER_HOUR": wrong})
 
 

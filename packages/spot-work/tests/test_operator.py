@@ -184,7 +184,7 @@ def test_a_dead_letter_queue_with_dead_letters_of_its_own_is_refused(
     status, _, error = run("dead-letters")
     assert (status, error) == (
         1,
-        "spot-work: ocr-dead: has a redrive policy, allowed: a dead-letter queue without one\n",
+        "spot-work: ocr-dead: it has a redrive policy; use a dead-letter queue without one\n",
     )
     assert sqs.texts("ocr-dead") == ["7"]
 
@@ -236,11 +236,11 @@ def test_what_was_sent_before_an_error_is_listed(
 @pytest.mark.parametrize(
     ("arguments", "url", "text"),
     [
-        (["resend"], None, "allowed: ids, or --all"),
-        (["resend", "r1", "--all"], None, "allowed: ids, or --all"),
-        (["status"], "", "SPOT_WORK_URL is not set, allowed: amqps://"),
-        (["status"], "http://a", "http://, allowed: amqps://"),
-        (["status", "--queue", "ocr.fifo"], None, "queue ocr.fifo, allowed: up to"),
+        (["resend"], None, "name either ids or --all"),
+        (["resend", "r1", "--all"], None, "name either ids or --all"),
+        (["status"], "", "SPOT_WORK_URL is not set; set it to amqps://"),
+        (["status"], "http://a", "must be amqps://"),
+        (["status", "--queue", "ocr.fifo"], None, "not ocr.fifo"),
     ],
 )
 def test_an_invalid_argument_is_status_2(

@@ -211,10 +211,10 @@ def test_a_request_above_the_maximum_size_is_rejected_and_such_a_reply_is_an_err
 ) -> None:
     at_work(lambda value: b"x" * value)
     with Client(sqs.url, "ocr") as client:
-        with pytest.raises(ValueError, match="allowed: up to 1048576 in SQS, with bytes as base64"):
+        with pytest.raises(ValueError, match="up to 1048576 bytes in SQS, with bytes as base64"):
             client.submit(b"x" * 786_433)
         assert client.request(700_000) == b"x" * 700_000
-        with pytest.raises(WorkError, match=r"reply of .* bytes, allowed: up to 1048576"):
+        with pytest.raises(WorkError, match=r"the reply has .* bytes, more than the maximum, 1048576"):
             client.request(800_000)
 
 

@@ -70,8 +70,7 @@ def test_a_wrong_number_of_results_fails_the_batch(results: Any) -> None:
     consumer = FakeConsumer(*map(request, "abc"))
     consumer.run(lambda _: results, Batch(3, 1.0))
     assert all(
-        "for 3 requests, allowed: one result per request" in reply.error
-        for reply in consumer.replies.values()
+        "for 3 requests; return one result per request" in reply.error for reply in consumer.replies.values()
     )
     assert len(consumer.replies) == 3
 

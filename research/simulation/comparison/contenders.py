@@ -105,10 +105,10 @@ def _parse_contender(text: str) -> Contender:
         try:
             return at(float(value))
         except ValueError:
-            raise ValueError(f"policy {text!r}: {value!r} given, a number ≥ 0 is needed after @") from None
+            raise ValueError(f"policy {text!r} must have a number ≥ 0 after @, not {value!r}") from None
     if name in _BASELINES:
         return _BASELINES[name]
     if name not in policies.NAMES:
         allowed = ", ".join(("all", *NAMES, AT_VALUE))
-        raise ValueError(f"policy {name!r} is unknown, allowed: {allowed}")
+        raise ValueError(f"policy {name!r} is unknown; use {allowed}")
     return Contender(name, policies.build(name))

@@ -78,7 +78,7 @@ def compare(
     Raises ``ValueError`` for a target below 1 and ``TraceError`` for traces that cannot be replayed.
     """
     if target < 1:
-        raise ValueError(f"target is {target}, at least 1 is needed")
+        raise ValueError(f"target must be at least 1, not {target}")
     market = SpotMarket(traces, rules, pool_size)
     lower_bound = bound(market, rules, target)
     for contender in contenders:

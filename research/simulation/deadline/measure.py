@@ -82,7 +82,7 @@ def measure(
     """
     delays = {(job.restart_overhead, job.spot_price) for job in jobs}
     if len(delays) != 1:
-        raise ValueError(f"{len(delays)} pairs of change-over and spot price among the jobs, one is needed")
+        raise ValueError(f"the jobs must have one pair of change-over and spot price, not {len(delays)}")
     sums = {(job, name): Sum() for job in jobs for name in policies}
     shapes = {job: (ticks(job.compute), ticks(job.deadline)) for job in jobs}
     friendly = Draws(UncertaintyModel(), pool)

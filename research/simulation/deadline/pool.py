@@ -42,7 +42,7 @@ class PoolRuns:
         ticks = int(trace.seconds // TICK_SECONDS)
         if ticks < 1:
             raise TraceError(
-                f"trace {trace.name} is {trace.seconds:g} s long, at least one tick of 60 s is needed"
+                f"trace {trace.name} must be at least one tick of 60 s long, not {trace.seconds:g} s"
             )
         at = (int(tick * TICK_SECONDS // trace.gap_seconds) for tick in range(ticks))
         return cls.of_ticks(trace.name, (trace.samples[k] > 0 for k in at))
@@ -58,6 +58,6 @@ class PoolRuns:
                 starts.append(length - 1)
                 states.append(bool(up))
         if not starts:
-            raise TraceError(f"pool {name} has no ticks, at least one is needed")
+            raise TraceError(f"pool {name} has no ticks; add one")
         edges = pairwise([*starts, length])
         return cls(name, tuple(PoolRun(*edge, up) for edge, up in zip(edges, states, strict=True)))

@@ -59,17 +59,17 @@ class UncertaintyModel:
         for name in ("refused_with_spot", "saved"):
             value = getattr(self, name)
             if not 0 <= value <= 1:
-                raise ValueError(f"{name} is {value}, a share between 0 and 1 is needed")
+                raise ValueError(f"{name} must be a share between 0 and 1, not {value}")
         if not 0 < self.slowest <= 1:
-            raise ValueError(f"slowest is {self.slowest}, a part of the plan above 0 and up to 1 is needed")
+            raise ValueError(f"slowest must be a part of the plan above 0 and up to 1, not {self.slowest}")
         for name in ("longer", "price_hours"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value > 0):
-                raise ValueError(f"{name} is {value}, a number above 0 is needed")
+                raise ValueError(f"{name} must be a number above 0, not {value}")
         for name in ("spread", "refusals_a_day", "refusal_seconds"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= 0):
-                raise ValueError(f"{name} is {value}, a number ≥ 0 is needed")
+                raise ValueError(f"{name} must be a number ≥ 0, not {value}")
 
 
 class PricePeriod(NamedTuple):

@@ -47,7 +47,7 @@ class Point:
 def check(path: Path) -> None:
     """Raise ``ValueError`` unless a plot can be written to a file of this name."""
     if path.suffix not in _KINDS:
-        raise ValueError(f"plot {path} ends in {path.suffix!r}, allowed: {', '.join(_KINDS)}")
+        raise ValueError(f"plot {path} must end in {' or '.join(_KINDS)}")
 
 
 def text(path: Path, points: Sequence[Point], title: str) -> str:

@@ -26,7 +26,7 @@ class OnPremisesHost(Metadata):
         super().__init__(clock)
         name = name or socket.gethostname()
         if not _NAME.fullmatch(name) or name == "localhost":
-            raise ConfigError(f"host name {name!r}, allowed: a unique name of letters, digits, '.' and '-'")
+            raise ConfigError(f"the host name must be unique, of letters, digits, '.' and '-', not {name!r}")
         self._facts = IdentityDocument(name, "", region, "")
 
     def get(self, path: str) -> MetadataDocument | None:

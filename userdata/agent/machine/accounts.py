@@ -70,7 +70,7 @@ def block_metadata_access(host: Host, user_id: str) -> None:
         except AgentError as by_iptables:
             raise AgentError(
                 f"cannot block user {user_id} from the instance metadata, so nothing is started: "
-                f"{by_nft}; {by_iptables}; allowed: a machine with nftables or iptables"
+                f"{by_nft}; {by_iptables}; use a machine with nftables or iptables"
             ) from None
 
 
@@ -80,9 +80,8 @@ def nft_rules(user_id: str) -> str:
         f"    {family} daddr {address} meta skuid {user_id} reject\n" for family, address in _METADATA
     )
     return (
-        f"table inet {_TABLE}\ndelete table inet {_TABLE}\n"
-        f"table inet {_TABLE} {{\n  chain output {{\n"
-        f"    type filter hook output priority filter; policy accept;\n{rules}  }}\n}}\n"
+        f"table inet {_TABLE}\ndelete table inet {_TABLE}\ntable inet {_TABLE} {{\n  chain output {{\n    "
+        f"type filter hook output priority filter; policy accept;\n{rules}  }}\n}}\n"
     )
 
 

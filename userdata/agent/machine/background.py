@@ -103,7 +103,8 @@ class BackgroundPoller(Generic[T]):
                 return None
             self._silent_at = now + self._seconds
             raise SilentError(
-                f"{self._name}: no answer in {now - self._began_at:.0f} s, allowed: {self._seconds:.0f} s"
+                f"{self._name} has not answered for {now - self._began_at:.0f} s, longer than "
+                f"{self._seconds:.0f} s"
             ) from None
         self.is_running, self.due_at = False, now + self._interval
         if isinstance(result, AgentError):

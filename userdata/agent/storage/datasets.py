@@ -69,8 +69,8 @@ def mount_datasets(
         options = _OPTIONS.get(kind := host.filesystem(device) or "none")
         if options is None:
             raise RefusedError(
-                f"dataset {dataset.path}: {dataset.snapshot} has file system {kind}; "
-                f"allowed: {' or '.join(_OPTIONS)} on the whole volume, without partitions"
+                f"dataset {dataset.path}: {dataset.snapshot} has file system {kind}; use "
+                f"{' or '.join(_OPTIONS)} on the whole volume, without partitions"
             )
         host.run(["mkdir", "--parents", dataset.path], QUICK)
         host.run(["mount", "-t", kind, "-o", f"{options},noatime,nodev,nosuid", device, dataset.path], SLOW)
@@ -83,8 +83,8 @@ def _device(host: Host, dataset: Dataset, volume: AttachedVolume | None) -> str:
     if volume.snapshot != dataset.snapshot:
         origin = volume.snapshot or "no snapshot"
         raise RefusedError(
-            f"dataset {dataset.path}: {volume.volume} at {dataset.device} was created from {origin}; "
-            f"allowed: {dataset.snapshot}"
+            f"dataset {dataset.path}: {volume.volume} at {dataset.device} was created from "
+            f"{origin}, not from {dataset.snapshot}; replace the volume"
         )
     if (device := host.device_of(volume.volume)) is None:
         raise AgentError(f"dataset {dataset.path}: no block device for {volume.volume} yet")

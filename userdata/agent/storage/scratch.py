@@ -64,7 +64,7 @@ def _is_mounted(host: Host, device: str, directory: Path) -> bool:
         if kind is None:
             host.make_filesystem(device)
         elif kind != "xfs":
-            raise AgentError(f"{device} has file system {kind}; allowed: a blank device or xfs")
+            raise AgentError(f"{device} has file system {kind}; use a blank device or xfs")
         host.mount(device, directory)
     except AgentError as error:
         log.warning("instance store not used", device=device, error=str(error))

@@ -19,7 +19,7 @@ def job_environment(node: Node, code: Path) -> JobEnvironment:
     """Return the environment of the job's command; ``code`` is its checkout."""
     training = node.config.training
     if training is None:
-        raise ConfigError("training: missing; this instance has none")
+        raise ConfigError("training is missing; this instance has none")
     if training.image:
         return _container(node, code)
     if training.python:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def training(node: Node) -> Training:
     """Return the job of this instance; raise `ConfigError` if it has none."""
     if node.config.training is None:
-        raise ConfigError("training: missing; this instance has none")
+        raise ConfigError("training is missing; this instance has none")
     return node.config.training
 
 

@@ -72,7 +72,7 @@ def work(node: Node) -> int:
 
     service = node.config.service
     if service is None:
-        raise ConfigError("service: missing; this instance has none")
+        raise ConfigError("service is missing; this instance has none")
     declared, is_draining = service, notice.is_drain_due(node.directory, node.clock.wall())
     if not is_draining:
         kill_others(UNIT_WORK)
@@ -129,7 +129,7 @@ def proxy(node: Node) -> int:
 
     settings, config = node.config.proxy, node.config
     if settings is None:
-        raise ConfigError("proxy: missing; this instance has none")
+        raise ConfigError("proxy is missing; this instance has none")
     paths = Paths(node.directory / "haproxy.sock", node.directory / "values.map")
     unit.start(settings, paths, node.host, node.kernel)
     client, table = node.clients.dynamodb(config.region), config.registry_table

@@ -42,7 +42,7 @@ def shared_host(node: Node) -> int:
 
     host = node.config.shared_host
     if host is None:
-        raise ConfigError("sharedHost: missing; this instance has none")
+        raise ConfigError("sharedHost is missing; this instance has none")
     stop = Stop()
     node.on_sigterm(stop)
     node.wait_outside_warm_pool(stop)

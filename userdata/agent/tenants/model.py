@@ -96,16 +96,16 @@ class Tenant:
             name for name in ("gpus", "gpu_ids", "mig") if getattr(self, name)
         ]  # a count, ids, or a profile
         if len(requested) > 1:
-            raise ValueError(f"{' and '.join(requested)} of {self.name!r}, allowed: one of them")
+            raise ValueError(f"{' and '.join(requested)} of {self.name!r} are both set; set one of them")
         if len(set(self.gpu_ids)) < len(self.gpu_ids):
-            raise ValueError(f"GPUs {list(self.gpu_ids)} of {self.name!r}, allowed: each once")
+            raise ValueError(f"GPUs of {self.name!r} are {list(self.gpu_ids)}; list each once")
         if (self.host_port is None) != (self.container_port is None):
             raise ValueError(
-                f"hostPort {self.host_port} and containerPort {self.container_port} of {self.name!r}, "
-                "allowed: both or none"
+                f"hostPort and containerPort of {self.name!r} must both be set, or neither; they are "
+                f"{self.host_port} and {self.container_port}"
             )
         if self.host_port in AGENT_PORTS:
-            raise ValueError(f"hostPort {self.host_port} of {self.name!r} is the agent's, allowed: another")
+            raise ValueError(f"hostPort {self.host_port} of {self.name!r} is the agent's; choose another")
 
 
 @dataclass(frozen=True)

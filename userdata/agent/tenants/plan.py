@@ -55,24 +55,26 @@ def _check(host: HostShape, tenants: Sequence[Tenant]) -> None:
     cpus = host.cpus - sum(len(core) for core in host.reserved_cores)
     memory = host.memory_gib - host.reserved_memory_gib
     if len(tenants) > MAX_TENANTS:
-        raise PlanRefusedError(f"{len(tenants)} tenants, allowed: at most {MAX_TENANTS} on a host")
+        raise PlanRefusedError(f"a host can have at most {MAX_TENANTS} tenants, not {len(tenants)}")
     for number, tenant in enumerate(tenants):
         before = tenants[:number]
         for earlier in before:
             _check_pair(tenant, earlier)
         if tenant.cpu_mode == "pinned" and tenant.cpus % host.threads:
             raise _rejection(
-                tenant, f"{tenant.cpus} pinned CPUs", f"whole cores, of {host.threads} CPUs each on this host"
+                tenant, f"{tenant.cpus} pinned CPUs are not whole cores", f"use a multiple of {host.threads}"
             )
         if tenant.cpus > cpus:
             raise _rejection(
-                tenant, f"{tenant.cpus} CPUs", f"at most {max(cpus, 0)}, {_remaining_after(before)}"
+                tenant,
+                f"{tenant.cpus} CPUs are too many",
+                f"use at most {max(cpus, 0)}, {_remaining_after(before)}",
             )
         if tenant.memory_gib > memory:
             raise _rejection(
                 tenant,
-                f"memoryGiB {tenant.memory_gib}",
-                f"at most {max(memory, 0)}, {_remaining_after(before)}",
+                f"memoryGiB {tenant.memory_gib} is too much",
+                f"use at most {max(memory, 0)}, {_remaining_after(before)}",
             )
         cpus -= tenant.cpus
         memory -= tenant.memory_gib
@@ -83,15 +85,15 @@ def _check(host: HostShape, tenants: Sequence[Tenant]) -> None:
 def _check_pair(tenant: Tenant, earlier: Tenant) -> None:
     """Raise ``PlanRefusedError`` if two tenants request the same name, user, addresses or port."""
     if tenant.name == earlier.name:
-        raise _rejection(tenant, f"name {tenant.name}, which an earlier tenant has", "each name once")
+        raise _rejection(tenant, f"an earlier tenant has the name {tenant.name}", "use each name once")
     if tenant.uid == earlier.uid:
-        raise _rejection(tenant, f"uid {tenant.uid}, which is {earlier.name!r}'s", "each uid once")
+        raise _rejection(tenant, f"uid {tenant.uid} is {earlier.name!r}'s", "use each uid once")
     if (tenant.uid - earlier.uid) % UIDS_APART == 0:
-        addresses = f"uid {tenant.uid}, which has the addresses of {earlier.name!r} with uid {earlier.uid}"
-        raise _rejection(tenant, addresses, f"uids that do not differ by {UIDS_APART}")
+        addresses = f"uid {tenant.uid} has the addresses of {earlier.name!r} with uid {earlier.uid}"
+        raise _rejection(tenant, addresses, f"use uids that do not differ by {UIDS_APART}")
     if tenant.host_port is not None and tenant.host_port == earlier.host_port:
-        port = f"hostPort {tenant.host_port}, which is {earlier.name!r}'s"
-        raise _rejection(tenant, port, "each hostPort once")
+        port = f"hostPort {tenant.host_port} is {earlier.name!r}'s"
+        raise _rejection(tenant, port, "use each hostPort once")
 
 
 def _requests_gpus(tenant: Tenant) -> bool:
@@ -107,24 +109,32 @@ def _gpu_rejection(host: HostShape, tenant: Tenant, before: Sequence[Tenant]) ->
     remaining = f"{len(host.gpus) - len(used)} of {len(host.gpus)} GPUs, which the tenants before it leave"
     if tenant.mig is not None:
         if tenant.mig in {mig_profile.name for mig_profile in host.mig}:
-            return _rejection(tenant, f"MIG profile {tenant.mig}", f"what fits into {remaining}")
+            return _rejection(
+                tenant, f"MIG profile {tenant.mig} does not fit", f"use what fits into {remaining}"
+            )
         profiles = ", ".join(mig_profile.name for mig_profile in host.mig)
         return _rejection(
-            tenant, f"MIG profile {tenant.mig}", profiles or "none, these GPUs do not support MIG"
+            tenant,
+            f"MIG profile {tenant.mig} does not exist on this host",
+            f"use one of {profiles}" if profiles else "these GPUs do not support MIG",
         )
     if not tenant.gpu_ids:
-        return _rejection(tenant, f"{tenant.gpus} GPUs", remaining)
+        return _rejection(tenant, f"{tenant.gpus} GPUs are too many", f"there are {remaining}")
     owners = {gpu: earlier.name for earlier in before for gpu in earlier.gpu_ids}
     for gpu in tenant.gpu_ids:
         if gpu in owners:
-            return _rejection(tenant, f"GPU {gpu}, which is {owners[gpu]!r}'s", "each GPU once")
+            return _rejection(tenant, f"GPU {gpu} is {owners[gpu]!r}'s", "use each GPU once")
         if gpu not in host.gpus:
-            return _rejection(tenant, f"GPU {gpu}", ", ".join(map(str, host.gpus)) or "none on this host")
-    return _rejection(tenant, f"GPUs {list(tenant.gpu_ids)}", remaining)
+            return _rejection(
+                tenant,
+                f"GPU {gpu} does not exist on this host",
+                f"its GPUs are {', '.join(map(str, host.gpus)) or 'none'}",
+            )
+    return _rejection(tenant, f"GPUs {list(tenant.gpu_ids)} cannot be given", f"there are {remaining}")
 
 
-def _rejection(tenant: Tenant, value: str, allowed: str) -> PlanRefusedError:
-    return PlanRefusedError(f"tenant {tenant.name!r}: {value}, allowed: {allowed}")
+def _rejection(tenant: Tenant, value: str, remedy: str) -> PlanRefusedError:
+    return PlanRefusedError(f"tenant {tenant.name!r}: {value}; {remedy}")
 
 
 def _try_allocate(

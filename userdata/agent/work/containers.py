@@ -142,8 +142,8 @@ def check_gpus(host: Host, image: str, expected: int) -> int:
     except AgentError as error:
         if _lacks_specification(error):
             raise AgentError(
-                f"containers get no GPU: {error}; allowed: a CDI specification of NVIDIA's container toolkit "
-                f"(nvidia-ctk cdi generate --output={CDI_SPECIFICATION}), Docker 25 or newer with CDI on"
+                f"containers get no GPU: {error}; install a CDI specification of NVIDIA's container toolkit "
+                f"(nvidia-ctk cdi generate --output={CDI_SPECIFICATION}), and Docker 25 or newer with CDI on"
             ) from None
         if "exit 125:" in str(error):
             raise

@@ -67,7 +67,7 @@ def _account(user: str) -> pwd.struct_passwd:
     try:
         return pwd.getpwnam(user) if user else pwd.getpwuid(os.getuid())
     except KeyError:
-        raise AgentError(f"user: {user!r} does not exist; allowed: a user of this machine") from None
+        raise AgentError(f"user {user!r} does not exist; name a user of this machine") from None
 
 
 def environment(user: str, home: Path) -> dict[str, str]:

@@ -41,10 +41,10 @@ def _value(source: SecretSource, text: str) -> str:
         try:
             value = json.loads(text)[source.key]
         except (ValueError, KeyError, TypeError, RecursionError):
-            raise AgentError(f"{source}: missing, allowed: a JSON object with this key") from None
+            raise AgentError(f"{source} has no such key; store a JSON object with it") from None
     try:
         if not value or parse(EnvironmentValue, value) != value:
             raise ValueError("empty")
     except (ContractError, ValueError):
-        raise AgentError(f"{source}: malformed, allowed: a text without control characters") from None
+        raise AgentError(f"{source} is malformed; store a text without control characters") from None
     return str(value)

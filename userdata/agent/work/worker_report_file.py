@@ -103,7 +103,8 @@ def read_steps(path: Path) -> tuple[int, int, float] | None:
         return None
     if type(step) is not int or type(of) is not int or not 0 <= step <= of <= MAX_STEPS or of == 0:
         raise ValueError(
-            f"step is {str(step)[:40]} and steps {str(of)[:40]}, allowed: whole numbers, 0 ≤ step ≤ steps"
+            f"step and steps must be whole numbers, 0 ≤ step ≤ steps; they are {str(step)[:40]} "
+            f"and {str(of)[:40]}"
         )
     return step, of, written_at
 
@@ -195,14 +196,14 @@ def read_requests(path: Path) -> RequestCounts | None:
     failed, busy = report.get("failed", 0), report.get("busy")
     if type(done) is not int or type(failed) is not int or not 0 <= failed <= done <= MAX_STEPS:
         raise ValueError(
-            f"done is {str(done)[:40]} and failed {str(failed)[:40]}, "
-            "allowed: whole numbers, 0 ≤ failed ≤ done"
+            f"done and failed must be whole numbers, 0 ≤ failed ≤ done; they are {str(done)[:40]} "
+            f"and {str(failed)[:40]}"
         )
     if busy is not None and (type(busy) not in (int, float) or not 0 <= busy <= MAX_STEPS):
-        raise ValueError(f"busy is {str(busy)[:40]}, allowed: seconds, 0 or more")
+        raise ValueError(f"busy must be seconds, 0 or more, not {str(busy)[:40]}")
     refused = report.get("refused")
     if refused is not None and (type(refused) is not int or not 0 <= refused <= MAX_STEPS):
-        raise ValueError(f"refused is {str(refused)[:40]}, allowed: a whole number, 0 or more")
+        raise ValueError(f"refused must be a whole number, 0 or more, not {str(refused)[:40]}")
     stopped = _one_line(report.get("stopped"), MAX_STOPPED_LENGTH)
     return RequestCounts(done, failed, busy, max(written_at, 0.0), *_read_batches(report), refused, stopped)
 
@@ -213,11 +214,11 @@ def _read_batches(report: dict[str, Any]) -> tuple[tuple[BatchRow, ...] | None, 
     if batches is None or batch_size is None:
         return None, None
     if type(batch_size) is not int or not 1 <= batch_size <= MAX_STEPS:
-        raise ValueError(f"batchSize is {str(batch_size)[:40]}, allowed: a whole number, 1 or more")
+        raise ValueError(f"batchSize must be a whole number, 1 or more, not {str(batch_size)[:40]}")
     rows = codec.parse(tuple[BatchRow, ...], batches, "batches")
     if len(rows) > MAX_ROWS or max((row.requests for row in rows), default=0) > MAX_STEPS:
         raise ValueError(
-            f"batches has {len(rows)} rows, allowed: {MAX_ROWS}, with up to {MAX_STEPS} requests"
+            f"batches must have at most {MAX_ROWS} rows with up to {MAX_STEPS} requests each, not {len(rows)}"
         )
     return rows, batch_size
 
@@ -229,7 +230,7 @@ def _read_queue_depth(path: Path, wall: float) -> float | None:
     if depth is None or abs(wall - written_at) > FRESH_SECONDS:
         return None
     if type(depth) not in (int, float) or not 0 <= depth <= 2**53:
-        raise ValueError(f"queueDepth is {str(depth)[:40]}, allowed: a number, 0 or more")
+        raise ValueError(f"queueDepth must be a number, 0 or more, not {str(depth)[:40]}")
     return float(depth)
 
 
@@ -241,5 +242,5 @@ def _read(path: Path) -> tuple[dict[str, Any], float]:
     except RecursionError:
         raise ValueError("nested too deeply") from None
     if not isinstance(report, dict):
-        raise ValueError(f"{type(report).__name__}, allowed: a JSON object")
+        raise ValueError(f"a report must be a JSON object, not {type(report).__name__}")
     return report, written_at

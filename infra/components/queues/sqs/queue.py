@@ -65,8 +65,8 @@ def _of_account(existing: ExistingSqs, account: str) -> str:
     """Return the name of a queue; raise ``RunError`` if it is in another account than the stack."""
     if existing.account not in (None, account):
         raise pulumi.RunError(
-            f"queue.existing.queue: {existing.queue} is in account {existing.account}, allowed: {account}, "
-            "that of the stack"
+            f"queue.existing.queue must be in account {account}, that of the stack; "
+            f"{existing.queue} is in {existing.account}"
         )
     return existing.queue
 

@@ -58,16 +58,18 @@ class ExistingBroker(Model):
     @classmethod
     def _secret_or_service(cls, service: str | None, info: ValidationInfo) -> str | None:
         if service is None and info.data.get("secret", "") is None:
-            raise ValueError("missing, allowed: secret or brokerOf")
+            raise ValueError("is required without secret; set secret or brokerOf")
         if service is not None and info.data.get("secret") is not None:
-            raise ValueError(f"{service!r} with secret, allowed: one of the two")
+            raise ValueError(f"is {service!r}, but secret is set as well; remove one of them")
         return service
 
     @field_validator("management_url")
     @classmethod
     def _only_of_a_broker_outside(cls, url: str | None, info: ValidationInfo) -> str | None:
         if url is not None and info.data.get("broker_of") is not None:
-            raise ValueError(f"{url!r} with brokerOf, allowed: with secret")
+            raise ValueError(
+                f"is {url!r}, which works only with secret; remove it, because brokerOf names the broker"
+            )
         return url
 
 
@@ -169,7 +171,7 @@ class Queue(QueueSettings):
     @classmethod
     def _not_reserved(cls, name: str | None) -> str | None:
         if name is not None and name.startswith("amq."):
-            raise ValueError(f"{name!r} is reserved by RabbitMQ, allowed: names without the prefix 'amq.'")
+            raise ValueError(f"must not begin with 'amq.', which RabbitMQ reserves; {name!r} does")
         return name
 
     @field_validator("calls")
@@ -177,7 +179,10 @@ class Queue(QueueSettings):
     def _only_with_users(cls, services: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         existing = info.data.get("existing")
         if services and existing is not None and existing.broker_of is None:
-            raise ValueError(f"{list(services)} with existing.secret, allowed: on a broker of the stack")
+            raise ValueError(
+                f"is {list(services)}, but works only on a broker that this stack creates; remove it "
+                "or existing.secret"
+            )
         return services
 
     @field_validator("engine_version", "deployment", "instance_type", "allowed_sources", "maintenance")
@@ -185,7 +190,11 @@ class Queue(QueueSettings):
     def _only_of_a_created_broker(cls, value: Any, info: ValidationInfo) -> Any:
         if value not in (None, ()) and info.data.get("existing") is not None:
             plain = value.model_dump() if isinstance(value, Maintenance) else value
-            raise ValueError(f"{plain!r} with existing, allowed: for a broker that the stack creates")
+            plain = list(value) if isinstance(value, tuple) else plain
+            raise ValueError(
+                f"is {plain!r}, but existing names a broker, and this key is for a broker that the "
+                "stack creates; remove one of them"
+            )
         return value
 
     @field_validator("instance_type")
@@ -194,7 +203,7 @@ class Queue(QueueSettings):
         if info.data.get("existing", "") is not None:
             return kind
         if kind is None:
-            raise ValueError("missing, allowed: a type such as 'mq.m7g.large' ('mq.m7g.medium' for tests)")
+            raise ValueError("is required; set a type such as 'mq.m7g.large' ('mq.m7g.medium' for tests)")
         version, deployment = info.data.get("engine_version"), info.data.get("deployment")
         if version is not None and deployment is not None:
             broker_types.check(version, deployment, kind)
@@ -205,7 +214,7 @@ class Queue(QueueSettings):
     def _valid_sources(cls, sources: tuple[str, ...]) -> tuple[str, ...]:
         for source in sources:
             if sources.count(source) > 1:
-                raise ValueError(f"{source} is listed twice, allowed: each source once")
+                raise ValueError(f"{source} is listed twice; list each source once")
             if not source.startswith("sg-"):
                 _check_network(source)
         return sources
@@ -219,8 +228,6 @@ def _check_network(cidr: str) -> None:
     try:
         network = ipaddress.IPv4Network(cidr)
     except ValueError as error:
-        raise ValueError(f"not an IPv4 CIDR block ({error}), allowed: such as 10.30.0.0/16") from None
+        raise ValueError(f"is not an IPv4 CIDR block ({error}); write one such as 10.30.0.0/16") from None
     if not network.is_private:
-        raise ValueError(
-            f"{cidr} is not a private network, allowed: private networks (the broker is private)"
-        )
+        raise ValueError(f"must be private networks, because the broker is private; {cidr} is not")

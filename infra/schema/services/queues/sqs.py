@@ -43,13 +43,15 @@ class ExistingSqs(Model):
                 continue
             region, expected = match["region"] or match["place"], (info.context or {}).get("region")
             if expected and region != expected:
-                raise WrongKeyError((key,), f"a queue in {region}, allowed: queues in {expected}")
+                raise WrongKeyError((key,), f"must be a queue in {expected}, not in {region}")
             if names.setdefault("account", match["account"]) != match["account"]:
-                raise WrongKeyError((key,), f"of account {match['account']}, allowed: {names['account']}")
+                raise WrongKeyError(
+                    (key,), f"must be a queue of account {names['account']}, not of {match['account']}"
+                )
             names[key] = match["name"]
         for key in ("queue", "deadLetters"):
             if str(names.get(key)).endswith(".fifo"):
-                raise WrongKeyError((key,), f"{names[key]!r} is a FIFO queue, allowed: a standard queue")
+                raise WrongKeyError((key,), f"must be a standard queue; {names[key]!r} is a FIFO queue")
         return names
 
 
@@ -86,5 +88,8 @@ class SqsQueue(QueueSettings):
     def _only_of_a_created_queue(cls, value: int, info: ValidationInfo) -> Any:
         default = cls.model_fields[str(info.field_name)].default
         if value != default and info.data.get("existing") is not None:
-            raise ValueError(f"{value} with existing, allowed: for a queue that the stack creates")
+            raise ValueError(
+                f"is {value}, but existing names a queue, and this key is for a queue that the stack "
+                "creates; remove one of them"
+            )
         return value

@@ -97,7 +97,7 @@ class ExpectedCost:
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for a negative or infinite cost."""
         if not (math.isfinite(self.shortage_cost) and self.shortage_cost >= 0):
-            raise ValueError(f"shortageCost is {self.shortage_cost}, a number ≥ 0 is needed")
+            raise ValueError(f"shortageCost must be a number ≥ 0, not {self.shortage_cost}")
 
     def plan(self, state: GroupState) -> Plan:
         """Return the capacity to hold now."""

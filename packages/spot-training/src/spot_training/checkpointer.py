@@ -102,7 +102,7 @@ class Checkpointer:
         """
         if keep < 1:
             raise SpotTrainingError(
-                f"keep is {keep}, allowed: 1 or more (2 or more to survive a damaged one)"
+                f"keep must be 1 or more (2 or more to survive a damaged one), not {keep}"
             )
         print_errors_in_one_line()
         location = location or os.environ.get(FOLDER_VARIABLE) or f"{_STARTED_IN}/checkpoints"
@@ -114,12 +114,14 @@ class Checkpointer:
             and Path.cwd() != Path(_STARTED_IN)
         ):
             say(
-                f"{location} is in {Path.cwd()}, and the process began in {_STARTED_IN}: a start in another"
-                " directory does not find these checkpoints; allowed: an absolute path"
+                f"{location} is in {Path.cwd()}, and the process began in {_STARTED_IN}: a start in "
+                "another directory would not find these checkpoints; use an absolute path"
             )
         if name is not None:
             if not name or name.startswith(".") or "/" in name:
-                raise SpotTrainingError(f"name is {name!r}, allowed: a directory's name without a dot first")
+                raise SpotTrainingError(
+                    f"name must be a directory's name that does not begin with a dot, not {name!r}"
+                )
             location = f"{str(location).rstrip('/')}/{name}"
         self._retry_policy = retry_policy or RetryPolicy()
         self._files = files or Files()
@@ -480,14 +482,15 @@ class Checkpointer:
     def _check(self, name: str, manifest: CheckpointManifest) -> None:
         if manifest.fingerprint != self._fingerprint:
             raise MismatchError(
-                f"{self.location}/{name} is of another model: fingerprint {manifest.fingerprint or 'none'}, "
-                f"allowed: {self._fingerprint or 'none'}{or_start_over(manifest.run.get('id', ''))}"
+                f"{self.location}/{name} is of another model: its fingerprint is "
+                f"{manifest.fingerprint or 'none'}, and this model's {self._fingerprint or 'none'}; "
+                f"use another directory{or_start_over(manifest.run.get('id', ''))}"
             )
         differences = self._differences(manifest.run, manifest.world_size)
         if self._run is not None and differences and not is_taken_over(manifest.run):
             raise OtherRunError(f"{self.location}/{name} {self._run.refusal(manifest.run, differences)}")
         if manifest.world_size != self.ranks.size and not self._reshard:
             raise MismatchError(
-                f"{self.location}/{name} was saved by {manifest.world_size} processes, "
-                f"allowed: {self.ranks.size}"
+                f"{self.location}/{name} was saved by {manifest.world_size} processes, and can be "
+                f"loaded only by as many, not by {self.ranks.size}"
             )

@@ -76,10 +76,11 @@ class SpotCallback(TrainerCallback):
                 "enable_jit_checkpoint=True: both would handle SIGTERM; allowed with SpotCallback: False"
             )
         if args.save_only_model:
-            raise SpotTrainingError("save_only_model=True saves what cannot be resumed; allowed: False")
+            raise SpotTrainingError("save_only_model=True saves what cannot be resumed; set it to False")
         if getattr(args, "fsdp", None) or getattr(args, "deepspeed", None):
             raise SpotTrainingError(
-                "fsdp and deepspeed divide the state among the ranks: not supported; allowed: neither"
+                "fsdp and deepspeed are not supported, because they divide the state among the "
+                "ranks; set neither"
             )
         self._ranks = TorchRanks()
         self._spot = Spot(
@@ -201,9 +202,7 @@ class SpotCallback(TrainerCallback):
         """Raise ``SaveError`` if a rank's random number state is missing: it is needed to resume."""
         for name in map(RANDOM_STATE.format, range(self._ranks.size)):
             if self._ranks.size > 1 and not (written / name).exists():
-                raise SaveError(
-                    f"{written} has no {name}; allowed: an output_dir on a disk that all ranks see"
-                )
+                raise SaveError(f"{written} has no {name}; use an output_dir on a disk that all ranks see")
 
     def _get_spot(self) -> Spot:
         if self._spot is None:

@@ -70,13 +70,13 @@ class Interval:
         dollars_per_gb, dollars_per_hour = dollars_per_gb or 0.0, dollars_per_hour or 0.0
         if not (per_hour > 0 and max_seconds > 0 and 0 < overhead < 1):
             raise SpotTrainingError(
-                f"per_hour is {per_hour}, max_seconds {max_seconds}, overhead {overhead}; "
-                "allowed: above 0, above 0 seconds, between 0 and 1"
+                "per_hour and max_seconds must be above 0, and overhead between 0 and 1; they are "
+                f"{per_hour}, {max_seconds} and {overhead}"
             )
         if dollars_per_gb < 0 or dollars_per_hour < 0 or not 0 < storage_share < 1:
             raise SpotTrainingError(
-                f"dollars_per_gb is {dollars_per_gb}, dollars_per_hour {dollars_per_hour}, storage_share "
-                f"{storage_share}; allowed: 0 or more, 0 or more, between 0 and 1"
+                "dollars_per_gb and dollars_per_hour must be 0 or more, and storage_share between 0 "
+                f"and 1; they are {dollars_per_gb}, {dollars_per_hour} and {storage_share}"
             )
         self._dollars_per_gb = dollars_per_gb if dollars_per_hour else 0.0
         self._dollars_per_hour = dollars_per_hour
@@ -187,5 +187,5 @@ def _number_from(
     is_allowed = number > 0 if min_value is None else number >= min_value
     if not (math.isfinite(number) and is_allowed):
         allowed = "above 0" if min_value is None else f"of {min_value:g} or more"
-        raise SpotTrainingError(f"{variable} is {text!r}, allowed: a number {allowed}")
+        raise SpotTrainingError(f"{variable} must be a number {allowed}, not {text!r}")
     return number

@@ -93,8 +93,8 @@ class Spot:
         """See ``Checkpointer.restore``; also starts the interval and reports the step to the agent."""
         if self._key in _ended:
             raise InUseError(
-                f"{self.checkpointer.location} has the checkpoints of a training that ended in this process;"
-                " allowed: a name for each training, such as name='fold-1'"
+                f"{self.checkpointer.location} has the checkpoints of a training that ended in this "
+                "process; give each training a name, such as name='fold-1'"
             )
         try:
             saved = self._levels.restore()

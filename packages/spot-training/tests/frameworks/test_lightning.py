@@ -58,8 +58,11 @@ def test_what_has_no_position_is_said_in_one_line(results: dict[str, Any]) -> No
         ("other rate", "is of a run with other values: SGD 0.0.lr 0.1 there, 0.2 here"),
         ("other data", "was saved with other data or another sampler"),
         ("unsupported", "the Trainer cannot be saved: it has types.SimpleNamespace"),
-        ("dataloader_iter", "training_step(dataloader_iter) has no position; allowed: batch"),
-        ("sharded", "FSDPStrategy with 1 processes, allowed: one device, or DDP under torchrun"),
+        (
+            "dataloader_iter",
+            "training_step(dataloader_iter) has no position that can be saved; take batch instead",
+        ),
+        ("sharded", "FSDPStrategy with 1 processes is not supported; use one device, or DDP under torchrun"),
     ],
 )
 def test_what_cannot_be_resumed_is_refused_in_one_line(results: dict[str, Any], case: str, text: str) -> None:

@@ -103,7 +103,7 @@ def test_what_two_ranks_of_a_trainer_began_one_does_not_go_on_with(torch_bin: Pa
     assert result["codes"] == [0, 0, 1]
     last = result["log"].splitlines()[-1]
     assert "MismatchError" in last
-    assert "was saved by 2 processes, allowed: 1" in last
+    assert "was saved by 2 processes, and can be loaded only by as many, not by 1" in last
 
 
 def test_a_trainer_with_ranks_on_different_disks_saves_only_resumable_checkpoints(
@@ -112,23 +112,23 @@ def test_a_trainer_with_ranks_on_different_disks_saves_only_resumable_checkpoint
     module = ["train_trainer", "--folder", tmp_path, "--fewer-ranks", "--option", "apart=true"]
     result = run(torch_bin, "kills", *module)
     assert result["codes"] == [1, 1, 0]  # the one rank afterwards found nothing, and began anew
-    assert "has no rng_state_1.pth; allowed: an output_dir on a disk that all ranks see" in result["begun"]
+    assert "has no rng_state_1.pth; use an output_dir on a disk that all ranks see" in result["begun"]
 
 
 def test_what_cannot_go_on_is_refused_in_one_line(torch_bin: Path, tmp_path: Path) -> None:
     result = run(torch_bin, "refusals_torch", tmp_path)
     assert result.pop("newest truncated") == 2  # steps of the epoch that was lost with it
     for case, part in {
-        "plain loader": "allowed: batch_sampler=EpochBatches(len(data), batch_size)",
+        "plain loader": "use batch_sampler=EpochBatches(len(data), batch_size)",
         "no parts": "pass model=..., optimizer=...",
         "another model": "step-000000000002 is of another model",
         "other data": "was saved with other data: {'length': 8, 'seed': 0",
         "a stream that is read again": "a Numbers has no state_dict: a resumed epoch reads it again",
         "a stream that has changed": "not resumed: the order of samples in this epoch",
         "workers that stay": "StatefulNumbers with a state in persistent workers cannot be resumed; allowed:",
-        "a state with arguments": "state_dict of a CountedNumbers needs arguments; allowed: one without",
-        "no DataLoader": "a list has no position; allowed: a DataLoader of torch.utils.data",
-        "unreadable": "it has spot_training.errors.SpotTrainingError; allowed: tensors, plain values",
+        "a state with arguments": "state_dict of a CountedNumbers needs arguments; use one without",
+        "no DataLoader": "a list has no position that can be saved; use a DataLoader of torch.utils.data",
+        "unreadable": "it has spot_training.errors.SpotTrainingError; use tensors, plain values",
         "no process group": "call init_process_group() first",
     }.items():
         text = result.pop(case)

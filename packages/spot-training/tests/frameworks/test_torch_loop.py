@@ -48,7 +48,7 @@ def test_a_surprising_state_ends_no_training(results: dict[str, Any]) -> None:
     refused = results["unsupported"]
     assert refused["code"] == 1
     [line] = refused["log"].splitlines()
-    assert "part cannot be saved: it has spot_training.errors.SpotTrainingError; allowed: tensors" in line
+    assert "part cannot be saved: it has spot_training.errors.SpotTrainingError; use tensors" in line
 
 
 def test_other_values_in_the_optimizer_are_another_run(results: dict[str, Any]) -> None:
@@ -63,7 +63,7 @@ def test_other_values_in_the_optimizer_are_another_run(results: dict[str, Any]) 
 def test_two_trainings_of_a_process_need_names(results: dict[str, Any]) -> None:
     assert results["twice"]["code"] == 1
     assert results["twice"]["seconds"] < 30
-    assert "allowed: a name for each training, such as name='fold-1'" in results["twice"]["log"]
+    assert "give each training a name, such as name='fold-1'" in results["twice"]["log"]
 
 
 def test_a_sigterm_before_a_workers_start_function_does_not_end_it(results: dict[str, Any]) -> None:

@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--requests", action="store_true", help="pass Request objects instead of values")
     options = parser.parse_args(arguments)
     if not (url := os.environ.get(URL)):
-        parser.error(f"{URL} is not set, allowed: {transports.URLS}")
+        parser.error(f"{URL} is not set; set it to {transports.URLS}")
     try:
         function, batch = _load(options.function), Batch(options.batch, options.wait)
         queue = Queue(options.queue, options.max_deliveries, options.max_length)
@@ -93,11 +93,11 @@ def _print_error(text: str) -> None:
 def _load(name: str) -> Callable[[Any], Any]:
     module_name, colon, function_name = name.partition(":")
     if not (module_name and colon and function_name):
-        raise ValueError(f"{name!r}, allowed: module:function")
+        raise ValueError(f"the function must be given as module:function, not {name!r}")
     sys.path.insert(0, str(Path.cwd()))
     function = getattr(importlib.import_module(module_name), function_name)
     if not callable(function):
-        raise TypeError(f"{name} is not callable, allowed: a function")
+        raise TypeError(f"{name} is not callable; name a function")
     return function  # type: ignore[no-any-return]
 
 

@@ -33,9 +33,9 @@ class Batch:
 
     def __post_init__(self) -> None:
         if self.size < 1:
-            raise ValueError(f"size {self.size}, allowed: 1 or more")
+            raise ValueError(f"size must be 1 or more, not {self.size}")
         if not self.seconds >= 0:
-            raise ValueError(f"seconds {self.seconds}, allowed: 0 or more")
+            raise ValueError(f"seconds must be 0 or more, not {self.seconds}")
 
 
 def size_within(timeout: float | None, batch: Batch, size: int, count: int, seconds: float) -> int:

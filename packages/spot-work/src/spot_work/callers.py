@@ -68,5 +68,5 @@ class AsyncClient:
 
     def _open_client(self) -> Client:
         if self._client is None:
-            raise RuntimeError("the client is not open, allowed: async with AsyncClient(…)")
+            raise RuntimeError("the client is not open; use it in async with AsyncClient(…)")
         return self._client

@@ -141,10 +141,10 @@ class Client:
         """
         _check_process(self._process)
         if not timeout < _MAX_TIMEOUT_SECONDS:  # also if it is not a number
-            raise ValueError(f"timeout {timeout} s, allowed: less than {_MAX_TIMEOUT_SECONDS:g}")
+            raise ValueError(f"timeout must be less than {_MAX_TIMEOUT_SECONDS:g} seconds, not {timeout}")
         request_id, now = uuid.uuid4().hex, time.time()
         if priority not in PRIORITIES:
-            raise ValueError(f"priority {priority!r}, allowed: {', '.join(PRIORITIES)}")
+            raise ValueError(f"priority must be {' or '.join(PRIORITIES)}, not {priority!r}")
         carrier = trace_context.current() if trace is None else trace_context.check(trace)
         request = message.request(
             value, request_id, "", now, now + timeout, is_resend=False, priority=priority, trace=carrier

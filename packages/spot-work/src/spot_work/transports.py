@@ -83,5 +83,5 @@ _SCHEMES = {"amqp": _rabbitmq, "amqps": _rabbitmq, "sqs": _sqs}
 def _transport(url: str) -> Transport:
     scheme, _, _ = url.partition("://")
     if scheme not in _SCHEMES:
-        raise ValueError(f"{scheme}://, allowed: {URLS}")
+        raise ValueError(f"the URL must be {URLS}, not {scheme}://…")
     return _SCHEMES[scheme]()

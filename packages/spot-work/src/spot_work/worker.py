@@ -356,7 +356,10 @@ def _call_batch(function: Callable[[list[Any]], Any], arguments: list[Any]) -> l
         if len(results := list(returned)) == count:
             return results
         actual = f"{len(results)} results"
-    text = f"{actual} for {count} requests, allowed: one result per request, in a list or tuple"
+    text = (
+        f"the function returned {actual} for {count} requests; return one result per request, "
+        "in a list or tuple"
+    )
     return [TypeError(text)] * count
 
 
@@ -421,7 +424,7 @@ def serve(
         ValueError: the URL cannot be parsed.
     """
     if inspect.iscoroutinefunction(function):
-        raise TypeError(f"{function.__name__} is a coroutine function, allowed: a plain function")
+        raise TypeError(f"{function.__name__} is a coroutine function; use a plain function")
     queue = Queue(queue) if isinstance(queue, str) else queue
     watchdog, cost = Watchdog(), DeletionCost.from_environment()
     cost_stopped = cost.start() if cost is not None else None

@@ -35,7 +35,7 @@ BASELINES: Final = tuple(name for name in NAMES if name != DEFAULT)
 def build(name: str) -> DeadlinePolicy:
     """Return the policy ``name``; raise ``ValueError`` with the allowed names if it is unknown."""
     if name not in _POLICIES:
-        raise ValueError(f"deadline policy {name!r} is unknown, allowed: {', '.join(NAMES)}")
+        raise ValueError(f"deadline policy {name!r} is unknown; use {' or '.join(NAMES)}")
     policy: DeadlinePolicy = _POLICIES[name]()
     return policy
 

@@ -34,7 +34,7 @@ _REFUSED: Final = frozenset(
     (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENAMETOOLONG, errno.EISDIR, errno.ENOTDIR, errno.EEXIST)
 )
 """Errors by which a file system says that it can never hold these objects."""
-_ALLOWED: Final = "allowed: objects that are files side by side, and fit on the volume"
+_ALLOWED: Final = "use objects that are files side by side, and fit on the volume"
 
 
 @dataclass(frozen=True)
@@ -90,8 +90,8 @@ class S3Filler:
         capacity, size = volume.f_blocks * volume.f_frsize, sum(o.size for o in self._objects(keep_alive))
         if size > capacity:
             raise RefusedError(
-                f"dataset {self._dataset} has {size:,} bytes, its volume {capacity:,}; "
-                "allowed: a volume.sizeGib of more than the dataset"
+                f"dataset {self._dataset} has {size:,} bytes, and its volume {capacity:,}; set "
+                "volume.sizeGib above the dataset's size"
             )
 
     def _fill(self, keep_alive: Callable[[], None]) -> None:
@@ -116,9 +116,7 @@ class S3Filler:
                 pool.shutdown(wait=True, cancel_futures=True)
                 raise
         if not count:
-            raise RefusedError(
-                f"dataset {self._dataset} has no objects; allowed: a prefix with at least one object"
-            )
+            raise RefusedError(f"dataset {self._dataset} has no objects; use a prefix with objects")
         os.sync()  # the data before its marker
         files.write_json(
             self._directory / MARKER, {"dataset": self._dataset, "objects": count, "bytes": size}

@@ -75,9 +75,7 @@ def _without_current_volume(observed: Observed, volumes: tuple[EbsVolume, ...]) 
     finished = [v for v in volumes if not v.is_candidate]
     if len(finished) > 1:
         names = ", ".join(sorted(v.id for v in finished))
-        return Refuse(
-            f"{names} all have this job's tags, allowed: one; remove the gpu-spot:job tag of the others"
-        )
+        return Refuse(f"{names} all have this job's tags; remove the gpu-spot:job tag of all but one")
     if finished:
         tokens = [*(v.token for v in volumes), *(s.token for s in observed.snapshots)]
         return Adopt(finished[0].id, max(lease.token, *(t or 0 for t in tokens)) + 1)
@@ -94,9 +92,7 @@ def _create_first_volume(observed: Observed, attempt: int) -> Step:
     adopted = _adopted_snapshots(observed)
     if len(adopted) > 1:
         listed = ", ".join(s.id for s in adopted)
-        return Refuse(
-            f"{listed} all have this job's tags, allowed: one; remove the gpu-spot:job tag of others"
-        )
+        return Refuse(f"{listed} all have this job's tags; remove the gpu-spot:job tag of all but one")
     for snapshot in adopted:
         if snapshot.state == "pending":
             return Wait(f"snapshot {snapshot.id} to be completed ({snapshot.progress or 'started'})")

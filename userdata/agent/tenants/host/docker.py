@@ -49,7 +49,7 @@ def start(host: Host, tenant: str, network: list[str], argv: list[str]) -> str:
         in host.run(["docker", "inspect", "--format", kinds, container.name_of(tenant)], QUICK).split()
     ):
         remove(host, tenant, 0)
-        raise AgentError("the container has a volume on the host's disk, allowed: those that are bounded")
+        raise AgentError("the container has a volume on the host's disk; use volumes that are bounded")
     return id_
 
 

@@ -88,5 +88,5 @@ def apply_rules(host: Host, rates: Mapping[int, int]) -> None:
         host.run(["nft", "--file", "-"], QUICK, stdin=rules(rates))
     except AgentError as error:
         raise AgentError(
-            f"cannot isolate tenants, so none is started: {error}; allowed: a machine with nftables"
+            f"cannot isolate tenants, so none is started: {error}; use a machine with nftables"
         ) from None

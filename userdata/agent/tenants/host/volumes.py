@@ -122,7 +122,9 @@ class TenantVolumes:
                 in_use = {*self.attached_devices(), *self._devices.values()}
                 free = [name for name in DEVICES if name not in in_use]
                 if not free:
-                    raise AgentError(f"tenant {tenant}: no free device name, allowed: {len(DEVICES)} volumes")
+                    raise AgentError(
+                        f"tenant {tenant}: no device name is free; attach at most {len(DEVICES)} volumes"
+                    )
                 self._devices[tenant] = free[0]
             return self._devices[tenant]
 

@@ -51,8 +51,8 @@ class TenantSecrets:
         for name in values:
             if name.startswith(limits.RESERVED_VARIABLES) or name in tenant.environment:
                 raise AgentError(
-                    f"secret {tenant.secret}: variable {name}, allowed: names that are neither reserved nor "
-                    f"in environment of {tenant.name!r}"
+                    f"secret {tenant.secret} has the variable {name}; use names that are neither reserved "
+                    f"nor in environment of {tenant.name!r}"
                 )
         return values
 
@@ -72,7 +72,7 @@ class TenantSecrets:
         values = self._object(tenant.registry_secret)
         if values.keys() != _LOGIN:
             raise AgentError(
-                f"secret {tenant.registry_secret}: other members, allowed: {' and '.join(sorted(_LOGIN))}"
+                f"secret {tenant.registry_secret} has other members; use only {' and '.join(sorted(_LOGIN))}"
             )
         with TemporaryDirectory(dir=self.directory, prefix="registry-") as directory:
             docker = ["docker", "--config", directory]
@@ -93,8 +93,8 @@ class TenantSecrets:
 
 def _malformed(name: str, where: str) -> AgentError:
     return AgentError(
-        f"secret {name}: malformed{where}, allowed: a JSON object of texts without "
-        "control characters, by names of environment variables"
+        f"secret {name} is malformed{where}; store a JSON object of texts without control "
+        "characters, by names of environment variables"
     )
 
 

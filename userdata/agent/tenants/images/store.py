@@ -51,16 +51,18 @@ def checked_volumes(declared: Iterable[str], working_directory: str = "") -> tup
     """
     for protected in _PROTECTED:
         if _is_in(posixpath.normpath(f"/{working_directory}"), protected):
-            raise AgentError(f"image with working directory {working_directory[:100]!r}, allowed: elsewhere")
+            raise AgentError(
+                f"the image has the working directory {working_directory[:100]!r}; set it elsewhere"
+            )
     paths = sorted({path.rstrip("/") for path in declared})
     if len(paths) > MAX_VOLUMES:
-        raise AgentError(f"image with {len(paths)} volumes, allowed: at most {MAX_VOLUMES}")
+        raise AgentError(f"the image must have at most {MAX_VOLUMES} volumes, not {len(paths)}")
     for path in paths:
         nested = any(_is_in(path, protected) or _is_in(protected, path) for protected in _PROTECTED)
         if not _VOLUME.fullmatch(path) or nested:
             raise AgentError(
-                f"image with volume {path[:100] or '/'!r}, allowed: a plain absolute path outside of "
-                f"{', '.join(_PROTECTED)}"
+                f"the image has the volume {path[:100] or '/'!r}; use a plain absolute path outside "
+                f"of {', '.join(_PROTECTED)}"
             )
     return tuple(path for path in paths if path not in MOUNTED)
 
@@ -164,7 +166,7 @@ def _platform(entry: dict[str, Any]) -> tuple[str, str]:
 
 
 def _room(free: int) -> str:
-    return f"{_gib(free)} free, allowed: all but {_gib(RESERVED_BYTES)}"
+    return f"{_gib(free)} are free, and {_gib(RESERVED_BYTES)} of them must stay free"
 
 
 def _gib(size: int) -> str:

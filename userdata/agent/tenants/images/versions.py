@@ -112,4 +112,4 @@ def _outdated(host: Host, has_gpus: bool) -> Iterator[str]:
         if version is None or not component.is_fixed(version):
             present = "of unknown version" if version is None else ".".join(map(str, version))
             fixed = ", ".join(".".join(map(str, first)) for first in component.fixed)
-            yield f"{component.name} {present}, allowed: {fixed} or newer ({component.cve})"
+            yield f"{component.name} {present} is vulnerable ({component.cve}); install {fixed} or newer"

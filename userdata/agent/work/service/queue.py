@@ -23,7 +23,7 @@ def environment(queue: Queue, secret: str = "") -> dict[str, str]:
         return {"SPOT_WORK_URL": queue.url, "SPOT_WORK_QUEUE": queue.name}
     url = secret.strip()
     if not _URL.fullmatch(url):
-        raise AgentError(f"secret {queue.secret}: not a broker URL, allowed: amqps://user:password@host")
+        raise AgentError(f"secret {queue.secret} is not a broker URL; store amqps://user:password@host")
     return {
         "SPOT_WORK_URL": url,
         "SPOT_WORK_QUEUE": queue.name,

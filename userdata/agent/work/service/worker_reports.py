@@ -183,7 +183,9 @@ class WorkerReports:
         try:
             counts = worker_report_file.read_requests(path)
             if counts is not None and counts.at > now + _MAX_CLOCK_SKEW_SECONDS:
-                raise ValueError(f"written {counts.at - now:.0f} s in the future, allowed: before now")
+                raise ValueError(
+                    f"the report was written {counts.at - now:.0f} s in the future; check the worker's clock"
+                )
         except (OSError, ValueError) as error:
             if slot not in self._logged:
                 self._logged.add(slot)

@@ -45,7 +45,7 @@ def credentials(name: str, text: str) -> Credentials:
     """
     user, colon, password = text.strip().rpartition(":")
     if not password or text.lstrip().startswith("{") or not text.strip().isprintable() or " " in password:
-        raise AgentError(f"secret {name}: malformed, allowed: TOKEN or USER:TOKEN, as plain text")
+        raise AgentError(f"secret {name} is malformed; store TOKEN or USER:TOKEN, as plain text")
     return Credentials(user if colon else _DEFAULT_USER, password)
 
 

@@ -55,8 +55,8 @@ def find_contradiction(
         )
     if _is_one_liner(command, _OTHER_SHELLS) and _PIPE.search(command[2]):
         return (
-            "exit code 0 of a pipe in sh says nothing of its first command; allowed: bash -c, no pipe, or "
-            'a report {"finished": true}'
+            "exit code 0 of a pipe in sh says nothing about its first command; use bash -c, no "
+            'pipe, or a report {"finished": true}'
         )
     return ""
 

@@ -145,9 +145,7 @@ class JobContainer:
         try:
             return pwd.getpwnam(self._account)
         except KeyError:
-            raise AgentError(
-                f"user: {self._account!r} does not exist; allowed: a user of this machine"
-            ) from None
+            raise AgentError(f"user {self._account!r} does not exist; name a user of this machine") from None
 
     def _group_options(self) -> list[str]:
         primary = self._find_account().pw_gid

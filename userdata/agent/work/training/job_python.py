@@ -107,7 +107,7 @@ class JobPython:
             text = path.read_text()
         except (OSError, UnicodeDecodeError):
             where = f"{self._training.repository} at {self._training.revision}"
-            raise AgentError(f"{name}: no text file in {where}; allowed: a requirements file") from None
+            raise AgentError(f"{name} is not a text file in {where}; name a requirements file") from None
         yield text
         for inner in _INCLUDED.findall(text):
             if "://" not in inner:

@@ -101,7 +101,7 @@ class Clusters:
         call = user["user"]["exec"]
         words = call["args"]
         if call["command"] != "aws" or "get-token" not in words:
-            raise ValueError(f"exec is {call['command']!r} {words}, allowed: aws … eks get-token")
+            raise ValueError(f"exec must be aws … eks get-token, not {call['command']!r} {words}")
         cluster = str(words[words.index("--cluster-name") + 1])
         description = self._clients("eks").describe_cluster(name=cluster)["cluster"]
         endpoint = cluster_entry["cluster"]

@@ -89,7 +89,7 @@ def invalid(manifest: Mapping[str, Any], version: str) -> str:
     """
     name = str((manifest.get("metadata") or {}).get("name", ""))
     if not _NAME.fullmatch(name):
-        return f"metadata.name is {name!r}, allowed: lower case letters, digits, '-' and '.'"
+        return f"metadata.name must be lower case letters, digits, '-' and '.', not {name!r}"
     if not is_core(str(manifest["apiVersion"])):
         return ""
     try:

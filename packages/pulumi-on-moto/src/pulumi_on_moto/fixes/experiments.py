@@ -73,7 +73,7 @@ def _checked(create: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, A
             before = action.get("parameters", {}).get("durationBeforeInterruption", "")
             if not 120 <= seconds(before) <= 900:
                 raise _ValidationError(
-                    f"durationBeforeInterruption is {before!r}, allowed: PT2M to PT15M (ISO 8601)."
+                    f"durationBeforeInterruption must be from PT2M to PT15M (ISO 8601), not {before!r}."
                 )
             for target in action.get("targets", {}).values():
                 if (arguments["targets"] or {}).get(target, {}).get("resourceType") != _TYPE:

@@ -41,5 +41,5 @@ def register(type_: str, spec: Spec) -> None:
         LocalCloudError: ``type_`` is not a type token.
     """
     if type_.count(":") != 2:
-        raise LocalCloudError(f"type {type_!r}: a token such as aws:kinesis/stream:Stream is needed")
+        raise LocalCloudError(f"type {type_!r} must be a token such as aws:kinesis/stream:Stream")
     SPECS[type_] = spec

@@ -34,7 +34,7 @@ def convert(value: Any, shape: Shape, path: str) -> Any:
         return _list(value, shape, path)
     if isinstance(shape, MapShape):
         if not isinstance(value, Mapping):
-            raise UnmatchedInputError(path, f"is {value!r}, a mapping is needed")
+            raise UnmatchedInputError(path, f"must be a mapping, not {value!r}")
         return {str(key): convert(item, shape.value, f"{path}.{key}") for key, item in value.items()}
     return _scalar(value, shape, path)
 
@@ -58,7 +58,7 @@ def _structure(value: Any, shape: StructureShape, path: str) -> dict[str, Any]:
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
     if not isinstance(value, Mapping):
-        raise UnmatchedInputError(path, f"is {value!r}, an object is needed")
+        raise UnmatchedInputError(path, f"must be an object, not {value!r}")
     result: dict[str, Any] = {}
     for key, item in value.items():
         if item is None:
@@ -77,14 +77,14 @@ def _list(value: Any, shape: ListShape, path: str) -> list[Any]:
         if {"key", "value"} <= names.keys():
             return [{names["key"]: key, names["value"]: str(item)} for key, item in value.items()]
     if not isinstance(value, list):
-        raise UnmatchedInputError(path, f"is {value!r}, a list is needed")
+        raise UnmatchedInputError(path, f"must be a list, not {value!r}")
     return [convert(item, item_shape, f"{path}[{index}]") for index, item in enumerate(value)]
 
 
 def _scalar(value: Any, shape: Shape, path: str) -> Any:
     kind = shape.type_name
     if isinstance(value, (dict, list)):
-        raise UnmatchedInputError(path, f"is {value!r}, a value of type {kind} is needed")
+        raise UnmatchedInputError(path, f"must be a value of type {kind}, not {value!r}")
     try:
         if kind in ("integer", "long"):
             if float(value) != int(float(value)):
@@ -93,13 +93,13 @@ def _scalar(value: Any, shape: Shape, path: str) -> Any:
         if kind in ("float", "double"):
             return float(value)
     except ValueError:
-        raise UnmatchedInputError(path, f"is {value!r}, a number ({kind}) is needed") from None
+        raise UnmatchedInputError(path, f"must be a number ({kind}), not {value!r}") from None
     if kind == "boolean":
         if isinstance(value, bool):
             return value
         if value in ("true", "false"):
             return value == "true"
-        raise UnmatchedInputError(path, f"is {value!r}, true or false is needed")
+        raise UnmatchedInputError(path, f"must be true or false, not {value!r}")
     if kind == "string":
         return text(value)
     return value

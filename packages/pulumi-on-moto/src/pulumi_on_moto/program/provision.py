@@ -163,5 +163,5 @@ def name_pattern(config: Stack) -> str | None:
     is_unknown = "${" in re.sub(r"\$\{(name|hex\(\d+\))\}", "", pattern)
     if is_unknown or of_aws.keys() - {"pattern", "providers"}:
         allowed = "a pattern with ${project}, ${stack}, ${name} and ${hex(…)}"
-        raise LocalCloudError(f"{_AUTONAMING}: {json.dumps(of_aws)}, allowed: {allowed}")
+        raise LocalCloudError(f"{_AUTONAMING} must be {allowed}, not {json.dumps(of_aws)}")
     return pattern

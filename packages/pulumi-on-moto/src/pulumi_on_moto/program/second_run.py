@@ -36,7 +36,7 @@ def with_ignored(inputs: Mapping[str, Any], old: Mapping[str, Any], paths: Itera
     result = dict(inputs)
     for path in paths:
         if "[" in path:
-            raise ValueError(f"ignored path {path!r}, allowed: names of inputs, separated by dots")
+            raise ValueError(f"an ignored path must be names of inputs, separated by dots, not {path!r}")
         name, _, below = path.partition(".")
         if name not in old:
             continue

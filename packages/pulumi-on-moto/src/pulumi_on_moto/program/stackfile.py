@@ -112,7 +112,7 @@ def load(
     project = _mapping(project_file)
     name = project.get("name")
     if not isinstance(name, str):
-        raise LocalCloudError(f"{project_file.name}: name is {name!r}, text is needed")
+        raise LocalCloudError(f"{project_file.name}: name must be text, not {name!r}")
     stack_file = file if file is not None else file_of(project_dir, stack)
     values = _declared_defaults(project, name)
     stack_config = config_in(stack_file)
@@ -149,7 +149,7 @@ def config_in(file: Path) -> dict[str, Any]:
     """Return the configuration of a stack file, unchanged; raise ``LocalCloudError``."""
     config = _mapping(file).get("config") or {}
     if not isinstance(config, dict):
-        raise LocalCloudError(f"{file.name}: config is {config!r}, a mapping is needed")
+        raise LocalCloudError(f"{file.name}: config must be a mapping, not {config!r}")
     return config
 
 
@@ -163,7 +163,9 @@ class _StrictLoader(yaml.SafeLoader):
             if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
                 line = key.start_mark.line + 1
                 if (first := lines.get(key.value)) is not None:
-                    raise yaml.YAMLError(f"key {key.value!r} is in lines {first} and {line}, allowed: once")
+                    raise yaml.YAMLError(
+                        f"key {key.value!r} occurs in lines {first} and {line}; remove one of them"
+                    )
                 lines[key.value] = line
         return super().construct_mapping(node, deep)
 
@@ -180,7 +182,7 @@ def _mapping(path: Path) -> dict[str, Any]:
     if content is None:
         return {}
     if not isinstance(content, dict):
-        raise LocalCloudError(f"{path.name} holds {type(content).__name__}, a mapping is needed")
+        raise LocalCloudError(f"{path.name} must hold a mapping, not {type(content).__name__}")
     return content
 
 
@@ -212,13 +214,11 @@ def _check_types(project: Mapping[str, Any], name: str, values: Mapping[str, Any
         if expected is None:
             continue
         if key not in values:
-            raise LocalCloudError(
-                f"{file}: {key} is missing, a value of type {declaration['type']} is needed"
-            )
+            raise LocalCloudError(f"{file}: {key} is missing; set a value of type {declaration['type']}")
         value = values[key]
         if not isinstance(value, expected) or (isinstance(value, bool) and bool not in expected):
             raise LocalCloudError(
-                f"{file}: {key} is {value!r}, a value of type {declaration['type']} is needed"
+                f"{file}: {key} must be a value of type {declaration['type']}, not {value!r}"
             )
 
 
@@ -249,7 +249,7 @@ def _override(values: dict[str, Any], path: str, value: Any, project: str) -> No
         for match in _SEGMENT.finditer(rest if colon else path)
     ]
     if not steps or not isinstance(steps[0], str):
-        raise LocalCloudError(f"override {path!r}: a path such as services[0].capacity.target is needed")
+        raise LocalCloudError(f"override {path!r} must be a path such as services[0].capacity.target")
     steps[0] = f"{namespace}:{steps[0]}" if colon else _full_key(steps[0], project)
     level: Any = values
     for step in steps[:-1]:

@@ -23,7 +23,7 @@ class SimulatedTime:
     def set(self, now: float) -> None:
         """Advance to a time that is not before the current one."""
         if now < self._now:
-            raise ValueError(f"time is {now}, allowed: {self._now} or later")
+            raise ValueError(f"the time must be {self._now} or later, not {now}")
         self._now = now
         self._move(now)
 

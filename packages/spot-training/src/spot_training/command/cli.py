@@ -75,13 +75,13 @@ def _parser() -> argparse.ArgumentParser:
 def _command(options: argparse.Namespace) -> list[str]:
     command: list[str] = options.command[1:] if options.command[:1] == ["--"] else options.command
     if not command:
-        raise SpotTrainingError("no command; allowed: spot-training run -- python train.py, or rehearse")
+        raise SpotTrainingError("no command is given; use spot-training run -- python train.py, or rehearse")
     return command
 
 
 def _rehearse(options: argparse.Namespace) -> int:
     if options.steps < 4:
-        raise SpotTrainingError(f"--steps is {options.steps}, allowed: 4 or more")
+        raise SpotTrainingError(f"--steps must be 4 or more, not {options.steps}")
     return rehearse(_command(options), options.steps, options.seconds)
 
 

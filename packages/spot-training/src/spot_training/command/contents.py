@@ -59,7 +59,7 @@ def step_to_export(location: str, *, best: bool = False, pin: str | None = None)
     if pin is not None:
         if pin not in retained.pins:
             names = ", ".join(sorted(retained.pins)) or "none, no checkpoint has a name"
-            raise RestoreError(f"{location}: pin {pin!r}, allowed: {names}")
+            raise RestoreError(f"{location} has no pin {pin!r}; its pins are: {names}")
         return retained.pins[pin]
     if not best or retained.best is None:
         raise RestoreError(f"{location}: no checkpoint has a metric; keep(metric=...) stores it")
@@ -79,7 +79,7 @@ def export(location: str, destination: Path, *, step: int | None = None, part: s
         RestoreError: there is no such checkpoint, or none is whole.
     """
     if destination.exists():
-        raise SpotTrainingError(f"{destination} exists, allowed: a new path")
+        raise SpotTrainingError(f"{destination} exists; name a new path")
     store = _store(location)
     names = store.names() if step is None else [name_of(step)]
     problems = []

@@ -60,7 +60,9 @@ class Rehearser:
         whole = self._folder / "whole"
         problem = self._start(Rehearsal(str(whole), self._steps))
         if not problem and not list(whole.rglob("step-*")):
-            problem = "no checkpoint; allowed: a script with spot_training, of a step or more"
+            problem = (
+                "the script saved no checkpoint; use one that trains with spot_training for a step or more"
+            )
         if problem:
             yield "uninterrupted", problem
             return

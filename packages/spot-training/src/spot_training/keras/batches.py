@@ -33,7 +33,7 @@ class Batches(keras.utils.PyDataset):
         if self._source is not None:
             if y is not None or sample_weight is not None or self._source.num_batches is None:
                 raise SpotTrainingError(
-                    "x is a PyDataset; allowed: one that knows its num_batches, without y and sample_weight"
+                    "x is a PyDataset, which must know its num_batches; pass it without y and sample_weight"
                 )
             super().__init__(
                 self._source.workers, self._source.use_multiprocessing, self._source.max_queue_size
@@ -48,8 +48,8 @@ class Batches(keras.utils.PyDataset):
             }
             if len(sizes) != 1 or -1 in sizes:
                 raise SpotTrainingError(
-                    f"x is {type(x).__name__}, y {type(y).__name__}; "
-                    "allowed: arrays of one length, or a PyDataset"
+                    f"x and y must be arrays of one length, or x a PyDataset; they are {type(x).__name__} "
+                    f"and {type(y).__name__}"
                 )
             self._samples = sizes.pop()
         self._batch_size = 1 if self._source is not None else batch_size

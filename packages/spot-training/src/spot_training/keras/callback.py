@@ -41,7 +41,7 @@ class BestMetric:
         if self.name is None or (self.name.startswith("val_") and self.name not in logs):
             return False
         if self.name not in logs:
-            raise SpotTrainingError(f"keep_best is {self.name!r}, allowed: {', '.join(sorted(logs))}")
+            raise SpotTrainingError(f"keep_best must be {' or '.join(sorted(logs))}, not {self.name!r}")
         return spot.keep(metric=logs[self.name], mode=self.mode)
 
 
@@ -181,7 +181,7 @@ class CheckpointCallback(keras.callbacks.Callback):
         data = self._options.get("validation_data")
         every = self._options.get("validation_freq", 1)
         if not isinstance(every, int):
-            raise SpotTrainingError(f"validation_freq is {every!r}, allowed: a number of epochs")
+            raise SpotTrainingError(f"validation_freq must be a number of epochs, not {every!r}")
         if data is None or (self._at.epoch + 1) % every:
             return {}
         x, y, weight = keras.utils.unpack_x_y_sample_weight(data)

@@ -83,7 +83,7 @@ class SpotModel:
         **options: Any,
     ) -> None:
         if not getattr(model, "optimizer", None):
-            raise SpotTrainingError("the model is not compiled; allowed: one with an optimizer")
+            raise SpotTrainingError("the model is not compiled; compile it with an optimizer")
         self.model = model
         self.spot = spot or Spot(location, has_randomness=False, **options)
         self.stopped = False
@@ -117,10 +117,11 @@ class SpotModel:
         """
         if wrong := [name for name in _UNSUPPORTED if name in options]:
             raise SpotTrainingError(
-                f"fit got {', '.join(wrong)}; not allowed: derived from data and checkpoint"
+                f"fit must not get {', '.join(wrong)}, which follow from the data and the checkpoint; "
+                "leave them out"
             )
         if self._used:
-            raise SpotTrainingError("fit called twice; allowed: one fit for each SpotModel")
+            raise SpotTrainingError("fit was called twice; use a new SpotModel for each fit")
         self._used = True
         batches = (
             x

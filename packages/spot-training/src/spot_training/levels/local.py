@@ -35,7 +35,7 @@ def make_private(folder: Path) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     owner, user = folder.stat().st_uid, os.geteuid()
     if owner != user:
-        raise SaveError(f"{folder} belongs to user {owner}, allowed: {user}")
+        raise SaveError(f"{folder} belongs to user {owner}, not to {user}; use a folder of this user")
 
 
 def machine() -> str:

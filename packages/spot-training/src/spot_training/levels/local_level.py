@@ -91,7 +91,7 @@ class LocalLevel(Checkpointer):
         """
         machines = set(self.ranks.gather(machine()))
         if len(machines) > 1:
-            raise SaveError(f"{self.location}: the ranks are on {len(machines)} machines, allowed: 1")
+            raise SaveError(f"{self.location}: the ranks must be on one machine, not on {len(machines)}")
         return super().open()
 
     def continuing(self, names: Sequence[str]) -> list[str]:

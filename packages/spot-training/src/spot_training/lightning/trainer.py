@@ -32,23 +32,23 @@ def refuse_divided(trainer: Any, ranks: int) -> None:
     kind = type(trainer.strategy).__name__
     if kind not in STRATEGIES or trainer.world_size != ranks:
         raise SpotTrainingError(
-            f"{kind} with {trainer.world_size} processes, allowed: one device, or DDP under torchrun after"
-            " torch.distributed.init_process_group()"
+            f"{kind} with {trainer.world_size} processes is not supported; use one device, or DDP "
+            "under torchrun after torch.distributed.init_process_group()"
         )
 
 
 def refuse_iterators(fit: Any) -> None:
     """Raise ``SpotTrainingError`` if the script takes its batches itself."""
     if "DataLoaderIter" in type(fit._data_fetcher).__name__:
-        raise SpotTrainingError("training_step(dataloader_iter) has no position; allowed: batch")
+        raise SpotTrainingError(
+            "training_step(dataloader_iter) has no position that can be saved; take batch instead"
+        )
 
 
 def refuse_other_order(order: Any, saved: str | None, path: Path) -> None:
     """Raise ``MismatchError`` if a checkpoint's epoch had another order of samples, as far as is known."""
     if order is not None and saved not in (None, order.digest):
-        raise MismatchError(
-            f"{path} was saved with other data or another sampler; allowed: those of that run"
-        )
+        raise MismatchError(f"{path} was saved with other data or another sampler; use those of that run")
 
 
 def values(trainer: Any) -> dict[str, Any]:
@@ -72,8 +72,8 @@ def refuse_other_values(saved: Checkpoint, now: Mapping[str, Any]) -> None:
     changes = compare(before, of_script)
     if changes and not is_taken_over(saved.run):
         raise OtherRunError(
-            f"{saved.path} is of a run with other values: {'; '.join(changes)}. It stays; allowed: those"
-            f" values, another directory, or {TAKE_OVER_VARIABLE}={saved.run.get('id')}"
+            f"{saved.path} is of a run with other values ({'; '.join(changes)}), and it stays; "
+            f"use those values, another directory, or {TAKE_OVER_VARIABLE}={saved.run.get('id')}"
         )
 
 

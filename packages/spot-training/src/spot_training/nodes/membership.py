@@ -36,7 +36,9 @@ def limits_of(nodes: int | tuple[int, int] | str) -> NodeLimits | None:
     except ValueError:
         numbers = []
     if len(numbers) not in (1, 2) or not 1 <= numbers[0] <= numbers[-1]:
-        raise SpotTrainingError(f"nodes is {nodes!r}, allowed: a number, or the least and the most: 2:4")
+        raise SpotTrainingError(
+            f"nodes must be a number, or the least and the most such as 2:4, not {nodes!r}"
+        )
     return NodeLimits(numbers[0], numbers[-1])
 
 

@@ -24,7 +24,7 @@ class CheckpointRetention:
     ) -> None:
         """``above``: of the level that has the history; then ``store`` has its newest checkpoints only."""
         if every is not None and every < 1:
-            raise SpotTrainingError(f"keep_every is {every}, allowed: 1 step or more")
+            raise SpotTrainingError(f"keep_every must be 1 step or more, not {every}")
         self._store = store
         self._keep = keep
         self._every = every

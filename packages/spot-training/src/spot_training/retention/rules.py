@@ -27,10 +27,10 @@ class Keep:
     def __post_init__(self) -> None:
         """Raise ``SpotTrainingError`` for another mode, or for a name that is not a word."""
         if self.mode not in _MODES:
-            raise SpotTrainingError(f"mode is {self.mode!r}, allowed: {' or '.join(_MODES)}")
+            raise SpotTrainingError(f"mode must be {' or '.join(_MODES)}, not {self.mode!r}")
         for pin in self.pins:
             if not _PIN.fullmatch(pin):
-                raise SpotTrainingError(f"pin is {pin!r}, allowed: 1 to 64 letters, digits and _.-")
+                raise SpotTrainingError(f"a pin must have 1 to 64 letters, digits and _.-, not {pin!r}")
 
     def is_better(self, than: BestCheckpoint | Keep | None) -> bool:
         """Return whether the metric is better; of two equal ones the earlier is, and NaN or inf never is.

@@ -71,7 +71,7 @@ class FolderStore:
         try:
             self._files.make_new(path)
         except FileExistsError:
-            raise InUseError(f"{path} exists already; allowed: one training in {self._folder}") from None
+            raise InUseError(f"{path} exists already; use one training in {self._folder}") from None
         return str(path)
 
     def part(self, stage: str, part: str) -> Path:
@@ -156,5 +156,5 @@ def store_of(location: str | os.PathLike[str], files: Files, retry_policy: Retry
 
         return S3Store(str(location))
     if "://" in str(location):
-        raise SpotTrainingError(f"location is {location}, allowed: a directory, or s3://bucket/prefix")
+        raise SpotTrainingError(f"location must be a directory or s3://bucket/prefix, not {location}")
     return FolderStore(Path(location), files, retry_policy)

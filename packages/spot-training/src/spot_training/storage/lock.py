@@ -87,7 +87,7 @@ def check_lease() -> None:
             text = "not there"
         if not text.startswith(VALID_LEASE):
             raise InUseError(
-                f"lease {path} is {text}; allowed: {VALID_LEASE}; this process can no longer save"
+                f"lease {path} must be {VALID_LEASE}, but is {text}; this process can no longer save"
             )
 
 
@@ -163,8 +163,8 @@ class FolderLock:
                 if any(lock.is_on(handle) for lock in list(_locks)):
                     os.close(handle)
                     raise InUseError(
-                        f"{self._folder} is in use by another training of this process; allowed: to end or"
-                        " close() that one first, or a name for each, such as name='fold-1'"
+                        f"{self._folder} is in use by another training of this process; end or close() that "
+                        "one first, or give each a name, such as name='fold-1'"
                     ) from None
                 if _is_of_an_earlier_world(record):
                     _log.warning("%s is locked by %s, whose world is over", self._folder, owner)
@@ -172,7 +172,7 @@ class FolderLock:
                 if self._retry_policy.clock() > end:
                     os.close(handle)
                     raise InUseError(
-                        f"{self._folder} is in use by {owner}; allowed: one training in a directory"
+                        f"{self._folder} is in use by {owner}; use another directory for a second training"
                     ) from None
                 if not has_logged:
                     seconds = self._retry_policy.seconds

@@ -151,7 +151,7 @@ def _inside(path: str) -> str:
     """Return the path of a file if it is within a rank's directory: it may come from another writer."""
     first, *rest = path.split("/")
     if not first.startswith(part_of(0)[:5]) or not rest or {"", ".", ".."} & set(rest):
-        raise ValueError(f"{FILE} has the file {path!r}, allowed: {part_of(0)}/…")
+        raise ValueError(f"{FILE} names the file {path!r}, which must be {part_of(0)}/…")
     return path
 
 

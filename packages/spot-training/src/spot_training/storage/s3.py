@@ -49,7 +49,7 @@ class S3Store(Store):
         """
         bucket, _, prefix = url.removeprefix("s3://").partition("/")
         if not bucket:
-            raise SpotTrainingError(f"{url!r} has no bucket, allowed: s3://bucket/prefix")
+            raise SpotTrainingError(f"{url!r} has no bucket; write s3://bucket/prefix")
         self._bucket = bucket
         self._prefix = prefix.strip("/") + "/" if prefix.strip("/") else ""
         self._s3 = client if client is not None else _client()
@@ -116,7 +116,7 @@ class S3Store(Store):
             if self.manifest(name) != manifest:  # else a retry of a request that had succeeded
                 self._offered = ""
                 raise InUseError(
-                    f"{self.location}/{name} exists already; allowed: one training in {self.location}"
+                    f"{self.location}/{name} exists already; use one training in {self.location}"
                 ) from None
 
     def amend(self, name: str, manifest: str) -> None:

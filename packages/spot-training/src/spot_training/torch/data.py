@@ -37,7 +37,9 @@ class EpochBatches:
         self, length: int, batch_size: int, *, seed: int = 0, shuffle: bool = True, per_rank: bool = True
     ) -> None:
         if length < 1 or batch_size < 1:
-            raise SpotTrainingError(f"EpochBatches({length}, {batch_size}), allowed: both 1 or more")
+            raise SpotTrainingError(
+                f"EpochBatches needs a length and a batch size of 1 or more, not {length} and {batch_size}"
+            )
         if rehearsal.current() is not None:
             length = min(length, rehearsal.EPOCH_STEPS * batch_size)
         self.length, self.batch_size, self.seed, self.shuffle = length, batch_size, seed, shuffle
@@ -49,7 +51,7 @@ class EpochBatches:
         """Set the rank and the number of ranks; called by ``Loop``."""
         if self.per_rank and self.length < ranks:
             raise SpotTrainingError(
-                f"{self.length} samples for {ranks} ranks, allowed: at least one per rank"
+                f"{ranks} ranks need at least one sample each, and there are {self.length}"
             )
         self.rank, self.ranks = rank, ranks
 
@@ -167,7 +169,7 @@ class _TogetherPosition(_IndexPosition):
 
     def __init__(self, positions: Sequence[Any], loaders: Sequence[DataLoader[Any]]) -> None:
         if not all(isinstance(position, _IndexPosition) for position in positions):
-            raise SpotTrainingError("several loaders in loop.batches(), allowed: each with EpochBatches")
+            raise SpotTrainingError("loop.batches() got several loaders; use EpochBatches in each")
         vars(self).update(vars(positions[0]))
         self._all, self._loaders = positions, loaders
 
@@ -210,8 +212,8 @@ class _LoaderStatePosition:
         refuse_other(saved, self.identity())
         if saved.world_size != self._ranks:
             raise MismatchError(
-                f"{saved.path} was saved by {saved.world_size} ranks, and a StatefulDataLoader cannot be"
-                f" resharded; allowed: {self._ranks} ranks, or EpochBatches"
+                f"{saved.path} was saved by {saved.world_size} ranks, and a StatefulDataLoader cannot "
+                f"be resharded; run as many ranks, not {self._ranks}, or use EpochBatches"
             )
         self._loader.load_state_dict(loader_state)
 
@@ -254,11 +256,13 @@ def position_of(
     kind = type(loader).__name__
     if kind == "_FabricDataLoader":  # draws random numbers when its first batch is requested
         raise SpotTrainingError(
-            "a loader of fabric.setup_dataloaders cannot be resumed; allowed: the DataLoader itself, and"
-            " fabric.to_device(batch)"
+            "a loader of fabric.setup_dataloaders cannot be resumed; pass the DataLoader itself, "
+            "and use fabric.to_device(batch)"
         )
     if not hasattr(loader, "worker_init_fn"):
-        raise SpotTrainingError(f"a {kind} has no position; allowed: a DataLoader of torch.utils.data")
+        raise SpotTrainingError(
+            f"a {kind} has no position that can be saved; use a DataLoader of torch.utils.data"
+        )
     batches, is_stream = loader.batch_sampler, isinstance(loader.dataset, IterableDataset)
     start = loader.worker_init_fn
     if loader.num_workers and not isinstance(start, WorkerStart):
@@ -271,9 +275,8 @@ def position_of(
     if hasattr(loader, "load_state_dict"):
         return _LoaderStatePosition(loader, processes or ranks, randomness)
     raise SpotTrainingError(
-        "the position of this DataLoader cannot be saved; allowed: "
-        "batch_sampler=EpochBatches(len(data), batch_size), a StatefulDataLoader of torchdata, or an"
-        " IterableDataset"
+        "the position of this DataLoader cannot be saved; use batch_sampler=EpochBatches(len(data), "
+        "batch_size), a StatefulDataLoader of torchdata, or an IterableDataset"
     )
 
 

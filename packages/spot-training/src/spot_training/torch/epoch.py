@@ -46,8 +46,8 @@ class EpochSteps:
         now = self._now
         if self._is_open:
             raise SpotTrainingError(
-                "a second loop.batches() in an epoch while one is open; allowed: loop.batches(a, b), which"
-                " yields a batch of each in a step"
+                "a second loop.batches() was called in an epoch while one is open; use "
+                "loop.batches(a, b), which yields a batch of each in a step"
             )
         if self.is_done:  # another pass after the training's: it has no position
             position.begin(now.position.epoch, 0)

@@ -96,9 +96,9 @@ class Loop:
         if not parts:
             raise SpotTrainingError("Loop() has nothing to save; pass model=..., optimizer=...")
         if scale_lr not in (None, *SCALE_RULES):
-            raise SpotTrainingError(f"scale_lr is {scale_lr!r}, allowed: {', '.join(SCALE_RULES)}")
+            raise SpotTrainingError(f"scale_lr must be {' or '.join(SCALE_RULES)}, not {scale_lr!r}")
         if audit not in AUDITS:
-            raise SpotTrainingError(f"audit is {audit!r}, allowed: {', '.join(AUDITS)}")
+            raise SpotTrainingError(f"audit must be {' or '.join(AUDITS)}, not {audit!r}")
         self._audit = audit
         self._ranks: TorchRanks = ranks or TorchRanks(goes_on=True)
         self._world: World | None = getattr(self._ranks, "world", None)
@@ -284,7 +284,9 @@ class Loop:
         loader, now = self._state.loader, self._state.position
         batches = getattr(loader, "batches", None)
         if not isinstance(batches, EpochBatches):
-            raise SpotTrainingError("parts() of a loader without EpochBatches, allowed: EpochBatches")
+            raise SpotTrainingError(
+                "parts() needs a loader with EpochBatches; pass batch_sampler=EpochBatches(...)"
+            )
         samples, mine = batches.part_of(now.samples)
         return parts_of(batch, size, model, samples=samples, mine=mine, ranks=self._ranks.size)
 
@@ -302,13 +304,14 @@ class Loop:
         if not isinstance(batches, EpochBatches):
             if self._world is not None and self._world.may_change:
                 raise SpotTrainingError(
-                    "the number of nodes may change, and this loader's position is of one number of ranks;"
-                    " allowed: EpochBatches, or as many nodes at least as at most"
+                    "the number of nodes may change, and this loader's position holds for one number of "
+                    "ranks; use EpochBatches, or set the least number of nodes to the most"
                 )
         elif before is not None and batches.per_rank and self._ranks.rank == 0:
             size, ranks = batches.batch_size, self._ranks.size
             say(
-                f"{size * ranks} samples in a step, before {size * before}; allowed: per_rank=False, the same"
+                f"a step has {size * ranks} samples, and had {size * before}; use per_rank=False, or "
+                "the same number"
             )
         self._ranks_before = None
 
@@ -345,7 +348,9 @@ class Loop:
         elif self._spot.last_step == self.step:  # as after a restore
             self._saves.keep_committed(self.step)
         else:
-            raise SpotTrainingError("keep() after an epoch, allowed: a loader with a length, or EpochBatches")
+            raise SpotTrainingError(
+                "keep() after an epoch needs a loader with a length; use one, or EpochBatches"
+            )
 
     def _copy(self, repeat: tuple[dict[str, int], Any] | None = None) -> StateCopy:
         return self._state.copy(repeat, self._spot.take_keep(), has_buffers=not self._saves.busy)

@@ -88,7 +88,9 @@ class LoopState:
             total, number = total + float(value) * count, number + count
             self.means[name] = [total, number]
         if not number:
-            raise SpotTrainingError(f"mean({name!r}) has no value in this epoch; allowed: after a value")
+            raise SpotTrainingError(
+                f"mean({name!r}) has no value in this epoch; call it after a value was added"
+            )
         return total / number
 
     def copy(

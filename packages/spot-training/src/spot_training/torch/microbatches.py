@@ -20,7 +20,7 @@ def parts_of(
     mean over the ranks of the weighted losses' sums is then the mean over ``samples``.
     """
     if size is not None and size < 1:
-        raise SpotTrainingError(f"parts of {size} samples, allowed: 1 or more")
+        raise SpotTrainingError(f"parts must have 1 sample or more, not {size}")
     count = max(mine, 1)
     size = size or count
     for begin in range(0, count, size):

@@ -78,9 +78,11 @@ def init(
     """
     global _world
     if _world is not None or distributed.is_initialized():
-        raise SpotTrainingError("torch.distributed is initialised; allowed: init() once, before all else")
+        raise SpotTrainingError("torch.distributed is already initialised; call init() once, before all else")
     if multiprocessing.parent_process() is not None:
-        raise SpotTrainingError("init() in a process of multiprocessing; allowed: python, or torchrun")
+        raise SpotTrainingError(
+            "init() was called in a process of multiprocessing; start the script with python or torchrun"
+        )
     print_errors_in_one_line()
     limits = limits_of(os.environ.get(NODES_VARIABLE, "") if nodes is None else nodes)
     options: dict[str, Any] = (
@@ -110,8 +112,8 @@ class _LocalRanks:
         rank = int(environment.get("LOCAL_RANK", environment.get("RANK", "0")))
         if int(environment.get("WORLD_SIZE", size)) != size:
             raise SpotTrainingError(
-                f"WORLD_SIZE is {environment['WORLD_SIZE']} and LOCAL_WORLD_SIZE {size}; allowed: a launcher"
-                " of each node by itself, as torchrun --standalone; init() joins the nodes"
+                f"WORLD_SIZE is {environment['WORLD_SIZE']} and LOCAL_WORLD_SIZE {size}; start each "
+                "node by itself, as torchrun --standalone does: init() joins the nodes"
             )
         return cls(rank, size, environment.get("TORCHELASTIC_RUN_ID", ""))
 
@@ -183,7 +185,8 @@ def _root(folder: str | os.PathLike[str] | None) -> Path:
     root = str(folder or os.environ.get(FOLDER_VARIABLE) or "checkpoints")
     if "://" in root:
         raise SpotTrainingError(
-            f"nodes cannot meet in {root}: it has no locks; allowed: init(folder=…), a directory that all see"
+            f"nodes cannot meet in {root}, which has no locks; use init(folder=…) with a "
+            "directory that all see"
         )
     return Path(root).absolute()
 
@@ -196,7 +199,7 @@ def _init_nodes(limits: NodeLimits, root: Path, options: Mapping[str, Any]) -> W
     heartbeat = _Heartbeat(registry, name, token)
     process.ChildLoop(heartbeat.ensure if local.rank == 0 else lambda: None).run()
     if torch.cuda._is_in_bad_fork():
-        raise SpotTrainingError("CUDA was used before init(), allowed: init() before all else")
+        raise SpotTrainingError("CUDA was used before init(); call init() before all else")
     entry = WorldEntry(registry, limits)
     store: Any = None
     if local.rank == 0:
@@ -234,7 +237,9 @@ def _node_name(local: _LocalRanks) -> str:
     if name := os.environ.get(NAME_VARIABLE):
         return name
     if local.size > 1 and not local.launcher:
-        raise SpotTrainingError(f"{local.size} processes without torchrun; allowed: ${NAME_VARIABLE}, a name")
+        raise SpotTrainingError(
+            f"{local.size} processes run without torchrun; set ${NAME_VARIABLE} to a name"
+        )
     return f"{socket.gethostname()}-{local.launcher or os.getpid()}"
 
 

@@ -37,8 +37,8 @@ def numbered(remaining: int | None, maximum: int) -> list[bool]:
 def _refuse_uneven(numbers: Sequence[bool]) -> None:
     if sum(numbers) > 1:
         raise SpotTrainingError(
-            "the ranks have different numbers of batches in this epoch, allowed: the same number on each,"
-            " such as by with_epoch(n) of WebDataset"
+            "the ranks have different numbers of batches in this epoch; give each the same "
+            "number, such as by with_epoch(n) of WebDataset"
         )
 
 

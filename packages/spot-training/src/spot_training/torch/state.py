@@ -98,7 +98,9 @@ def copy_to_cpu(state: Any, buffers: HostBuffers | None = None) -> Any:
 def _copy(state: Any, copies: dict[Any, torch.Tensor], buffers: HostBuffers) -> Any:
     if isinstance(state, torch.Tensor):
         if hasattr(state, "device_mesh"):  # a DTensor: here is a part of it
-            raise TypeError("a tensor became divided among the ranks; allowed: Loop() after fully_shard")
+            raise TypeError(
+                "a tensor was divided among the ranks after Loop(); call Loop() after fully_shard"
+            )
         key = (state.device, state.data_ptr(), state.dtype, state.shape, state.stride())
         if key not in copies or not state.numel():
             copies[key] = buffers.copy(state.detach())
@@ -209,8 +211,8 @@ def _without_tensors(state: Any) -> Any:
 def _reason(error: Exception) -> str:
     match = re.search(r"GLOBAL (\S+)", str(error))
     return (
-        f"it has {match[1] if match else one_line(error)};"
-        " allowed: tensors, plain values, and types added by torch.serialization.add_safe_globals"
+        f"it has {match[1] if match else one_line(error)}; use tensors, plain values, and "
+        "types added by torch.serialization.add_safe_globals"
     )
 
 

@@ -146,7 +146,7 @@ def log_every(batches: Any) -> Iterator[Any]:
     "a table of rates by `enumerate(loop.batches(loader))`",
     "refused",
     "facebookresearch/dino main_dino.py",
-    "allowed: loop.enumerate(loader)",
+    "use loop.enumerate(loader)",
 )
 def by_builtin(start: Start) -> None:
     table(start, lambda loop, loader: enumerate(loop.batches(loader)))
@@ -161,7 +161,7 @@ def by_loop(start: Start) -> None:
     "`enumerate` over a logger's generator",
     "refused",
     "facebookresearch/mae util/misc.py MetricLogger.log_every",
-    "allowed: loop.enumerate(loader)",
+    "use loop.enumerate(loader)",
 )
 def by_logger(start: Start) -> None:
     table(start, lambda loop, loader: enumerate(log_every(loop.batches(loader))))
@@ -268,7 +268,7 @@ def together(start: Start) -> None:
     start.end(job.model, steps=loop.step)
 
 
-@habit("`zip` with a range", "refused", "a counter of steps", "allowed: loop.batches(a, b), loop.enumerate")
+@habit("`zip` with a range", "refused", "a counter of steps", "use loop.batches(a, b) or loop.enumerate")
 def with_range(start: Start) -> None:
     job = Job(start)
     loop = job.loop()

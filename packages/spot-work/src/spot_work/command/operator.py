@@ -81,9 +81,9 @@ def main(arguments: Sequence[str], url: str, queue: str) -> int:
         parser.add_argument("--all", action="store_true", help="all dead letters of this moment")
     options = parser.parse_args(arguments[1:])
     if name == "resend" and bool(options.ids) == options.all:
-        parser.error("nothing or both named, allowed: ids, or --all")
+        parser.error("name either ids or --all")
     if not url:
-        parser.error(f"SPOT_WORK_URL is not set, allowed: {transports.URLS}")
+        parser.error(f"SPOT_WORK_URL is not set; set it to {transports.URLS}")
     try:
         inspector = transports.inspector(url, options.queue)
     except (ImportError, ValueError) as error:

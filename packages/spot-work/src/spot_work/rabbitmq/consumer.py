@@ -255,7 +255,10 @@ class RabbitMQConsumer(RequestConsumer):
         """Raise ``ValueError`` for a reply queue that the user may not reach: the broker ends the channel."""
         if self._is_declared and reply_to and not declare.has_reply_exchange(self._queue, reply_to):
             prefix = declare.reply_exchange(self._queue)
-            raise ValueError(f"reply queue {reply_to!r}, allowed: {prefix}.…, bound to exchange {prefix}")
+            raise ValueError(
+                f"reply queue must begin with {prefix}. and be bound to exchange {prefix}, unlike "
+                f"{reply_to!r}"
+            )
 
     def _outgoing_reply(self, delivery: Delivery, reply: Message) -> OutgoingMessage:
         def on_outcome(outcome: PublishOutcome) -> None:

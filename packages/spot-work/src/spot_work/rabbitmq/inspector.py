@@ -149,7 +149,7 @@ class RabbitMQInspector(QueueInspector):
         except NackError:
             raise QueueFullError(f"{routing_key}: the queue is full, or has no leader") from None
         except UnroutableError:
-            raise BrokerRefusedError(f"{exchange}: no queue is bound, allowed: {routing_key}") from None
+            raise BrokerRefusedError(f"{exchange} has no queue bound; bind {routing_key}") from None
 
     @contextmanager
     def _connection(self) -> Iterator[Any]:

@@ -208,7 +208,7 @@ class Link:
         """Log in with a URL from now on; raise ``ValueError`` if it cannot be parsed."""
         self._url = url
         if not url.startswith(_SCHEMES):  # pika takes an empty text for its defaults
-            raise ValueError(f"not a URL of AMQP, allowed: {' or '.join(_SCHEMES)}")
+            raise ValueError(f"the URL is not of AMQP; it must begin with {' or '.join(_SCHEMES)}")
         self._parameters = pika.URLParameters(url)
         if "heartbeat=" not in url:
             self._parameters.heartbeat = _HEARTBEAT_SECONDS

@@ -149,4 +149,6 @@ def describe_size(message: Any, max_bytes: int | None) -> str:
     """Return the error of a message that the broker never stores."""
     if max_bytes is None or len(message.body) <= max_bytes:
         return "headers that AMQP cannot express"
-    return f"{len(message.body)} bytes, allowed: up to {max_bytes}, the broker's maximum message size"
+    return (
+        f"a message has {len(message.body)} bytes, more than the broker's maximum message size, {max_bytes}"
+    )

@@ -86,7 +86,7 @@ class RabbitMQPublisher(RequestPublisher):
         if message.priority == "normal" or versions.has_priorities(version):
             return ""
         name = "unknown" if version is None else ".".join(map(str, version))
-        return f"priority {message.priority!r}, allowed: 'normal' before RabbitMQ 4.0; this is {name}"
+        return f"priority must be 'normal' before RabbitMQ 4.0 (this is {name}), not {message.priority!r}"
 
     def send(self, request_id: str) -> None:
         self._requests.call(partial(self._send, request_id))

@@ -53,7 +53,7 @@ def check(carrier: TraceCarrier) -> TraceCarrier:
     if not (checked := read(carrier)):
         parent = str(carrier.get(TRACEPARENT, ""))[:80]
         raise ValueError(
-            f"traceparent {parent!r}, allowed: 00-<32 hex digits>-<16 hex digits>-<2 hex digits>"
+            f"traceparent must be 00-<32 hex digits>-<16 hex digits>-<2 hex digits>, not {parent!r}"
         )
     return checked
 

@@ -202,7 +202,7 @@ def _add_ack(ack: Ack, round_: _Round) -> None:
     round_.after_send[in_flight.id] = in_flight
     entry = wire.to_entry(ack.reply)
     if (size := wire.size(entry)) > wire.MAX_BYTES:
-        reason = f"reply of {size} bytes, allowed: up to {wire.MAX_BYTES}"
+        reason = f"the reply has {size} bytes, more than the maximum, {wire.MAX_BYTES}"
         log.error("request %s: %s", request.id, reason)
         round_.dead_letters[in_flight.id] = wire.copy(in_flight.received, reason)
         entry = wire.to_entry(message.reply(request, None, f"ValueError: {reason}"))

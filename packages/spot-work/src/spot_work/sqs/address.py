@@ -18,7 +18,7 @@ _NAME: Final = re.compile(rf"[A-Za-z0-9_-]{{1,{MAX_NAME_LENGTH}}}")
 _READ_TIMEOUT_SECONDS: Final = 40
 """Must exceed the duration of a long poll, at most 20 seconds."""
 
-NO_DEAD_LETTERS: Final = "no dead-letter queue, allowed: queues with a redrive policy"
+NO_DEAD_LETTERS: Final = "the queue has no dead-letter queue; add a redrive policy to it"
 CALL_ERRORS: Final = (ClientError, BotoCoreError)
 """Errors that a call to SQS may raise."""
 
@@ -43,7 +43,8 @@ class Address:
         address = address_of(url)
         if not _NAME.fullmatch(queue_name):
             raise ValueError(
-                f"queue {queue_name}, allowed: up to {MAX_NAME_LENGTH} letters, digits, hyphens, underscores"
+                f"a queue's name must have up to {MAX_NAME_LENGTH} letters, digits, hyphens and "
+                f"underscores, not {queue_name}"
             )
         return address
 
@@ -71,7 +72,9 @@ def address_of(url: str) -> Address:
     """Return the address in ``sqs://region/account``; raise ``ValueError`` for another URL."""
     match = _URL.fullmatch(url)
     if match is None:
-        raise ValueError(f"{url}, allowed: sqs://region/account, such as sqs://eu-west-1/123456789012")
+        raise ValueError(
+            f"the URL must be sqs://region/account, such as sqs://eu-west-1/123456789012, not {url}"
+        )
     return Address(match["region"], match["account"] or "")
 
 

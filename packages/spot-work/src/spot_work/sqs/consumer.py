@@ -178,8 +178,8 @@ class SqsConsumer(RequestConsumer):
         visibility_seconds = int(attributes["VisibilityTimeout"])
         if visibility_seconds < _MIN_VISIBILITY_SECONDS:
             raise BrokerRefusedError(
-                f"{name}: visibility timeout {visibility_seconds} s, "
-                f"allowed: {_MIN_VISIBILITY_SECONDS} s or more"
+                f"{name}: the visibility timeout must be {_MIN_VISIBILITY_SECONDS} s or more, not "
+                f"{visibility_seconds} s"
             )
         if not attributes.get("RedrivePolicy"):
             raise BrokerRefusedError(f"{name}: {NO_DEAD_LETTERS}")

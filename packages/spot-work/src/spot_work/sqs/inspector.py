@@ -68,7 +68,7 @@ class SqsInspector(QueueInspector):
             dead_url = self._dead_letter_url(self._attributes(url, "RedrivePolicy"))
             if "RedrivePolicy" in self._attributes(dead_url, "RedrivePolicy"):
                 # Each listing is a delivery: SQS would move them on.
-                text = "has a redrive policy, allowed: a dead-letter queue without one"
+                text = "it has a redrive policy; use a dead-letter queue without one"
                 raise BrokerRefusedError(f"{dead_url.rpartition('/')[2]}: {text}")
             try:
                 for received in self._receive_all(dead_url, receipts):

@@ -58,11 +58,12 @@ class SqsPublisher(RequestPublisher):
         """Raise ``ValueError`` for a request above the maximum size of SQS, or with a priority."""
         if message.priority != "normal":
             raise ValueError(
-                f"priority {message.priority!r}, allowed: 'normal': SQS has no priorities; use another queue"
+                f"priority must be 'normal', not {message.priority!r}: SQS has no priorities; use "
+                "another queue"
             )
         if (size := wire.size(wire.to_entry(message)) + _REPLY_TO_BYTES) > wire.MAX_BYTES:
             raise ValueError(
-                f"request of {size} bytes, allowed: up to {wire.MAX_BYTES} in SQS, with bytes as base64"
+                f"a request must have up to {wire.MAX_BYTES} bytes in SQS, with bytes as base64, not {size}"
             )
 
     def send(self, request_id: str) -> None:

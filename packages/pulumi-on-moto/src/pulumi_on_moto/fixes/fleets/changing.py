@@ -22,7 +22,7 @@ _MODIFIABLE: Final = ("TargetCapacity", "OnDemandTargetCapacity", "ExcessCapacit
 def _request(response: SpotFleets) -> ActionResult:
     config: dict[str, Any] = dict(response._get_param("SpotFleetRequestConfig", {}))
     if bool(config.get("LaunchTemplateConfigs")) == bool(config.get("LaunchSpecifications")):
-        raise _refused("exactly one of LaunchTemplateConfigs and LaunchSpecifications is needed")
+        raise _refused("set exactly one of LaunchTemplateConfigs and LaunchSpecifications")
     if config.get("LaunchSpecifications"):
         raise NotImplementedError("LaunchSpecifications are not emulated, LaunchTemplateConfigs are")
     for key, default in (("Type", "maintain"), ("AllocationStrategy", "lowestPrice")):

@@ -82,7 +82,7 @@ def _problem(group: FakeAutoScalingGroup, capacity: int, zones: list[str], strat
     base = int(distribution.get("OnDemandBaseCapacity") or 0)
     high = int(group.max_size or 0)
     if strategy not in _STRATEGIES:
-        return f"RetryStrategy is {strategy!r}, allowed: {', '.join(_STRATEGIES)}"
+        return f"RetryStrategy must be {' or '.join(_STRATEGIES)}, not {strategy!r}"
     if group.get_warm_pool() is not None:
         return "LaunchInstances is not supported for a group with a warm pool"
     if share != 100 and (share or base):

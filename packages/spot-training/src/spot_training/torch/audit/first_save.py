@@ -54,9 +54,9 @@ class Audit:
         expected, self._expected = self._expected, _UNKNOWN
         if expected and self._report is not None and digest(batch) != expected:
             self._report(
-                "the next batch is another one in a new process: the dataset has a state of its own, such as"
-                " a counter, a cache or random numbers from the time; allowed: samples that follow from"
-                " their index and the random number generators"
+                "the next batch differs in a new process: the dataset has a state of its own, such "
+                "as a counter, a cache or random numbers from the time; make each sample follow from "
+                "its index and the random number generators"
             )
 
 
@@ -72,7 +72,7 @@ def compare_parts(parts: Mapping[str, Any], stored: Mapping[str, Any]) -> list[s
             problem = f"cannot be loaded: {one_line(error)}"
         if problem:
             result.append(
-                f"{name}, a {type(part).__name__}, {problem}; allowed: load_state_dict(state_dict())"
+                f"{name}, a {type(part).__name__}, {problem}; make load_state_dict(state_dict()) restore it"
             )
     return result
 

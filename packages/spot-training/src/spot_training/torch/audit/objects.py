@@ -30,8 +30,8 @@ def problems_of_parts(parts: Mapping[str, Any]) -> list[str]:
             values = [value for group in part.param_groups for value in group["params"]]
             if count := sum(id(value) not in saved for value in values):
                 result.append(
-                    f"{name} trains {count} parameters that are in no part: their values are not saved;"
-                    " allowed: Loop(..., model=model) with all modules that it trains"
+                    f"{name} trains {count} parameters that are in no part, so their values are not "
+                    "saved; pass Loop(..., model=model) with all modules that it trains"
                 )
     return result
 
@@ -58,8 +58,10 @@ class ScriptObjects:
     def problems(self) -> list[str]:
         """Return the optimizers, schedulers, scalers and averaged models that are no parts."""
         return [
-            f"{path}, a {type(value).__name__}, is no part: a restart loses its state; allowed: Loop(...,"
-            f" {path.rpartition('.')[2]}={path})"
+            (
+                f"{path}, a {type(value).__name__}, is not saved, so a restart loses its state; pass "
+                f"Loop(..., {path.rpartition('.')[2]}={path})"
+            )
             for path, value in self._objects.items()
             if isinstance(value, (Optimizer, LRScheduler, AveragedModel, torch.amp.GradScaler))
             and getattr(value, "_enabled", True)
@@ -68,8 +70,10 @@ class ScriptObjects:
     def changes(self) -> list[str]:
         """Return the modules and generators that have changed since this was created, and are no parts."""
         return [
-            f"{path}, a {type(value).__name__}, changes and is no part: a restart loses its state; allowed:"
-            f" Loop(..., {path.rpartition('.')[2]}={path})"
+            (
+                f"{path}, a {type(value).__name__}, changes and is not saved, so a restart loses its "
+                f"state; pass Loop(..., {path.rpartition('.')[2]}={path})"
+            )
             for path, value in self._objects.items()
             if _state(value) != self._first[path]
         ]

@@ -19,10 +19,10 @@ from spot_training.torch.loaders.generators import GeneratorPart
 
 _MAX_DEPTH: Final = 5
 _REFUSED: Final[Mapping[type, str]] = {
-    enumerate: "enumerate() counts from 0 in a resumed epoch; allowed: loop.enumerate(loader)",
-    zip: "zip() begins the others again in a resumed epoch; allowed: loop.batches(a, b), loop.enumerate",
-    itertools.islice: "islice() counts from 0 in a resumed epoch; allowed: `if loop.batch == n: break`",
-    itertools.cycle: "cycle() repeats what this process has seen; allowed: loop.epochs with loop.batches",
+    enumerate: "enumerate() counts from 0 in a resumed epoch; use loop.enumerate(loader)",
+    zip: ("zip() begins the others again in a resumed epoch; use loop.batches(a, b) or loop.enumerate"),
+    itertools.islice: "islice() counts from 0 in a resumed epoch; use `if loop.batch == n: break`",
+    itertools.cycle: "cycle() repeats what this process has seen; use loop.epochs with loop.batches",
 }
 
 
@@ -54,8 +54,8 @@ class Batches:
         """Return the next batch."""
         if threading.get_ident() != self._thread:
             raise SpotTrainingError(
-                "loop.batches() is read in another thread, ahead of the steps: a restart would skip batches;"
-                " allowed: loop.batches(loader, through=Prefetcher)"
+                "loop.batches() is read in another thread, ahead of the steps, so a restart would "
+                "skip batches; use loop.batches(loader, through=Prefetcher)"
             )
         self._requests += 1
         if self._report is not None and self._requests == 2:
@@ -74,14 +74,14 @@ class Batches:
         now, before = _evidence(self._parts), self._before
         if now == before:
             report(
-                "the second batch is requested before the first one is used: by a prefetcher, which a restart"
-                " would let skip a batch, or without a training; allowed: loop.batches(loader,"
-                " through=Prefetcher); for batch in loader, to evaluate"
+                "the second batch is requested before the first one is used, either by a prefetcher, "
+                "with which a restart would skip a batch, or without training; use "
+                "loop.batches(loader, through=Prefetcher), or to evaluate: for batch in loader"
             )
         elif now[0] == before[0] and now[2] != before[2] and self._accumulate == 1:
             report(
-                "the first batch has left gradients and no optimizer step: they are not saved; allowed:"
-                " loop.batches(loader, accumulate=n) with n batches in each step"
+                "the first batch has left gradients and no optimizer step, and gradients are not "
+                "saved; use loop.batches(loader, accumulate=n) with n batches in each step"
             )
 
 

@@ -50,5 +50,6 @@ def refuse_other(saved: Checkpoint, now: dict[str, Any]) -> None:
     """Raise ``MismatchError`` if a checkpoint inside an epoch has another ``LoaderPosition.identity``."""
     if saved.meta.get("data") not in (None, now["data"]):
         raise MismatchError(
-            f"{saved.path} was saved with other data: {saved.meta.get('data')}, allowed: {now['data']}"
+            f"{saved.path} was saved with other data: {saved.meta.get('data')}, not "
+            f"{now['data']}; use the same data, or another directory"
         )

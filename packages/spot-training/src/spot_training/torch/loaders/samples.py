@@ -73,9 +73,9 @@ def refuse_other_samples(saved: Checkpoint, now: list[Any] | None) -> None:
     if not (differing := _differing(before, now)):
         return
     text = (
-        f"{len(differing)} of {len(now)} samples are others than those that {saved.path.name} was trained on:"
-        " a directory listed in another order, or labels from a set; allowed: sorted(os.listdir(...)),"
-        " sorted(set(...)), PYTHONHASHSEED=0"
+        f"{len(differing)} of {len(now)} samples differ from those that {saved.path.name} was "
+        "trained on: a directory was listed in another order, or labels come from a set; use "
+        "sorted(os.listdir(...)), sorted(set(...)) or PYTHONHASHSEED=0"
     )
     if saved.meta["place"]["batch"]:
         raise MismatchError(f"{saved.path}: {text}")

@@ -26,8 +26,8 @@ def data_ranks(parts: Mapping[str, Any], ranks: Any, mesh: Any = None) -> tuple[
         if len(sharded) > 1 or (not sharded and len(tensors) > 1):
             meshes = sharded or tensors
             raise SpotTrainingError(
-                f"the model is divided by meshes of ranks {sorted(meshes)}: which ranks take the same batches"
-                " is unknown; allowed: Loop(data_mesh=...), the mesh of those that take different ones"
+                f"the model is divided by meshes of ranks {sorted(meshes)}, so it is unknown which ranks "
+                "take the same batches; pass Loop(data_mesh=...), the mesh of those that take different ones"
             )
         if not sharded and tensors:
             mine = tensors.pop()
@@ -37,7 +37,7 @@ def data_ranks(parts: Mapping[str, Any], ranks: Any, mesh: Any = None) -> tuple[
     else:
         members = _flat(mesh)
     if ranks.rank not in members:
-        raise SpotTrainingError(f"rank {ranks.rank} takes no batches, allowed: one of {list(members)}")
+        raise SpotTrainingError(f"rank {ranks.rank} takes no batches; use one of {list(members)}")
     return members.index(ranks.rank), len(members)
 
 
@@ -52,8 +52,8 @@ def _sharding_meshes(parts: Mapping[str, Any]) -> Iterator[Any]:
             information = group.mesh_info
             if getattr(information, "is_spmd_mesh", False):
                 raise SpotTrainingError(
-                    "fully_shard has dp_mesh_dims, allowed: with Loop(data_mesh=...), the mesh of the ranks"
-                    " that take different batches"
+                    "fully_shard has dp_mesh_dims; pass Loop(data_mesh=...), the mesh of the ranks that "
+                    "take different batches"
                 )
             yield information.mesh
 

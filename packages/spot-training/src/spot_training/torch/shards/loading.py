@@ -207,5 +207,5 @@ def export_part(folder: Path, ranks: int, destination: Path, part: str) -> None:
     stored = StoredShards.read(folder, ranks) if has_shards(folder) else None
     parts = state.read(folder / part_of(0) / "parts.pt") if stored is None else stored.trees
     if part not in parts:
-        raise SpotTrainingError(f"part {part!r}, allowed: {', '.join(sorted(parts))}")
+        raise SpotTrainingError(f"part {part!r} does not exist; use {' or '.join(sorted(parts))}")
     torch.save(parts[part] if stored is None else whole_state(stored, part), destination)

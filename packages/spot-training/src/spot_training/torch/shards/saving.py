@@ -44,8 +44,8 @@ class DividedState:
         if len(set(fingerprints)) > 1:
             rank = next(rank for rank, value in enumerate(fingerprints) if value != fingerprints[0])
             raise SpotTrainingError(
-                f"rank {rank} has other modules than rank 0, as with pipeline parallelism; allowed: the same"
-                " names and global shapes at all ranks"
+                f"rank {rank} has other modules than rank 0, as with pipeline parallelism; use the "
+                "same names and global shapes at all ranks"
             )
         self._refuse_different()
         try:
@@ -64,8 +64,8 @@ class DividedState:
             for key, value in values.items():
                 if value != checksums[0].get(key, value):
                     raise SpotTrainingError(
-                        f"{key} is no DTensor, and differs between ranks 0 and {rank}; allowed: the same at"
-                        " all ranks, a DTensor, a module's buffer, or a value of Loop.state"
+                        f"{key} is not a DTensor, and differs between ranks 0 and {rank}; make it the same "
+                        "at all ranks, a DTensor, a module's buffer, or a value of Loop.state"
                     )
 
     def content(self) -> dict[str, Any]:
@@ -162,11 +162,11 @@ def _check_layout(name: str, part: Any) -> Callable[[TreePath, Any], None]:
             return
         parameter = parameters.at(path)
         if _is_split(parameter) and not is_dtensor(tensor) and tensor.numel() > 1:
-            raise ValueError(f"{key_of((name, *path))} is no DTensor, and its parameter is; allowed: one")
+            raise ValueError(f"{key_of((name, *path))} is not a DTensor, but its parameter is; make it one")
         if _is_split(tensor) and (parameter is None or parameter.shape != tensor.shape):
             raise ValueError(
-                f"{key_of((name, *path))} is divided, and has another shape than its parameter; allowed: the"
-                " same shape, or the same values at all ranks"
+                f"{key_of((name, *path))} is divided, and has another shape than its parameter; give "
+                "it the same shape, or the same values at all ranks"
             )
 
     return check

@@ -54,13 +54,13 @@ def refuse_unsupported(parts: Mapping[str, Any]) -> None:
     for name, part in parts.items():
         for reason in _reasons(part):
             raise SpotTrainingError(
-                f"{name} is divided among the ranks, and cannot be saved: {reason}; allowed: {_ALLOWED}"
+                f"{name} is divided among the ranks, and cannot be saved: {reason}; use {_ALLOWED}"
             )
         for key, tensor in _tensors(part):
             if tensor.is_meta:
                 raise SpotTrainingError(
-                    f"{name} has no values: {key} is on the meta device; allowed: Loop() after to_empty() and"
-                    " the initialization of the weights"
+                    f"{name} has no values, because {key} is on the meta device; call Loop() after "
+                    "to_empty() and the initialization of the weights"
                 )
 
 

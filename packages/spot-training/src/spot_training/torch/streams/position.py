@@ -179,13 +179,13 @@ def _wrapped(loader: DataLoader[Any], rank: int, seed: int | None) -> ShardStrea
     stream = ShardStream(loader.dataset, BatchRandomness(seed), rank, loader.batch_size)
     if source.takes_other_arguments(loader.dataset):
         raise SpotTrainingError(
-            f"state_dict of a {type(loader.dataset).__name__} needs arguments; allowed: one without, or"
-            " MosaicML's (num_samples, from_beginning)"
+            f"state_dict of a {type(loader.dataset).__name__} needs arguments; use one without, "
+            "or MosaicML's (num_samples, from_beginning)"
         )
     if stream.has_state and loader.num_workers and loader.persistent_workers:
         raise SpotTrainingError(
-            f"a {type(loader.dataset).__name__} with a state in persistent workers cannot be resumed;"
-            " allowed: persistent_workers=False"
+            f"a {type(loader.dataset).__name__} with a state in persistent workers cannot be "
+            "resumed; set persistent_workers=False"
         )
     # DataLoader refuses an assignment after its construction, but reads the attribute at each iteration.
     object.__setattr__(loader, "dataset", stream)

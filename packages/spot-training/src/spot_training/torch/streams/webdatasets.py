@@ -38,7 +38,10 @@ def set_epoch(dataset: Any, epoch: int, seed: int) -> None:
 def problem(dataset: Any) -> str:
     """Return why a pipeline's order cannot be resumed; empty if it can."""
     if any(_function(stage) == "resampled_" for stage in _stages(dataset)):
-        return "resampled draws shards from the system's random numbers; allowed: ResampledShards"
+        return (
+            "resampled draws shards from the system's random numbers, so it cannot be resumed; "
+            "use ResampledShards"
+        )
     return ""
 
 

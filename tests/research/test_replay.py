@@ -148,7 +148,9 @@ def test_training_jobs_are_replayed_in_every_trace(
     assert next(row["cost"] for row in rows if row["policy"] == "on-demand") == pytest.approx(1.0)
     capsys.readouterr()
     assert deadline.main([*call, "--deadline", "10"]) == 2
-    assert "deadline is 10 h, at least compute + restart overhead = 10.1 h" in capsys.readouterr().err
+    assert (
+        "deadline must be at least compute + restart overhead = 10.1 h, not 10 h" in capsys.readouterr().err
+    )
 
 
 def test_every_rule_that_may_be_doubted_is_described() -> None:

@@ -124,7 +124,7 @@ def test_an_image_is_pulled_once_and_its_volumes_are_known() -> None:
 def test_an_image_too_large_by_its_registry_is_not_pulled() -> None:
     registry = Registry(13.0, 1.0)
     with pytest.raises(
-        AgentError, match=r"of 13\.0 GiB, .*: 60\.0 GiB are free, and 10\.0 of them must stay free"
+        AgentError, match=r"of 13\.0 GiB, .*: 60\.0 GiB are free, and 10\.0 GiB of them must stay free"
     ):
         registry.store().prepare(ADA)
     assert not registry.pulled
@@ -251,7 +251,7 @@ def test_a_private_registry_gets_its_login_for_this_pull_only(tmp_path: Path) ->
 def test_a_malformed_login_is_refused_without_its_value(text: str, message: str) -> None:
     registry = Registry(10.0, 25.0)
     registry.secrets = {"lab/registry": text}
-    with pytest.raises(AgentError, match=f"secret lab/registry: {message}") as caught:
+    with pytest.raises(AgentError, match=f"secret lab/registry {message}") as caught:
         registry.store().prepare(replace(PRIVATE, registry_secret="lab/registry"))
     assert "hunter2" not in str(caught.value)
     assert not registry.pulled
@@ -307,7 +307,7 @@ def test_a_secret_adds_environment_variables() -> None:
     ],
 )
 def test_a_malformed_secret_is_refused_without_its_value(text: str, message: str) -> None:
-    with pytest.raises(AgentError, match=f"secret ada/keys: {message}") as caught:
+    with pytest.raises(AgentError, match=f"secret ada/keys .*{message}") as caught:
         variables(text, MODE="fast")
     assert "hunter2" not in str(caught.value)
 

@@ -12,6 +12,7 @@ from botocore import xform_name
 from botocore.model import ServiceModel
 from botocore.validate import ParamValidator
 from moto import mock_aws
+from moto.core.models import botocore_stubber
 
 from pulumi_on_moto.fixes import patched
 from pulumi_on_moto.fixes.everything import SPEED_UPS
@@ -24,7 +25,12 @@ _PATCHES: Final = (*PATCHES, *(patch for patch in SPEED_UPS if patch is not CACH
 
 @contextlib.contextmanager
 def moto() -> Iterator[None]:
-    """Start moto without a deployment; fail at the end if a call was invalid."""
+    """Start moto without a deployment; fail at the end if a call was invalid.
+
+    A process has one moto: with a second one the tables and buckets of the first would be there already.
+    """
+    if botocore_stubber.enabled:
+        raise RuntimeError("moto runs in this process: end it first (a fixture of a wider scope?)")
     REFUSED.clear()
     with patched(_PATCHES), mock_aws():
         yield

@@ -26,7 +26,7 @@ _BATCH: Final = 100
 _MAX_ATTEMPTS: Final = 10
 """Attempts to read a batch; DynamoDB returns the keys that it did not read."""
 
-KEPT_SECONDS: Final = 90 * 86_400.0
+KEPT_SECONDS: Final = 30 * 86_400.0
 """Time after which an item expires that no function writes any more: its group has left the stack."""
 
 Item: TypeAlias = Mapping[str, Any]

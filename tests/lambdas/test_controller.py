@@ -66,7 +66,7 @@ def test_a_groups_memory_stays_while_the_group_does_and_expires_afterwards(aws: 
         only(controller(aws, now).run())
         writes.append(aws.calls["put_item"] - 1)  # the order of the groups is written each time
         assert now + KEPT_SECONDS / 2 < float(aws.memory["inference"]["expires"]["N"]) <= now + KEPT_SECONDS
-    assert sum(writes[30:]) <= 400 / 30 + 1
+    assert sum(writes[10:]) <= 400 / 10 + 1
 
 
 def test_a_notice_starts_on_demand_until_the_spot_successor_is_ready(aws: FakeAws) -> None:

@@ -1,4 +1,4 @@
-"""One deployment of the sample program for each process; every test starts without instances."""
+"""One deployment of the sample program for this folder; every test starts without instances."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rehearsal.cloud.local_cloud import LocalCloud
 from tests.live.world import OURS, SAMPLE, START, Deployed, Running, empty
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")  # moto is not left to the tests of other folders
 def deployed() -> Iterator[Deployed]:
     # Pulumi's runtime and moto are global: one program and one sandbox in a process.
     with sandbox("us-west-2") as clients:

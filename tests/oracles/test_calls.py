@@ -54,6 +54,13 @@ def test_in_a_plain_test() -> None:
         ask(boto3.client("ssm", region_name="us-west-2"))
 
 
+def test_moto_runs_once_in_a_process() -> None:
+    with models.moto(), pytest.raises(RuntimeError, match="end it first"), models.moto():
+        pass
+    with sandbox("us-west-2"), pytest.raises(RuntimeError, match="end it first"), models.moto():
+        pass
+
+
 def test_of_a_double() -> None:
     client = FakeAws().client("ec2")
     with pytest.raises(AssertionError, match="Value 'never' at 'ExcessCapacityTerminationPolicy'"):
@@ -136,5 +143,5 @@ def commanded(out: Path, arguments: list[str], operation: str, wrong: dict[str, 
 def test_on_a_rehearsed_node_and_in_the_command(tmp_path: Path) -> None:
     arguments = ["--stack", "research", "--group", "resnet", "--hours", "2"]
     code, stderr = apart(commanded, tmp_path, arguments, "CreateVolume", {"VolumeType": "gp9"})
-    assert code == 1
+    assert code == 2
     assert "AWS refuses ec2.CreateVolume: 1 validation error detected: Value 'gp9' at 'VolumeType'" in stderr

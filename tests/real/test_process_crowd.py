@@ -20,14 +20,18 @@ def test_nothing_is_lost_and_no_repeat_goes_unmarked(broker: RabbitServer, tmp_p
     crowd.check(crowd.play(broker, Processes(tmp_path), 2000, workers=3, losses=8, seed=5))
 
 
-@pytest.mark.soak
 @pytest.mark.filterwarnings("ignore:.*does not match an error shape:UserWarning")
-def test_nothing_is_lost_on_an_sqs_at_its_worst(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("requests", "workers", "losses"), [(80, 2, 3), pytest.param(400, 3, 8, marks=pytest.mark.soak)]
+)
+def test_nothing_is_lost_on_an_sqs_at_its_worst(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, requests: int, workers: int, losses: int
+) -> None:
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     with FaultySqs(crowd.QUEUE.name, tries=crowd.QUEUE.max_deliveries) as sqs:
         for name, value in sqs.environment.items():
             monkeypatch.setenv(name, value)
-        outcome = crowd.play(sqs, Processes(tmp_path), 400, workers=3, losses=8, seed=15)
+        outcome = crowd.play(sqs, Processes(tmp_path), requests, workers=workers, losses=losses, seed=15)
         assert not sqs.texts(f"{crowd.QUEUE.name}-dead")
     assert (outcome.lost, outcome.wrong, outcome.unmarked_duplicates) == (0, 0, 0), outcome
     assert outcome.drains_failed == 0, outcome

@@ -18,7 +18,16 @@ from faulty_sqs import ACCOUNT, REGION, FaultySqs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spot_work import BrokerRefusedError, Client, Queue, Request, Requeue, Worker, WorkError, transports
+from spot_work import (
+    BrokerRefusedError,
+    Client,
+    Queue,
+    Request,
+    Requeue,
+    Worker,
+    WorkError,
+    transports,
+)
 from spot_work.request import message
 from spot_work.sqs import consumer, reply_queue, wire
 from spot_work.sqs.acknowledger import Acknowledger
@@ -77,20 +86,6 @@ def test_each_request_gets_its_reply_and_repeats_are_marked(
     assert max(unmarked_runs.values()) == 1
     assert sqs.queues() == {"ocr", "ocr-dead"}  # the client has deleted its reply queue
     wait_until(lambda: not sqs.texts("ocr"))
-
-
-@pytest.mark.parametrize("body", ["[" * 100_000, "{", "\x7b\x22"], ids=["deep", "cut", "half a text"])
-def test_a_message_that_cannot_be_read_is_a_dead_letter_and_the_others_run(
-    sqs: FaultySqs, at_work: Callable[..., Worker], body: str
-) -> None:
-    url = sqs.client().get_queue_url(QueueName="ocr")["QueueUrl"]
-    kind = {"spot-type": {"DataType": "String", "StringValue": "json"}}
-    sqs.share = 0.0
-    sqs.client().send_message(QueueUrl=url, MessageBody=body, MessageAttributes=kind)
-    at_work(abs)
-    with Client(sqs.url, "ocr") as client:
-        assert [client.request(-number, TIMEOUT_SECONDS) for number in range(3)] == [0, 1, 2]
-    wait_until(lambda: sqs.texts("ocr-dead") == [body])
 
 
 HELPERS = [(SqsConsumer, "_on_message"), (VisibilityExtender, "_apply"), (Acknowledger, "_execute")]
@@ -294,7 +289,7 @@ def test_an_unreachable_endpoint_ends_the_consumer(monkeypatch: pytest.MonkeyPat
     ],
 )
 def test_an_invalid_address_is_rejected(url: str, name: str) -> None:
-    with pytest.raises(ValueError, match="allowed"):
+    with pytest.raises(ValueError, match=", not "):
         transports.consumer(url, Queue(name), 1)
 
 

@@ -103,10 +103,10 @@ _FAMILIES: Final = (
 _UNSUPPORTED: Final = {
     "p2": "AWS has retired P2",
     "g2": "AWS has retired G2",
-    "p3": "AWS retired P3 in December 2025",
-    "g3": "AWS retired G3 in October 2025",
-    "g3s": "AWS retired G3 in October 2025",
-    "f1": "AWS retired F1 in December 2025",
+    "p3": "AWS retired P3 in December 2025; use g5, g6 or p4d",
+    "g3": "AWS retired G3 in October 2025; use g4dn or g6",
+    "g3s": "AWS retired G3 in October 2025; use g4dn or g6",
+    "f1": "AWS retired F1 in December 2025; use f2",
     "p6e-gb200": "P6e is sold as Capacity Blocks, not as Spot",
     "p6e-gb300": "P6e is sold as Capacity Blocks, not as Spot",
     "trn2u": "Trn2 UltraServers are sold as Capacity Blocks, not as Spot",
@@ -139,9 +139,9 @@ def lookup(name: str) -> InstanceType:
         return CATALOGUE[name]
     family = name.partition(".")[0]
     if family in _UNSUPPORTED:
-        raise ValueError(
-            f"{name!r} is not supported: {_UNSUPPORTED[family]}; choose a type of {alternatives(FAMILIES)}"
-        )
+        reason = _UNSUPPORTED[family]
+        remedy = "" if "; use" in reason else f"; use a type of {alternatives(FAMILIES)}"
+        raise ValueError(f"{name!r} is not supported: {reason}{remedy}")
     sizes = [type_name for type_name in CATALOGUE if type_name.startswith(f"{family}.")]
     near = sizes or get_close_matches(name, CATALOGUE, n=3, cutoff=0.5)
     allowed = ", ".join(near) or f"sizes of {', '.join(f.name for f in _FAMILIES)}"

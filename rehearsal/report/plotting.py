@@ -61,7 +61,7 @@ def time_layout(run: Run, height: int, y_title: str) -> Data:
         },
         "xaxis": line | {"showgrid": False, "ticks": "outside", "tickcolor": "var(--rule)"} | time,
         "yaxis": line | y_axis,
-        "shapes": [shade | warm_up],
+        "shapes": [shade | warm_up | {"label": {"text": "warm-up, not counted", "textangle": -90}}],
     }
 
 

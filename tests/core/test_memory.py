@@ -140,5 +140,5 @@ def test_a_termination_request_from_the_future_expires() -> None:
 
 @pytest.mark.parametrize("text", ["[]", '"x"', '{"format":0}', "{}"])
 def test_memory_of_another_format_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="stored state has format"):
+    with pytest.raises(ValueError, match="stored state must have format"):
         parse(text)

@@ -68,11 +68,11 @@ def test_every_type_is_offered_on_spot(described: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("p2.8xlarge", "'p2.8xlarge' cannot be used: AWS has retired P2"),
-        ("p3.2xlarge", "'p3.2xlarge' cannot be used: AWS retired P3 in December 2025; use g5, g6 or p4d"),
-        ("g3s.xlarge", "'g3s.xlarge' cannot be used: AWS retired G3 in October 2025; use g4dn or g6"),
-        ("f1.2xlarge", "'f1.2xlarge' cannot be used: AWS retired F1 in December 2025; use f2"),
-        ("p6e-gb200.36xlarge", "'p6e-gb200.36xlarge' cannot be used: P6e is sold as Capacity Blocks"),
+        ("p2.8xlarge", "'p2.8xlarge' is not supported: AWS has retired P2"),
+        ("p3.2xlarge", "'p3.2xlarge' is not supported: AWS retired P3 in December 2025; use g5, g6 or p4d"),
+        ("g3s.xlarge", "'g3s.xlarge' is not supported: AWS retired G3 in October 2025; use g4dn or g6"),
+        ("f1.2xlarge", "'f1.2xlarge' is not supported: AWS retired F1 in December 2025; use f2"),
+        ("p6e-gb200.36xlarge", "'p6e-gb200.36xlarge' is not supported: P6e is sold as Capacity Blocks"),
         ("g7e.xlarge", "'g7e.xlarge' is not a known accelerator type; use g7e.2xlarge, g7e.4xlarge"),
         ("m5.large", "'m5.large' is not a known accelerator type; use "),
         ("h100", "'h100' is not a known accelerator type; use sizes of p3dn, p4d"),
@@ -86,7 +86,7 @@ def test_an_unusable_type_says_what_is_allowed(name: str, text: str) -> None:
 
 @pytest.mark.parametrize("name", ["p3dn.24xlarge", "g4ad.xlarge", "trn1.2xlarge", "f2.6xlarge", "g6f.large"])
 def test_what_awss_image_does_not_boot_needs_an_explicit_one(name: str) -> None:
-    with pytest.raises(ValueError, match="without 'ami'"):
+    with pytest.raises(ValueError, match="set 'ami' or 'amis'"):
         accelerators.check_mix([name], ami=None)
     accelerators.check_mix([name], ami="ami-0123456789abcdef0")
 

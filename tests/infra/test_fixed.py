@@ -91,7 +91,8 @@ def test_what_a_running_cluster_cannot_follow_is_refused(
     edit: Edit, key: str, desired: str, owner: str, present: str, tmp_path: Path
 ) -> None:
     error = refusal("eks", edit, tmp_path)
-    assert error.startswith(f"gpu-spot:{key}: {desired} is not what {owner} of this stack has ({present}")
+    assert error.startswith(f"gpu-spot:{key} must stay {present}")
+    assert f"{owner} of this stack cannot change to {desired}" in error
     assert "To change it, " in error
 
 

@@ -86,7 +86,7 @@ def test_an_existing_network_gets_interface_endpoints_if_enabled(tmp_path: Path)
             {"subnets": {"us-west-2a": "subnet-0000000b"}},
             "network.subnets.us-west-2a must be a subnet in us-west-2a; subnet-0000000b is in us-west-2b",
         ),
-        ({"subnets": {"us-west-2b": "subnet-000000ff"}}, "gives instances public addresses"),
+        ({"subnets": {"us-west-2b": "subnet-000000ff"}}, "gives its instances public addresses"),
         (
             {"securityGroups": ["sg-0000000e"]},
             "must be groups of vpc-0000000a; sg-0000000e is in vpc-0000000e",

@@ -199,9 +199,7 @@ def test_a_region_that_is_none_is_one_error_and_not_one_for_its_zones() -> None:
 def test_a_number_may_be_text_where_the_cli_writes_it_so(written: float | str) -> None:
     capacity = load_settings(changed(f"{CAPACITY}/fallback", {"policyParameters": {"shortageCost": written}}))
     assert capacity.services[0].capacity.fallback.policy_parameters == {"shortageCost": 30.5}
-    with pytest.raises(
-        SettingsError, match=r"policyParameters\.shortageCost must be a valid number.*, not 'dear'"
-    ):
+    with pytest.raises(SettingsError, match=r"policyParameters\.shortageCost must be a number, not 'dear'"):
         load_settings(changed(f"{CAPACITY}/fallback", {"policyParameters": {"shortageCost": "dear"}}))
 
 

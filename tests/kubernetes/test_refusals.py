@@ -67,7 +67,7 @@ def test_a_job_that_the_quota_can_never_admit_is_rejected(
     job: dict[str, Any], quota: int, needed: int
 ) -> None:
     """Kueue would keep it waiting without an error."""
-    with pytest.raises(SettingsError, match=f"quotaGpus {quota} is below the {needed} GPUs that 'resnet'"):
+    with pytest.raises(SettingsError, match=f"quotaGpus must be at least {needed}, which 'resnet'"):
         settings(job=job, kubernetes={**CLUSTER, "quotaGpus": quota})
     assert settings(job=job, kubernetes={**CLUSTER, "quotaGpus": needed})
 

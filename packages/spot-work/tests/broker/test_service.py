@@ -143,7 +143,7 @@ def test_a_reply_that_the_broker_never_stores_is_an_error_and_its_request_a_dead
             client.request(2000)
     wait_until(lambda: _dead(broker, queue) == [b"2000"])
     assert _dead_reasons(broker, queue) == [
-        "a message has reply of 2000 bytes, more than the broker's maximum message size, 1500"
+        "the reply cannot be sent: it has 2000 bytes, more than the broker's maximum message size, 1500"
     ]
 
 

@@ -117,7 +117,7 @@ def mixup(start: Start) -> None:
     "a generator of the script that is no part",
     "refused",
     "facebookresearch/mixup-cifar10",
-    "changes and is no part",
+    "changes and is not saved",
 )
 def forgotten_generator(start: Start) -> None:
     mixed(start, is_part=False)

@@ -361,13 +361,13 @@ def teacher(start: Start) -> None:
     "a momentum encoder that is no part",
     "refused",
     "facebookresearch/moco moco/builder.py",
-    "changes and is no part",
+    "changes and is not saved",
 )
 def forgotten_teacher(start: Start) -> None:
     train_teacher(start, is_part=False)
 
 
-@habit("a scheduler that is no part", "refused", "pytorch/examples mnist/main.py", "a StepLR, is no part")
+@habit("a scheduler that is no part", "refused", "pytorch/examples mnist/main.py", "a StepLR, is not saved")
 def forgotten_scheduler(start: Start) -> None:
     job = Job(start)
     scheduler = torch.optim.lr_scheduler.StepLR(job.optimizer, 1)
@@ -405,7 +405,9 @@ def scaled(start: Start) -> None:
     train_scaled(start, is_part=True)
 
 
-@habit("a `GradScaler` that is no part", "refused", "pytorch/examples, torch.amp", "a GradScaler, is no part")
+@habit(
+    "a `GradScaler` that is no part", "refused", "pytorch/examples, torch.amp", "a GradScaler, is not saved"
+)
 def forgotten_scaler(start: Start) -> None:
     train_scaled(start, is_part=False)
 

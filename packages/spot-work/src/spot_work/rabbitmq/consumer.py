@@ -274,7 +274,7 @@ class RabbitMQConsumer(RequestConsumer):
 
     def _reply_too_large(self, delivery: Delivery, reply: Message) -> None:
         """Dead-letter the request, and reply with an error."""
-        reason = f"reply of {describe_size(reply, self._outbox.max_bytes)}"
+        reason = f"the reply cannot be sent: {describe_size(reply, self._outbox.max_bytes)}"
         log.error("%s: request %s: %s", self._queue.name, delivery.request.id, reason)
         error = message.reply(delivery.request, None, f"ValueError: {reason}")
         self._outbox.add(

@@ -148,7 +148,5 @@ def _has_passed(deadline: float | None) -> bool:
 def describe_size(message: Any, max_bytes: int | None) -> str:
     """Return the error of a message that the broker never stores."""
     if max_bytes is None or len(message.body) <= max_bytes:
-        return "headers that AMQP cannot express"
-    return (
-        f"a message has {len(message.body)} bytes, more than the broker's maximum message size, {max_bytes}"
-    )
+        return "it has headers that AMQP cannot express"
+    return f"it has {len(message.body)} bytes, more than the broker's maximum message size, {max_bytes}"

@@ -77,7 +77,7 @@ class RabbitMQPublisher(RequestPublisher):
         """
         limit = self._requests.max_bytes
         if limit is not None and len(message.body) > limit:
-            raise ValueError(f"request of {describe_size(message, limit)}")
+            raise ValueError(f"the request cannot be sent: {describe_size(message, limit)}")
         if self._requests.version is not None and (error := self._priority_error(message)):
             raise ValueError(error)
 

@@ -28,10 +28,8 @@ persist() { # COMMAND: until it succeeds, in the boot's first nine minutes; the 
 }
 
 send_logs() { # and metrics, from now on
-  [[ -n $is_sending ]] || { [[ -x $control ]] &&
-    "$control" -a fetch-config -m ec2 -s -c "ssm:$CLOUDWATCH_PARAMETER" && is_sending=1; }
+  [[ -x $control ]] && "$control" -a fetch-config -m ec2 -s -c "ssm:$CLOUDWATCH_PARAMETER"
 }
-is_sending=
 control=$root/opt/aws/amazon-cloudwatch-agent/bin/amazon-cloudwatch-agent-ctl
 
 imds() { # PATH below meta-data
@@ -60,7 +58,7 @@ ended() {
   set +e
   # Also in the instance's console output, which needs no credentials: cloud-final.service, StandardOutput=.
   say "FAILED with status $status: $step"
-  send_logs
+  wait "$sending" || send_logs
   aws cloudwatch put-metric-data --namespace gpu-spot/instances --metric-name BootFailures \
     --unit Count --value 1 --dimensions "stack=$STACK,group=$GROUP"
   sleep 15 # the CloudWatch agent sends this log every 5 s
@@ -72,6 +70,9 @@ ended() {
   exit "$status"
 }
 trap ended EXIT
+# Beside all else: the work does not wait for it.
+send_logs &
+sending=$!
 
 # The first call of AWS: the role's credentials and its policy may be seconds younger than the instance.
 step="fetch s3://$AGENT_BUCKET/$AGENT_KEY"
@@ -79,9 +80,7 @@ home=$root/opt/gpu-spot
 archive=$home/agent.zip
 persist aws s3 cp --only-show-errors "s3://$AGENT_BUCKET/$AGENT_KEY" "$archive"
 
-step='start the CloudWatch agent'
-send_logs || say 'no CloudWatch agent yet' # the work does not wait for it
-systemctl try-restart rsyslog.service || say 'no rsyslog: the log of the units stays in the journal'
+systemctl --no-block try-restart rsyslog.service || say 'no rsyslog: the log of the units stays in the journal'
 
 step='find Python 3.11 or newer'
 # The image's own comes first; some have an old one by that name, and a newer one beside it.
@@ -116,11 +115,11 @@ step='find mount.efs: the image lacks amazon-efs-utils'
 step='start the units'
 install --mode=0644 --target-directory="$root/etc/systemd/system" "$home"/agent/userdata/agent/units/*.service
 read -ra wanted <<<"$UNITS"
+systemctl enable --no-reload "${wanted[@]}"
 systemctl daemon-reload
-systemctl try-restart logrotate.timer || say 'no logrotate: the log of the units grows'
-systemctl enable "${wanted[@]}"
+systemctl --no-block try-restart logrotate.timer || say 'no logrotate: the log of the units grows'
 # A data volume may take tens of minutes: cloud-init does not wait for it.
 systemctl start --no-block "${wanted[@]}"
 say "started $UNITS"
 step='start the CloudWatch agent'
-if [[ ! -x $control ]] || ! persist send_logs; then say 'no CloudWatch agent: metrics and logs stay here'; fi
+wait "$sending" || { [[ -x $control ]] && persist send_logs; } || say 'no CloudWatch agent: metrics and logs stay here'

@@ -10,6 +10,7 @@ _ANY: Final = (
     "autoscaling:DescribeAutoScalingGroups",
     "autoscaling:DescribeScalingActivities",
     "dynamodb:ListTables",
+    "ec2:DescribeImages",
     "ec2:DescribeInstances",
     "ec2:DescribeSpotFleetInstances",
     "ec2:DescribeSpotFleetRequestHistory",

@@ -16,6 +16,7 @@ from contracts.registry.tenant_wait import TenantWait
 from gpu_spot.jobs.reader import JobReader
 from gpu_spot.status import unknown_writers
 from gpu_spot.status.decisions import DecisionLine, describe_action
+from gpu_spot.status.images import count_images, read_images
 from gpu_spot.status.snapshot import (
     ActiveAlarm,
     DeclaredEntries,
@@ -111,10 +112,11 @@ class StackReader:
     def read(self, group_name: str | None = None) -> StackSnapshot:
         """Return the state of the stack, or of one of its groups.
 
-        Calls, all read-only: one for each ten parameters, for each hundred alarms, for each active alarm and
-        for each 1,000 Spot requests of the region; at most twenty for the worker registry; for each group
-        those of the controller's observation, and one for its memory; at most ten for its log; for jobs as
-        `JobReader.read_all`. Raises ``ValueError`` if the stack or the group does not exist.
+        Calls, all read-only: one for each ten parameters, for each hundred alarms, for each active alarm, for
+        each 1,000 Spot requests of the region and for each 1,000 instances and 100 images of the stack; at
+        most twenty for the worker registry; for each group those of the controller's observation, and one for
+        its memory; at most ten for its log; for jobs as `JobReader.read_all`. Raises ``ValueError`` if the
+        stack or the group does not exist.
         """
         self._calls = 0
         tables, root = self._jobs.tables, names.parameter_root(self._stack)
@@ -139,7 +141,7 @@ class StackReader:
                 if group_name in (None, name)
             ),
         ]
-        groups = self._with_spot_requests(groups, now)
+        groups = self._with_images(self._with_spot_requests(groups, now))
         groups = self._with_unknown_writers(groups, registry, now)
         jobs = self._jobs.reports()
         snapshot = StackSnapshot(
@@ -209,10 +211,7 @@ class StackReader:
         try:
             requests = list(read_requests(ec2)) if groups else []
         except ec2.exceptions.ClientError as error:
-            warning = f"Spot requests not read: {error}"
-            return [
-                replace(group, warnings=tuple(dict.fromkeys([*group.warnings, warning]))) for group in groups
-            ]
+            return _with_warning(groups, f"Spot requests not read: {error}")
         return [
             replace(
                 group,
@@ -222,6 +221,14 @@ class StackReader:
             )
             for group in groups
         ]
+
+    def _with_images(self, groups: Sequence[GroupSnapshot]) -> list[GroupSnapshot]:
+        ec2 = self._clients("ec2")
+        try:
+            images = read_images(ec2, self._stack) if groups else {}
+        except ec2.exceptions.ClientError as error:
+            return _with_warning(groups, f"images not read: {error}")
+        return [replace(g, images=count_images(images, [i.id for i in g.instances])) for g in groups]
 
     def _with_unknown_writers(
         self, groups: Sequence[GroupSnapshot], registry: _RecordingRegistryReader, now: float
@@ -280,6 +287,10 @@ class StackReader:
             listed = (group["logGroupName"] for page in pages_of_groups for group in page["logGroups"])
             self._log_group = next(filter(ours.fullmatch, listed), None)
         return self._log_group
+
+
+def _with_warning(groups: Sequence[GroupSnapshot], warning: str) -> list[GroupSnapshot]:
+    return [replace(group, warnings=tuple(dict.fromkeys([*group.warnings, warning]))) for group in groups]
 
 
 def _decision(event: Mapping[str, Any]) -> DecisionLine | None:

@@ -63,6 +63,7 @@ def _group_json(group: GroupSnapshot) -> dict[str, Any]:
         ],
         "workers": [asdict(count) for count in group.workers],
         "spot_requests": None if group.spot_requests is None else _requests_json(group.spot_requests),
+        "images": None if group.images is None else [asdict(image) for image in group.images],
         "trouble": group.error or None,
         "unread": list(group.warnings),
         "tenant_waits": None if group.tenant_waits is None else [asdict(wait) for wait in group.tenant_waits],

@@ -10,6 +10,7 @@ from contracts.group.control import Mode
 from contracts.registry.tenant_wait import TenantWait
 from gpu_spot.jobs.report import JobReport
 from gpu_spot.status.decisions import DecisionLine
+from gpu_spot.status.images import RunningImage
 from gpu_spot.status.spot_requests import SpotRequestCount
 from lambdas.core.capacity.memory import MAX_BOOT_SECONDS
 from lambdas.core.model import Instance
@@ -60,8 +61,9 @@ class GroupSnapshot:
     ``instances`` are the live ones, ``on_premises_slots`` the slots served by on-premises workers. ``cost``
     is None if the price of an instance is unknown. ``error`` is the reason why the group could not be read,
     else empty; ``warnings`` are other failed reads. ``spot_requests`` are the current Spot requests and those
-    that ended in the last hour; None if they could not be read. ``tenant_waits`` are the tenants of a shared
-    host that do not run as listed; None for another group, and if no current heartbeat says it.
+    that ended in the last hour, ``images`` those of its instances; None if they could not be read.
+    ``tenant_waits`` are the tenants of a shared host that do not run as listed; None for another group, and
+    if no current heartbeat says it.
     ``is_waiting`` for Spot is a job that has time until its deadline; a group that ``moves`` hands one work
     over, so that none serves meanwhile. ``warm_pool_lacks_since`` (epoch seconds) is since when the warm pool
     is below its size, None if it is not; ``warm_pool_lacks`` says what lacks, as far as it is known.
@@ -78,6 +80,7 @@ class GroupSnapshot:
     error: str = ""
     warnings: tuple[str, ...] = ()
     spot_requests: tuple[SpotRequestCount, ...] | None = None
+    images: tuple[RunningImage, ...] | None = None
     tenant_waits: tuple[TenantWait, ...] | None = None
     now: float = 0.0
     drain_seconds: float = 0.0

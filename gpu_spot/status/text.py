@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gpu_spot.jobs.text import jobs_table
+from gpu_spot.status.images import OLD_SECONDS
 from gpu_spot.status.snapshot import HEALTHY, PHASES, GroupSnapshot, InstancePhase, StackSnapshot
 from gpu_spot.text import clock, counted, span
 from lambdas.core.model import PurchaseOption
@@ -29,6 +30,7 @@ def view(snapshot: StackSnapshot) -> RenderableType:
         parts.append(_pools(snapshot))
     if snapshot.groups:
         parts.append(_spot_requests(snapshot))
+    parts += _images(snapshot)
     if any(group.workers for group in snapshot.groups):
         parts.append(_workers(snapshot))
     if snapshot.jobs:
@@ -135,6 +137,15 @@ def _pools(snapshot: StackSnapshot) -> Table:
             ]
             table.add_row(group.name, *pool, *(str(phases.count(phase)) for phase in PHASES))
     return table
+
+
+def _images(snapshot: StackSnapshot) -> Iterator[Text]:
+    for group in snapshot.groups:
+        for image in group.images or ():
+            age = None if image.created_at is None else snapshot.now - image.created_at
+            text = "deregistered, age unknown" if age is None else f"{age / 86_400:.0f} days old"
+            style = "yellow" if age is None or age > OLD_SECONDS else "dim"
+            yield Text(f"{group.name}: {image.image} on {counted(image.count, 'instance')}: {text}", style)
 
 
 def _spot_requests(snapshot: StackSnapshot) -> Table:

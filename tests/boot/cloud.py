@@ -8,6 +8,7 @@ import io
 import json
 import logging
 import re
+import subprocess
 import threading
 import time
 import urllib.parse
@@ -24,6 +25,7 @@ from werkzeug.serving import make_server
 
 from contracts.registry.item import Worker
 from gpu_spot.declared import stackfile
+from lambdas.aws.budget import UNLIMITED
 from lambdas.core.model import GroupRole, PurchaseOption
 from pulumi_on_moto.fixes.ec2.spot_requests import request_of
 from pulumi_on_moto.fixes.groups import members
@@ -34,14 +36,16 @@ from rehearsal.cloud.holders import ScalingGroupHolder
 from rehearsal.cloud.local_cloud import LocalCloud
 from rehearsal.commands.deployed import deployed
 from tests.boot.machine import Machine
-from tests.boot.metadata import Metadata
+from tests.boot.metadata import Metadata, is_expired
 from tests.boot.network import CLOUD, METADATA, Network, serving
 
 PORT: Final = 5000
 ROOT: Final = Path(__file__).parents[2]
 STACK: Final = Path(__file__).with_name("stack.yaml")
-_SCOPE: Final = re.compile(r"Credential=[^/]+/\d+/[^/]+/([^/]+)/")
-_CHANGES_DISKS: Final = {"AttachVolume", "DetachVolume", "TerminateInstances"}
+_SCOPE: Final = re.compile(r"Credential=([^/]+)/\d+/[^/]+/([^/]+)/")
+_JSON: Final = {"dynamodb", "ssm", "ecr", "secretsmanager"}
+"""Services whose errors are JSON; those of others are XML."""
+_CHANGES_DISKS: Final = {"AttachVolume", "DetachVolume", "TerminateInstances", "CreateSnapshot"}
 
 
 class RealTime(SimulatedTime):
@@ -73,19 +77,33 @@ class Fault:
 
 
 @dataclass
+class Strike:
+    """What happens at one of a machine's calls, which gets an error in place of an answer."""
+
+    address: str
+    calls_before: int
+    act: Callable[[], object]
+    is_done: bool = False
+    """Whether the call takes effect nevertheless."""
+
+
+@dataclass
 class Shim:
     """Between the machines and moto: faults, a list of the calls, and what follows from calls."""
 
     application: Callable[..., Iterable[bytes]]
     called: Callable[[str, str], None]
     faults: list[Fault] = field(default_factory=list)
+    strikes: list[Strike] = field(default_factory=list)
     calls: list[tuple[float, str, str, str]] = field(default_factory=list)
     """Time, address, service and operation."""
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         """Answer a request (PEP 3333)."""
-        service, operation = _named(environ)
+        service, operation, key = _named(environ)
         self.calls.append((time.monotonic(), environ["REMOTE_ADDR"], service, operation))
+        if is_expired(key):
+            return _error(start_response, service, 400, "ExpiredTokenException")
         for fault in self.faults:
             if (
                 fault.service == service
@@ -94,11 +112,24 @@ class Shim:
             ):
                 while fault.is_silent and time.monotonic() < fault.until:
                     time.sleep(0.1)
-                start_response(f"{fault.status} Fault", [("Content-Type", "application/json")])
-                return [json.dumps({"__type": fault.code, "message": "a fault"}).encode()]
-        answer = list(self.application(environ, start_response))
-        self.called(service, operation)
-        return answer
+                return _error(start_response, service, fault.status, fault.code)
+        strike = self._strike(environ["REMOTE_ADDR"])
+        if strike is None or strike.is_done:
+            answer = list(self.application(environ, start_response if strike is None else lambda *_: None))
+            self.called(service, operation)
+            if strike is None:
+                return answer
+        strike.act()
+        return _error(start_response, service, 500, "InternalError")
+
+    def _strike(self, address: str) -> Strike | None:
+        """Return what happens at this call of a machine, counting it."""
+        for strike in [one for one in self.strikes if one.address == address]:
+            strike.calls_before -= 1
+            if strike.calls_before < 0:
+                self.strikes.remove(strike)
+                return strike
+        return None
 
     def times(self, operation: str, address: str = "") -> list[float]:
         """Return when an operation was called."""
@@ -107,17 +138,28 @@ class Shim:
         ]
 
 
-def _named(environ: dict[str, Any]) -> tuple[str, str]:
-    """Return service and operation of a request."""
+def _named(environ: dict[str, Any]) -> tuple[str, str, str]:
+    """Return service and operation of a request, and the access key that signed it."""
     scope = _SCOPE.search(environ.get("HTTP_AUTHORIZATION", ""))
-    service = scope[1] if scope else ""
+    key, service = scope.groups() if scope else ("", "")
     if target := environ.get("HTTP_X_AMZ_TARGET"):
-        return service, target.rpartition(".")[2]
+        return service, target.rpartition(".")[2], key
     if environ.get("CONTENT_TYPE", "").startswith("application/x-www-form-urlencoded"):
         body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         environ["wsgi.input"] = io.BytesIO(body)
-        return service, urllib.parse.parse_qs(body.decode()).get("Action", [""])[0]
-    return service, f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']}"
+        return service, urllib.parse.parse_qs(body.decode()).get("Action", [""])[0], key
+    return service, f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']}", key
+
+
+def _error(start_response: Callable[..., Any], service: str, status: int, code: str) -> Iterable[bytes]:
+    """Answer with an error in the protocol of the service."""
+    text = f"<Error><Code>{code}</Code><Message>a fault</Message></Error>"
+    if service in _JSON:
+        text = json.dumps({"__type": code, "message": "a fault"})
+    elif service != "s3":
+        text = f"<Response><Errors>{text}</Errors></Response>"
+    start_response(f"{status} Fault", [("Content-Type", "text/plain")])
+    return [text.encode()]
 
 
 class Cloud:
@@ -131,11 +173,11 @@ class Cloud:
         self._disks = disks
         self._changing = threading.Lock()
 
-    def launch(self, group: str, side: GroupRole) -> str:
-        """Launch an instance as its group does; return its id."""
+    def launch(self, group: str, side: GroupRole, zone: int = 0) -> str:
+        """Launch an instance as its group does, in its zone of this number; return its id."""
         view = self.local.group(group)
         market = PurchaseOption.SPOT if side is GroupRole.PRIMARY else PurchaseOption.ON_DEMAND
-        return self.local.launch(group, side, view.instance_types[0], view.zones[0], market)
+        return self.local.launch(group, side, view.instance_types[0], view.zones[zone], market)
 
     def launch_proxy(self, service: str) -> str:
         """Launch a proxy of a service as its group does; return the instance's id."""
@@ -172,8 +214,10 @@ class Cloud:
         return base64.b64decode(attribute["UserData"]["Value"]).decode()
 
     def workers(self, group: str) -> list[Worker]:
-        """Return what the registry has of a group."""
-        return self.local.workers(group)
+        """Return what the registry has of a group, on its hosts on premises, too."""
+        hosts = self.local.group(group).config.on_premises_hosts
+        read = self.local.registry.read_on_premises(group, hosts, UNLIMITED)
+        return [*self.local.workers(group), *(one for rows in read.workers.values() for one in rows)]
 
     def state(self, instance: str) -> str:
         """Return the lifecycle state of an instance in its group; empty if it is in none."""
@@ -206,6 +250,9 @@ class Cloud:
         """Attach to each machine, and detach, what moto has attached and detached."""
         with self._changing:
             backend = ec2_backends[ACCOUNT][self.clients.region]
+            for snapshot in backend.snapshots.values():
+                if (source := self._disks / str(snapshot.volume.id)).exists():
+                    _copy(source, self._disks / str(snapshot.id))
             wanted: dict[str, set[str]] = {instance: set() for instance in self.machines}
             for volume in backend.volumes.values():
                 holder = volume.attachment.instance.id if volume.attachment else ""
@@ -220,9 +267,10 @@ class Cloud:
 
     def _disk(self, volume: Any) -> Path:
         file = self._disks / str(volume.id)
-        if not file.exists():
-            with file.open("wb") as made:
-                made.truncate(int(volume.size) * 2**30)
+        if volume.snapshot_id:
+            _copy(self._disks / str(volume.snapshot_id), file)
+        with file.open("ab") as made:
+            made.truncate(int(volume.size) * 2**30)
         return file
 
     def _documents(self, address: str) -> Mapping[str, str]:
@@ -249,6 +297,12 @@ class Cloud:
             own["autoscaling/target-lifecycle-state"] = _target(self.state(instance))
         documents = {f"/latest/meta-data/{name}": text for name, text in own.items()}
         return {**documents, "/latest/dynamic/instance-identity/document": json.dumps(identity)}
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a disk once; most of it are holes."""
+    if not target.exists():
+        subprocess.run(["cp", "--sparse=always", source, target], check=True)
 
 
 def _target(state: str) -> str:

@@ -50,8 +50,10 @@ def own(place: Path, hosts: Hosts) -> Path:
 @pytest.fixture(scope="session")
 def cloud(place: Path, hosts: Hosts) -> Iterator[Cloud]:
     (place / "disks").mkdir()
-    revisions = {f"training[{number}].revision": hosts.revision for number in range(4)}
-    images = dict.fromkeys(("services[1].image", "training[3].image"), hosts.image)
+    revisions = {f"training[{number}].revision": hosts.revision for number in range(6)}
+    images = dict.fromkeys(
+        ("services[1].image", "training[3].image", "sharedHosts[0].tenants[0].image"), hosts.image
+    )
     with clouds.running(place / "disks", {**images, **revisions}) as cloud, running(hosts, cloud.network):
         yield cloud
 

@@ -53,7 +53,9 @@ def made(folder: Path) -> Hosts:
     key, certificate = folder / "hosts.key", folder / "hosts.pem"
     subprocess.run([*argv, "-keyout", key, "-out", certificate], check=True, capture_output=True)
     name = registry.add_image(folder / "images", [(image(folder / "image"), 1)])
-    revision = repository.made_of(EXAMPLE, folder / "repositories" / "training")
+    shutil.copytree(EXAMPLE, folder / "code")
+    (folder / "code" / "requirements.txt").write_text("six==1.17.0\n")
+    revision = repository.made_of(folder / "code", folder / "repositories" / "training")
     return Hosts(
         f"{REGISTRY}/worker@{name.partition('@')[2]}", revision, folder / "repositories", certificate
     )

@@ -25,7 +25,7 @@ PLACE: Final = "/run/gpu-spot-boot"
 _ENDING: Final = ["setpriv", "--pdeathsig", "KILL"]
 """A process ends with the one that started it."""
 _DISK: Final = "4g"
-_COMMAND_SECONDS: Final = 30.0
+_COMMAND_SECONDS: Final = 120.0
 _NODES: Final = {"null": 3, "zero": 5, "full": 7, "random": 8, "urandom": 9, "console": 3, "kmsg": 3}
 _FOLDERS: Final = "disk/upper disk/work own base root dev/pts dev/shm dev/mqueue block pci nvidia/nvidia/gpus"
 _CGROUPS: Final = Path("/sys/fs/cgroup")
@@ -122,6 +122,11 @@ class Machine:
         file.write_text(text)
         file.chmod(mode)
 
+    def resize(self, size: str) -> None:
+        """Give its disk another size."""
+        enter = ["nsenter", f"--target={self._holder.pid}", "--mount"]
+        subprocess.run([*enter, "mount", "-o", f"remount,size={size}", PLACE], check=True)
+
     def boot(self) -> None:
         """Start PID 1."""
         assert self._init is None
@@ -164,7 +169,7 @@ class Machine:
             pid = int(Path(f"/proc/{started}/task/{started}/children").read_text() or "0")
             return pid if pid and Path(f"/proc/{pid}/exe").readlink().name == "systemd" else 0
 
-        return wait_until(child, 10)
+        return wait_until(child)
 
     def run(self, command: str, seconds: float = _COMMAND_SECONDS, *, check: bool = True) -> str:
         """Run a shell command in the machine; return its output."""
@@ -256,7 +261,7 @@ class Machine:
         """The volumes that are attached."""
         return set(self._loops)
 
-    def wait_until_down(self, seconds: float = 120.0) -> float:
+    def wait_until_down(self, seconds: float = 300.0) -> float:
         """Wait until PID 1 has ended; return how long that took."""
         assert self._init is not None
         began = time.monotonic()
@@ -289,7 +294,7 @@ class Machine:
         self._loops.clear()
         end(self._holder)
         for folder in cgroups(self.name):
-            wait_until(lambda folder=folder: remove_cgroup(folder), 20)  # type: ignore[misc]
+            wait_until(lambda folder=folder: remove_cgroup(folder))  # type: ignore[misc]
 
 
 def hierarchies() -> list[Path]:

@@ -33,8 +33,6 @@ class Metadata:
     """Documents by address, in front of the others."""
     missing: dict[str, float] = field(default_factory=dict)
     silent: dict[str, float] = field(default_factory=dict)
-    requests: list[tuple[float, str, str, int]] = field(default_factory=list)
-    """Time, address, path and status."""
     _tokens: set[str] = field(default_factory=set)
 
     def warm(self, address: str, is_warm: bool) -> None:
@@ -56,11 +54,12 @@ class Metadata:
             return 401, ""
         if any(path.startswith(start) and time.monotonic() < end for start, end in self.missing.items()):
             return 404, ""
+        if not (documents := {**self.documents(address), **self.more.get(address, {})}):
+            return 404, ""  # not of AWS
         if path == ROLE:
             return 200, _NAME
         if path == ROLE + _NAME:
-            return 200, credentials()
-        documents = {**self.documents(address), **self.more.get(address, {})}
+            return 200, json.dumps({**credentials(), "Code": "Success", "Type": "AWS-HMAC"})
         return (200, documents[path]) if path in documents else (404, "")
 
     def handler(self) -> type[BaseHTTPRequestHandler]:
@@ -100,7 +99,6 @@ class Metadata:
                     for start, end in service.silent.items()
                 ):
                     time.sleep(0.1)
-                service.requests.append((time.monotonic(), self._from, self.path, status))
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(text)))
                 self.end_headers()
@@ -111,10 +109,15 @@ class Metadata:
         return Handler
 
 
-def credentials() -> str:
-    """Return the role's credentials, as the service shows them."""
+def credentials() -> dict[str, str]:
+    """Return credentials; the access key says when they expire."""
     now = datetime.now(UTC)
     times = {"LastUpdated": now, "Expiration": now + timedelta(hours=6)}
     shown = {name: at.strftime("%Y-%m-%dT%H:%M:%SZ") for name, at in times.items()}
-    fixed = {"Code": "Success", "Type": "AWS-HMAC", "AccessKeyId": "ASIALOCAL", "SecretAccessKey": "local"}
-    return json.dumps({**fixed, "Token": "local", **shown})
+    key = f"ASIA{times['Expiration'].timestamp():.0f}"
+    return {"AccessKeyId": key, "SecretAccessKey": "local", "Token": "local", **shown}
+
+
+def is_expired(key: str) -> bool:
+    """Return whether the credentials with this access key have expired."""
+    return key.startswith("ASIA") and time.time() > int(key.removeprefix("ASIA"))

@@ -23,7 +23,7 @@ PREFIX: Final = "gpu-spot-boot-"
 REQUIRED_VARIABLE: Final = "GPU_SPOT_BOOT"
 """With the value ``required`` a machine that cannot boot others fails the tests in place of skipping them."""
 _PROGRAMS: Final = ("unshare", "nsenter", "setpriv", "ip", "losetup", "mkfs.xfs", "gcc", "openssl", "git")
-_SLOW: Final = 90.0
+_SLOW: Final = 300.0
 
 
 def root_fs() -> Path:
@@ -47,12 +47,10 @@ def lacking() -> str:
 
 def sweep(folder: Path) -> None:
     """Remove what a run that was killed has left: its processes, mounts and loop devices ended with it."""
-    removals = [(shutil.rmtree, folder.glob(f"{PREFIX}*")), (remove_cgroup, cgroups(f"{PREFIX}*"))]
-    for remove, found in removals:
-        for left in found:
-            pid = left.name.removeprefix(PREFIX).partition("-")[0]
-            if pid.isdecimal() and not Path(f"/proc/{pid}").exists():
-                remove(left)
+    for left in [*folder.glob(f"{PREFIX}*"), *cgroups(f"{PREFIX}*")]:
+        pid = left.name.removeprefix(PREFIX).partition("-")[0]
+        if pid.isdecimal() and not Path(f"/proc/{pid}").exists() and not remove_cgroup(left):
+            shutil.rmtree(left, ignore_errors=True)  # others of this run sweep, too
 
 
 def stand_ins(folder: Path) -> Path:
@@ -60,9 +58,11 @@ def stand_ins(folder: Path) -> Path:
     for source in (HERE / "stand_ins" / "files", HERE / "work"):
         if source.exists():
             shutil.copytree(source, folder, symlinks=True, dirs_exist_ok=True)
-    library = folder / "usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
-    library.parent.mkdir(parents=True)
-    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, HERE / "stand_ins" / "nvml.c"], check=True)
+    libraries = folder / "usr/lib/x86_64-linux-gnu"
+    libraries.mkdir(parents=True)
+    for source, name in (("nvml.c", "libnvidia-ml.so.1"), ("clock.c", "clock.so")):
+        built = ["gcc", "-shared", "-fPIC", "-o", libraries / name, HERE / "stand_ins" / source]
+        subprocess.run(built, check=True)
     units = folder / "etc/systemd/system"
     units.mkdir(parents=True, exist_ok=True)
     for unit in ("getty@tty1", "console-getty"):
@@ -87,19 +87,24 @@ class Rig:
         side: GroupRole = GroupRole.PRIMARY,
         programs: Mapping[str, str] | None = None,
         *,
+        zone: int = 0,
         is_warm: bool = False,
     ) -> Machine:
-        """Launch an instance and boot it with its user data.
+        """Launch an instance, in its group's zone of this number, and boot it with its user data.
 
         ``programs`` take the place of the image's; ``is_warm``: it is to wait in the warm pool.
         """
-        return self._boot(self.cloud.launch(group, side), group, programs or {}, is_warm=is_warm)
+        return self._boot(self.cloud.launch(group, side, zone), group, programs or {}, is_warm=is_warm)
 
     def proxy(self, service: str) -> Machine:
         """Launch a proxy of a service and boot it with its user data."""
         # The packages of Amazon Linux are in the image.
         installed = {"usr/local/sbin/apt-get": "#!/bin/sh\n"}
         return self._boot(self.cloud.launch_proxy(service), f"{service}-proxy", installed)
+
+    def own_host(self, name: str, programs: Mapping[str, str]) -> Machine:
+        """Boot a host outside AWS, without user data."""
+        return self._boot("", name, programs)
 
     def _boot(
         self, instance: str, host: str, programs: Mapping[str, str], *, is_warm: bool = False
@@ -109,30 +114,34 @@ class Rig:
             name, self.cloud.network.address(), root_fs(), self.own, self.folder / f"{name}.console"
         )
         self.machines.append(made)
-        made.instance = instance
+        made.instance = instance or host
         self.cloud.network.join(made)
-        self.cloud.show(instance, made)
-        self.cloud.metadata.warm(made.address, is_warm)
+        if instance:
+            self.cloud.show(instance, made)
+            self.cloud.metadata.warm(made.address, is_warm)
         seed = "var/lib/cloud/seed/nocloud"
-        made.write(f"{seed}/user-data", self.cloud.user_data(instance))
-        made.write(f"{seed}/meta-data", json.dumps({"instance-id": instance, "local-hostname": host}))
+        user_data = self.cloud.user_data(instance) if instance else "#cloud-config\n"
+        made.write(f"{seed}/user-data", user_data)
+        made.write(f"{seed}/meta-data", json.dumps({"instance-id": made.instance, "local-hostname": host}))
         for path, text in programs.items():
             made.write(path, text, 0o755)
         made.boot()
         return made
 
-    def phase(
-        self, name: str, machine: Machine, reached: Callable[[], object], seconds: float = _SLOW
-    ) -> None:
+    def phase(self, name: str, machine: Machine, reached: Callable[[], object]) -> None:
         """Wait until something is reached, and record when, in seconds from the start of PID 1."""
-        wait_until(reached, seconds, 0.25)
+        self.wait_for(reached)
         self.phases[name] = round(machine.seconds, 1)
 
-    def wait_for(self, what: Callable[[], object], seconds: float = _SLOW) -> float:
-        """Wait for something; return how long it took."""
+    def measure(self, name: str, reached: Callable[[], object]) -> None:
+        """Wait until something is reached, and record how long that took."""
         began = time.monotonic()
-        wait_until(what, seconds, 0.25)
-        return time.monotonic() - began
+        self.wait_for(reached)
+        self.phases[name] = round(time.monotonic() - began, 1)
+
+    def wait_for(self, reached: Callable[[], object]) -> None:
+        """Wait until something is reached; the bound is for a machine that is busy with other things."""
+        wait_until(reached, _SLOW, 0.25)
 
     def booted(self, machine: Machine) -> None:
         """Wait until the boot script has started the units."""
@@ -151,15 +160,15 @@ class Rig:
         started = [one.since for one in workers if one.state == "ready"]
         return bool(workers) and len(started) == len(workers) and min(started) > machine.changed_at
 
-    def heartbeats_come(self, group: str, machine: Machine) -> float:
-        """Wait for a heartbeat of each worker of a machine; return how long that took."""
+    def heartbeats_come(self, name: str, group: str, machine: Machine) -> None:
+        """Wait for a heartbeat of each worker of a machine, and record how long that took."""
         at = time.time()
 
         def came() -> bool:
             sent = [one.heartbeat for one in self.cloud.workers(group) if one.instance == machine.instance]
             return bool(sent) and min(sent) > at
 
-        return round(self.wait_for(came), 1)
+        self.measure(name, came)
 
     def close(self) -> None:
         """End the machines."""
@@ -171,9 +180,11 @@ class Rig:
 
 
 def errors(machine: Machine) -> list[Line]:
-    """Return what the agent has said of level error, or what was no JSON and looks like a traceback."""
+    """Return what the agent has said of level error, of a bad GPU, or as a traceback."""
     return [
         line
         for line in machine.lines()
-        if line.body.get("level") == "error" or line.text.startswith("Traceback ")
+        if line.body.get("level") == "error"
+        or line.body.get("event") == "GPU does not respond"
+        or line.text.startswith("Traceback ")
     ]

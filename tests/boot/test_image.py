@@ -32,9 +32,7 @@ def test_a_launch_hook_is_completed_once_the_image_is_there_and_a_restart_of_doc
 
     before = containers(machine)
     machine.run("systemctl restart docker", 60)
-    rig.phases["container after Docker's restart"] = round(
-        rig.wait_for(lambda: containers(machine) not in ("", before), 40), 1
-    )
+    rig.measure("container after Docker's restart", lambda: containers(machine) not in ("", before))
     assert set(machine.restarts().values()) == {0}
 
 
@@ -53,8 +51,8 @@ def assert_untouched_by_silence(rig: Rig, machine: Machine) -> None:
     before, until = containers(machine), time.monotonic() + 25
     rig.cloud.metadata.silent["/"] = until
     rig.cloud.shim.faults += [Fault(service, until) for service in ("dynamodb", "ssm", "ec2", "autoscaling")]
-    rig.wait_for(lambda: time.monotonic() > until, 40)
-    rig.phases["heartbeat after silence"] = rig.heartbeats_come("boxed", machine)
+    rig.wait_for(lambda: time.monotonic() > until)
+    rig.heartbeats_come("heartbeat after silence", "boxed", machine)
     assert containers(machine) == before
     assert set(machine.restarts().values()) == {0}
 

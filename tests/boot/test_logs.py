@@ -21,7 +21,7 @@ def test_a_flood_of_a_worker_silences_no_agent_and_stays_small(rig: Rig) -> None
 
     written = "journalctl --unit gpu-spot-work --output cat"
     count = f"{written} | grep -c '^flood '"
-    rig.phases["all of it"] = round(rig.wait_for(lambda: int(machine.run(count)) >= LINES, 40), 1)
+    rig.measure("all of it", lambda: int(machine.run(count)) >= LINES)
     for text in (machine.run(f"{written} | grep '^{{'"), machine.run(f"grep -o '{{.*' {LOG}")):
         started, ended = (text.count(f'"event": "worker {what}"') for what in ("started", "ended"))
         assert started == ended >= 2
@@ -30,7 +30,7 @@ def test_a_flood_of_a_worker_silences_no_agent_and_stays_small(rig: Rig) -> None
     said = machine.run(
         f'{written} --grep \'"code": 3\' | head -n 1 | grep -o \'"time": "[^"]*\' | cut -c 10-'
     )
-    assert float(at) - float(machine.run(f"date --date '{said.strip()}' +%s.%N")) < 2.0
+    assert float(at) - float(machine.run(f"date --date '{said.strip()}' +%s.%N")) < 5.0
     errors = machine.run(f"{written} --priority err").splitlines()
     assert {line.partition('"level": ')[2].partition(",")[0] for line in errors} == {'"error"'}
 

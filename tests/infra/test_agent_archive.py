@@ -7,11 +7,9 @@ import json
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
-import time
 import zipfile
 from collections.abc import Iterator
 from importlib.metadata import Distribution, distribution
@@ -24,7 +22,6 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import userdata.agent
-from contracts.registry import item as registry_item
 from infra.archives import agent as agent_archive
 from infra.archives import pins, sdk, zip_file
 from pulumi_on_moto.running.server import serve
@@ -269,53 +266,3 @@ def test_a_command_of_the_agent_does_not_import_the_agents_libraries(unpacked: P
     seen = dict(line.split("=", 1) for line in (tmp_path / "environment").read_text("utf-8").splitlines())
     assert not [name for name in seen if name.startswith("PYTHON")]
     assert seen["DOCKER_CONFIG"] == "/run/gpu-spot-docker"
-
-
-def test_on_premises_it_starts_workers_reports_restarts_on_request_and_drains(
-    unpacked: Path, tmp_path: Path, served_registry: tuple[str, Any]
-) -> None:
-    server, client = served_registry
-    configuration = configs.service(
-        group="ocr", hooks=None, onPremises=True, nvidia=False, heartbeatSeconds=1
-    )
-    configuration["service"] = {
-        "gpus": 1,
-        "command": ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.1; done"],
-    }
-    (tmp_path / "agent.json").write_text(json.dumps(configuration))
-    environment = {"PYTHONPATH": str(unpacked), "PATH": os.defpath, "AWS_ENDPOINT_URL": server}
-    environment |= dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), "testing")
-    command = [sys.executable, "-S", "-m", "userdata.agent", "--config", str(tmp_path / "agent.json")]
-    agent = subprocess.Popen([*command, "--run-dir", str(tmp_path / "run"), "work"], env=environment, cwd="/")
-
-    def worker() -> registry_item.Worker | None:
-        found = client.scan(TableName="registry", ConsistentRead=True)["Items"]
-        # moto changes an item step by step, in a thread of its own.
-        return registry_item.parse(found[0]) if found and "pulse" in found[0] else None
-
-    try:
-        first = wait_until(worker, interval_seconds=0.2)
-        host = socket.gethostname()
-        assert first.instance == host
-        client.update_item(
-            TableName="registry",
-            Key=registry_item.key(first.partition, first.instance, 0),
-            UpdateExpression="SET restart = :at",
-            ConditionExpression="attribute_exists(since)",
-            ExpressionAttributeValues={":at": {"N": str(int(time.time()) + 1)}},
-        )
-        wait_until(
-            lambda: (
-                (one := worker())
-                and one.report
-                and one.report.starts == 2
-                and one.restart_requested_at is None
-            ),
-            interval_seconds=0.2,
-        )
-        agent.terminate()
-        assert agent.wait(TIMEOUT_SECONDS) == 0
-        assert client.scan(TableName="registry", ConsistentRead=True)["Count"] == 0
-    finally:
-        agent.kill()
-        agent.wait()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -23,10 +22,9 @@ from infra.archives import agent as agent_archive
 from tests.infra import training
 from tests.infra.booting import Machine
 from tests.infra.declared import STACKS, shipped
-from tests.node import configs, unit_files
+from tests.node import configs
 from tests.node.metadata import MetadataServer
 from tests.waiting import TIMEOUT_SECONDS
-from userdata.agent import cli
 from userdata.agent.work.process import GIVE_BACK_SECONDS, STOP_SECONDS
 from userdata.render import LIMIT_BYTES, SCRIPT, BootSettings, render, units
 
@@ -71,64 +69,6 @@ def test_cloud_init_accepts_all_of_it_and_it_is_far_below_the_limit(
         command = [program, "schema", "-c", path]
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
         assert done.returncode == 0, done.stdout + done.stderr
-
-
-def written(body: dict[str, Any] | None = None) -> dict[str, str]:
-    """The files of the boot data by path."""
-    files = yaml.safe_load(render(settings(body)))["write_files"]
-    return {file["path"]: file["content"] for file in files}
-
-
-def test_a_log_stays_small_within_minutes_and_each_line_is_stored_once(
-    tmp_path: Path, require_program: Callable[..., str]
-) -> None:
-    files = written()
-    rules = files["/etc/rsyslog.d/30-gpu-spot.conf"].splitlines()
-    assert rules[1::2] == ["& stop"] * (len(rules) // 2)
-    log = tmp_path / "gpu-spot.log"
-    log.write_bytes(bytes(25 * 2**20))
-    rotation = tmp_path / "rotation"
-    rotation.write_text(files["/etc/logrotate.d/gpu-spot"].replace("/var/log/gpu-spot.log", str(log)))
-    rotation.chmod(0o644)
-    run = [require_program("logrotate"), "--state", tmp_path / "state", rotation]
-    done = subprocess.run(run, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert log.stat().st_size == 0
-    assert log.with_suffix(".log.1").stat().st_size == 25 * 2**20
-    timer = files["/etc/systemd/system/logrotate.timer.d/gpu-spot.conf"].splitlines()
-    assert timer[:2] == ["[Timer]", "OnCalendar="]  # not daily any more
-    when = timer[2].removeprefix("OnCalendar=")
-    command = [require_program("systemd-analyze", package="systemd"), "calendar", "--iterations=12", when]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
-    minutes = re.findall(r"\d\d:(\d\d):00 UTC", done.stdout)
-    assert set(minutes) == {f"{minute:02}" for minute in range(0, 60, 5)}
-
-
-def test_no_library_update_restarts_work_and_no_update_comes_by_itself(
-    tmp_path: Path, require_program: Callable[..., str]
-) -> None:
-    """Ubuntu's needrestart restarts services of updated libraries, on all instances in the same hour."""
-    files = written()
-    (tmp_path / "gpu-spot.conf").write_text(files["/etc/needrestart/conf.d/gpu-spot.conf"])
-    # As /etc/needrestart/needrestart.conf does, then as needrestart looks a service up.
-    program = """
-        our %nrconf = (override_rc => { qr(^dbus) => 0 });
-        eval do { local(@ARGV, $/) = shift; <> }; die $@ if $@;
-        for my $rc (@ARGV) { print "$rc\\n" if grep { $rc =~ /$_/ } keys %{$nrconf{override_rc}} }
-    """
-    ours = [f"{name}.service" for name in unit_files.NAMES]
-    command = [require_program("perl"), "-e", program, tmp_path / "gpu-spot.conf", *ours, "ssh.service"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
-    assert (done.stdout.split(), done.stderr) == (ours, "")
-    updates = "/etc/apt/apt.conf.d/99gpu-spot"
-    (tmp_path / "apt.conf").write_text(files[updates])
-    dump = [require_program("apt-config", package="apt"), "dump", "APT::Periodic::Enable"]
-    variables = {"APT_CONFIG": str(tmp_path / "apt.conf"), "PATH": os.defpath}
-    done = subprocess.run(dump, env=variables, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
-    assert done.stdout == 'APT::Periodic::Enable "0";\n'
-    proxy = configs.service(hooks=None, proxy={"workers": {"port": 8000}})
-    del proxy["service"]
-    assert updates not in written(proxy)  # it has no work to lose, and is open to the network
 
 
 def test_the_most_that_a_stack_file_can_say_stays_below_the_limit(tmp_path: Path) -> None:
@@ -203,43 +143,6 @@ def test_units_follow_the_work() -> None:
     assert of(configs.training(efs=[mount])) == {"watch", "volume", "efs", "run", "metrics"}
 
 
-def test_a_boot_unpacks_the_agent_that_was_meant_and_starts_its_units(machine: Machine) -> None:
-    document = machine.write_files(render(settings()))
-    assert document["runcmd"] == [["bash", "/opt/gpu-spot/boot.sh"]]
-    done = machine.boot()
-    assert done.returncode == 0, done.stdout + done.stderr
-    home = machine.root / "opt/gpu-spot"
-    assert (home / "agent").readlink() == Path(ARCHIVE.sha256)
-    installed = {path.name for path in (machine.root / "etc/systemd/system").iterdir()}
-    wanted = [f"gpu-spot-{what}.service" for what in ("watch", "prepare", "work", "metrics")]
-    assert set(wanted) <= installed
-    assert machine.calls("systemctl") == [
-        ["try-restart", "rsyslog.service"],
-        ["daemon-reload"],
-        ["try-restart", "logrotate.timer"],  # of every five minutes
-        ["enable", *wanted],
-        ["start", "--no-block", *wanted],
-    ]
-    [metrics] = machine.calls("cloudwatch-agent")
-    assert metrics[-1] == "ssm:/gpu-spot/dev/cloudwatch-agent/resnet"
-    # The launch hook is the prepare unit's, which runs at every boot: a warm instance comes twice.
-    assert [call[:2] for call in machine.calls("aws")] == [["s3", "cp"]]
-
-
-def test_the_agent_that_was_unpacked_reads_the_configuration_that_was_written(machine: Machine) -> None:
-    machine.write_files(render(settings()))
-    machine.boot()
-    command = [sys.executable, "-S", "-m", "userdata.agent", "--metadata-url", machine.metadata.url]
-    command += ["--config", str(machine.root / "etc/gpu-spot/agent.json"), "hook", "launch", "CONTINUE"]
-    machine.metadata.documents.clear()
-    path = {"PYTHONPATH": str(machine.root / "opt/gpu-spot/agent"), "PATH": os.defpath}
-    done = subprocess.run(command, env=path, cwd="/", capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
-    # Every part was imported and understood: what is missing is the group, which the metadata do not name.
-    assert done.returncode == 1
-    assert "lifecycle hook instance-prepared: the instance is in no Auto Scaling group" in done.stderr
-    assert cli.__file__ not in done.stderr
-
-
 def test_booting_again_changes_nothing(machine: Machine) -> None:
     machine.write_files(render(settings()))
     assert machine.boot().returncode == 0
@@ -259,23 +162,6 @@ def test_without_a_cloudwatch_agent_the_work_starts_all_the_same(machine: Machin
     assert "no CloudWatch agent: metrics and logs stay here" in done.stdout
     assert machine.calls("systemctl")[-1][0] == "start"
     assert machine.calls("sleep") == []
-
-
-@pytest.mark.parametrize("calls", [3, 18], ids=["credentials 30 s late", "an outage of 180 s"])
-def test_a_boot_outlasts_late_credentials_and_an_outage(machine: Machine, calls: int) -> None:
-    """The CLI asks for the role's credentials once, for a second, and S3 repeats no 403."""
-    machine.write_files(render(settings()))
-    machine.fail_first("aws", calls)
-    machine.fail_first("cloudwatch-agent", 2)  # it needs the same credentials, and SSM
-    done = machine.boot()
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert len(machine.calls("aws")) == calls + 1
-    assert machine.calls("sleep") == [["10"]] * (calls + 1)
-    steps = [call[0] for call in machine.calls("systemctl")]
-    assert steps[-1] == "start"
-    assert len(machine.calls("cloudwatch-agent")) == 3  # the last two after the units have started
-    variables = json.loads((machine.doubles / "variables").read_text("utf-8"))
-    assert int(variables["AWS_METADATA_SERVICE_NUM_ATTEMPTS"]) > 1
 
 
 def test_a_boot_without_credentials_ends_and_says_so_where_none_are_needed(machine: Machine) -> None:
@@ -320,15 +206,6 @@ ABANDONED = [
     "--lifecycle-action-result",
     "ABANDON",
 ]
-
-
-def test_an_archive_that_was_tampered_with_is_reported_and_the_launch_abandoned(machine: Machine) -> None:
-    machine.store("bucket", ARCHIVE.key, ARCHIVE.path.read_bytes() + b"x")
-    machine.write_files(render(settings()))
-    failed(machine, "verify that its SHA-256 is")
-    assert machine.calls("aws")[-1] == ABANDONED
-    assert machine.calls("shutdown") == []
-    assert {status for _, _, status in machine.metadata.requests} == {200}  # with a token, the first time
 
 
 def test_an_archive_that_is_not_there_is_reported_and_the_launch_abandoned(machine: Machine) -> None:
@@ -412,24 +289,6 @@ def test_an_image_that_cannot_keep_a_job_from_the_metadata_fails_the_boot(machin
     assert "FAILED with status 1: find nft or iptables" in done.stdout
     (machine.root / "usr/sbin/iptables").touch(mode=0o755)
     assert machine.boot().returncode == 0
-
-
-def test_systemd_accepts_the_units(tmp_path: Path, require_program: Callable[..., str]) -> None:
-    """An unknown setting is a warning, after which the unit starts without it."""
-    program = require_program("systemd-analyze", package="systemd")
-    folder = Path(SCRIPT).parent / "agent/units"
-    paths = []
-    for unit in sorted(folder.glob("*.service")):
-        text = unit.read_text("utf-8")
-        assert set(re.findall(r"^Exec\w+=(\S+) -S -m userdata\.agent ", text, re.M)) == {
-            "/opt/gpu-spot/python"
-        }
-        paths.append(tmp_path / unit.name)
-        paths[-1].write_text(text.replace("/opt/gpu-spot/python", sys.executable), "utf-8")
-    command = [program, "verify", "--man=no", *map(str, paths)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
-    assert [line for line in done.stderr.splitlines() if "gpu-spot" in line] == []
-    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("unit", [names.UNIT_RUN, names.UNIT_WORK])

@@ -2,9 +2,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from functools import cache
@@ -23,7 +20,6 @@ from tests.node.fake_nvml import FakeGpu, FakeNvml
 from tests.node.metadata import MetadataServer
 from tests.node.unit_files import UNITS
 from tests.node.units import CommandHost, UnitHost
-from tests.waiting import TIMEOUT_SECONDS, wait_until
 from userdata.agent import cli
 from userdata.agent.aws import clients, hooks
 from userdata.agent.aws.imds import LIFECYCLE_STATE, Metadata
@@ -185,30 +181,6 @@ def test_a_wrong_configuration_is_one_line_and_exit_78(
     assert cli.main(["--config", str(path), "watch"]) == 78
     [line] = capfd.readouterr().err.splitlines()
     assert "side: 'third'" in json.loads(line)["error"]
-
-
-def test_a_running_watch_writes_the_notice_and_ends_on_sigterm(
-    tmp_path: Path, metadata_server: MetadataServer
-) -> None:
-    path = tmp_path / "agent.json"
-    path.write_text(json.dumps(configs.training(pollSeconds=1, hooks=None)))
-    argv = [sys.executable, "-m", "userdata.agent", "--config", str(path), "--run-dir", str(tmp_path)]
-    process = subprocess.Popen(
-        [*argv, "--metadata-url", metadata_server.url, "watch"], stderr=subprocess.PIPE
-    )
-    try:
-        deadline = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 120))
-        metadata_server.documents["/latest/meta-data/spot/instance-action"] = json.dumps(
-            {"action": "terminate", "time": deadline}
-        )
-        wait_until(lambda: (tmp_path / "notice.json").exists() or process.poll() is not None)
-        assert process.poll() is None
-    finally:
-        process.send_signal(signal.SIGTERM)
-        _, errors = process.communicate(timeout=TIMEOUT_SECONDS)
-    assert process.returncode == -signal.SIGTERM
-    assert json.loads((tmp_path / "notice.json").read_text())["action"] == "terminate"
-    assert all(json.loads(line)["event"] for line in errors.splitlines())
 
 
 def test_efs_is_mounted_once_with_tls_and_iam() -> None:

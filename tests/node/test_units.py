@@ -134,9 +134,3 @@ def test_no_unit_starts_one_that_the_configuration_does_not_need() -> None:
     # They are started one by one, and `After=` orders what is queued already.
     wanted = units(configs.load(configs.training(efs=EFS)))
     assert wanted.index(names.UNIT_VOLUME) < wanted.index(names.UNIT_EFS) < wanted.index(names.UNIT_RUN)
-
-
-@pytest.mark.parametrize("name", ["run", "work"])
-def test_a_flood_of_the_workload_does_not_silence_the_agent(name: str) -> None:
-    """journald drops by unit, which the agent shares with its workload (systemd.exec(5))."""
-    assert unit_files.settings(f"gpu-spot-{name}")["LogRateLimitBurst"] == ["10000000"]  # in 30 s

@@ -60,18 +60,23 @@ def test_missing_service_linked_roles_are_reported_with_the_command_that_creates
     assert "--aws-service-name spotfleet.amazonaws.com" in found[2].advice
 
 
-def test_the_first_broker_makes_its_role(clients: AwsClients) -> None:
-    without_spot = stack({"spotPercentage": 0}, [declared("aws:mq/broker:Broker")])
-    found = results_of(permissions.service_roles, without_spot, clients)
-    assert statuses(found) == {"AWSServiceRoleForAmazonMQ": "warning"}
-    assert "with the first broker" in found[0].finding
-
-
-def test_the_first_drill_makes_its_role(clients: AwsClients) -> None:
-    experiment = declared("aws:fis/experimentTemplate:ExperimentTemplate")
-    [found] = results_of(permissions.service_roles, stack({"spotPercentage": 0}, [experiment]), clients)
-    assert (found.subject, found.status) == ("AWSServiceRoleForFIS", "warning")
-    assert found.advice == "allow iam:CreateServiceLinkedRole for who creates the experiment"
+@pytest.mark.parametrize(
+    ("kind", "role", "first"),
+    [
+        ("mq/broker:Broker", "AmazonMQ", "broker"),
+        ("fis/experimentTemplate:ExperimentTemplate", "FIS", "experiment"),
+        ("efs/fileSystem:FileSystem", "AmazonElasticFileSystem", "file system"),
+        ("eks/cluster:Cluster", "AmazonEKS", "cluster"),
+        ("eks/nodeGroup:NodeGroup", "AmazonEKSNodegroup", "node group"),
+    ],
+)
+def test_the_first_resource_of_a_service_makes_its_role(
+    clients: AwsClients, kind: str, role: str, first: str
+) -> None:
+    without_spot = stack({"spotPercentage": 0}, [declared(f"aws:{kind}")])
+    [found] = results_of(permissions.service_roles, without_spot, clients)
+    assert (found.subject, found.status) == (f"AWSServiceRoleFor{role}", "warning")
+    assert found.advice == f"allow iam:CreateServiceLinkedRole for who creates the {first}"
 
 
 def test_existing_roles_are_ok(clients: AwsClients) -> None:

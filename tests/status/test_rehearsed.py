@@ -58,6 +58,7 @@ def test_a_stack_in_a_market_is_shown(results: dict[str, Any]) -> None:
         "count": len(spot) - requests.get("instance-terminated-no-capacity", {"count": 0})["count"],
         "updated": max(one["launched"] for one in spot),
     }
+    assert sum(image["count"] for image in group["images"]) == len(live)
     assert 0 < first["cost_usd_hour"] < first["on_demand_usd_hour"]
     assert first["decisions"]
     assert all(one["actions"] and one["reason"] for one in first["decisions"])

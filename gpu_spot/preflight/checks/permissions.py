@@ -3,9 +3,9 @@
 Source: ``SimulatePrincipalPolicy``, for any resource: it evaluates the caller's policies and boundary and the
 organization's policies, but no conditions on tags. EC2 user guide, "Service-linked role for Spot Instance
 requests" and "Spot Fleet permissions": only the console creates the Spot roles automatically. Auto Scaling,
-Elastic Load Balancing, Amazon MQ and FIS guides, "Service-linked roles": created with the first group, load
-balancer, broker, experiment. That Spot launches of a group fail without the role is from logs of others
-(AuthFailure.ServiceLinkedRoleCreationNotPermitted).
+Elastic Load Balancing, Amazon MQ, FIS, EFS and EKS guides, "Service-linked roles": created with the first
+group, load balancer, broker, experiment, file system, cluster, managed node group. That Spot launches of a
+group fail without the role is from logs of others (AuthFailure.ServiceLinkedRoleCreationNotPermitted).
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ from gpu_spot.preflight.stack import Stack
 
 _CREATED_BY_AWS: Final = {
     "aws:autoscaling/group:Group": ("AWSServiceRoleForAutoScaling", "group"),
+    "aws:efs/fileSystem:FileSystem": ("AWSServiceRoleForAmazonElasticFileSystem", "file system"),
+    "aws:eks/cluster:Cluster": ("AWSServiceRoleForAmazonEKS", "cluster"),
+    "aws:eks/nodeGroup:NodeGroup": ("AWSServiceRoleForAmazonEKSNodegroup", "node group"),
     "aws:fis/experimentTemplate:ExperimentTemplate": ("AWSServiceRoleForFIS", "experiment"),
     "aws:lb/loadBalancer:LoadBalancer": ("AWSServiceRoleForElasticLoadBalancing", "load balancer"),
     "aws:mq/broker:Broker": ("AWSServiceRoleForAmazonMQ", "broker"),

@@ -15,7 +15,12 @@ int nvmlDeviceGetUUID(void *device, char *text, unsigned size) {
   return OK;
 }
 int nvmlDeviceGetName(void *device, char *text, unsigned size) { strncpy(text, "NVIDIA L4", size); return OK; }
-int nvmlDeviceGetPciInfo_v3(void *device, char *info) { return NOT_SUPPORTED; }
+int nvmlDeviceGetPciInfo_v3(void *device, char *info) {
+  strcpy(info + 36, "00000000:00:1E.0"); /* nvmlPciInfo_t.busId */
+  return OK;
+}
+int nvmlDeviceGetTemperature(void *device, int sensor, unsigned *celsius) { *celsius = 40; return OK; }
+int nvmlDeviceGetPowerUsage(void *device, unsigned *milliwatts) { *milliwatts = 30000; return OK; }
 int nvmlDeviceGetMemoryInfo(void *device, unsigned long long *bytes) {
   bytes[0] = bytes[1] = 24ULL << 30;
   bytes[2] = 0;

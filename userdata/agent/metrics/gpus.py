@@ -208,7 +208,8 @@ class Gpus:
         }
         readings: dict[str, float] = {}
         for metric, query in queries.items():
-            with suppress(nvml.NVMLError_NotSupported):  # utilization with MIG enabled, for example
+            # Such as utilization with MIG enabled; or a driver without this function: the GPU is well.
+            with suppress(nvml.NVMLError_NotSupported, nvml.NVMLError_FunctionNotFound):
                 readings[metric] = float(query())
         return readings
 

@@ -14,16 +14,16 @@ import pytest
 from tests.test_repository import FILES, ROOT
 
 PRODUCT_LINES = {
-    "contracts": 3_458,
-    "infra": 19_000,
+    "contracts": 3_461,
+    "infra": 19_060,
     "lambdas": 14_230,
     "userdata": 17_653,
-    "gpu_spot": 12_606,
+    "gpu_spot": 12_611,
     "policy": 1_488,
     "market": 1_750,
     "rehearsal": 5_163,
 }
-MAX_PRODUCT_LINES = 75_226
+MAX_PRODUCT_LINES = 75_294
 LIBRARY_LINES = {
     "packages/pulumi-on-moto/src": 8_185,
     "packages/spot-training/src": 11_901,
@@ -32,7 +32,7 @@ LIBRARY_LINES = {
 OTHER_LINES = {
     "packages/tests": 21_300,
     "research": 10_260,
-    "tests": 84_851,
+    "tests": 84_876,
     "docs": 440,
     "examples": 1_421,
 }

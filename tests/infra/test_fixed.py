@@ -41,6 +41,30 @@ def job(**values: Any) -> Edit:
     return lambda config: config["gpu-spot:training"][0].update(values)
 
 
+@pytest.mark.parametrize(
+    ("stack", "place"), [("research", "volume"), ("research-efs", "/checkpoints on the file system")]
+)
+def test_a_job_begins_again_only_if_it_is_asked_to(stack: str, place: str, tmp_path: Path) -> None:
+    """Another place of checkpoints, on the file system too, fails the preview without ``startOver``."""
+
+    def moved(**more: Any) -> Edit:
+        def edit(config: dict[str, Any]) -> None:
+            point = {"name": "runs", "path": "/runs", "userId": 1000, "groupId": 1000}
+            config["gpu-spot:storage"] = {"fileSystem": {"accessPoints": [point]}}
+            config["gpu-spot:training"][0].update(checkpoints="runs", **more)
+
+        return edit
+
+    (tmp_path / "a").mkdir()
+    error = refusal(stack, moved(), tmp_path / "a")
+    assert error.startswith(
+        "gpu-spot:training.resnet.checkpoints: /runs on the file system is not what the job 'resnet' of this "
+        f"stack has ({place}), allowed: no change, or startOver: true"
+    )
+    again = preview(stack, moved(startOver=True), tmp_path)
+    assert again.the("Parameter", "resnet-checkpoints")["insecureValue"] == "/runs on the file system"
+
+
 def deployed(stack: str) -> list[dict[str, Any]]:
     """What a sample declared when it was deployed, with all values known."""
     return shipped(stack).declared
@@ -150,7 +174,11 @@ def test_a_zone_more_replaces_no_node_and_makes_only_what_uses_it_unknown(tmp_pa
 
 
 def test_an_access_point_of_instances_may_change(tmp_path: Path) -> None:
-    after = changed("research-efs", access_point(path="/elsewhere"), tmp_path)
+    def change(config: dict[str, Any]) -> None:
+        access_point(path="/elsewhere")(config)
+        job(startOver=True)(config)
+
+    after = changed("research-efs", change, tmp_path)
     assert after["AccessPoint files-checkpoints"] == {"rootDirectory"}
 
 
@@ -221,7 +249,6 @@ def differences(before: Run, after: Run, *, shared_only: bool = False) -> dict[s
             {"onDemandBase": 2, "spotPercentage": 80},
             {
                 "Group batch-primary": {"mixedInstancesPolicy"},
-                "Group batch-fallback": {"warmPool"},  # as large as the spot share
                 "Parameter batch-config": {"insecureValue"},
             },
         ),
@@ -238,24 +265,18 @@ def differences(before: Run, after: Run, *, shared_only: bool = False) -> dict[s
         (
             "dev",
             {"target": 6},
-            {
-                "Group batch-fallback": {"warmPool"},
-                "Parameter batch-target": {"insecureValue"},
-            },
+            {"Parameter batch-target": {"insecureValue"}},
         ),
         # So are a fleet's base and percentage: they change in place, by the controller.
         (
             "fleet",
             {"onDemandBase": 2, "spotPercentage": 75},
-            {
-                "Group batch-fallback": {"warmPool"},
-                "Parameter batch-config": {"insecureValue"},
-            },
+            {"Parameter batch-config": {"insecureValue"}},
         ),
         (
             "fleet",
             {"target": 6, "fallback": {"warmInstances": 8}},
-            {"Parameter batch-target": {"insecureValue"}},
+            {"Group batch-fallback": {"warmPool"}, "Parameter batch-target": {"insecureValue"}},
         ),
         (
             "fleet",

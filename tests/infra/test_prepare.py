@@ -57,7 +57,8 @@ def test_the_job_waits_for_the_group_that_prepares(known: Run) -> None:
     # Another version is another run, though the code is the same.
     assert makes["run"] == f"{training.REVISION}/{DATASET}"
     assert waits["run"] == training.REVISION
-    [said] = [one for one in known.declared if one["name"].endswith("-prepared")]
+    parameters = (one for one in known.declared if one["type"].endswith(":Parameter"))
+    [said] = [one for one in parameters if one["name"].endswith("-prepared")]
     assert said["name"] == "imagenet-data-prepared"
     assert (said["inputs"]["insecureValue"], said["ignore_changes"]) == ("none", ["insecureValue"])
 

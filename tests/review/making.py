@@ -64,6 +64,7 @@ def digest(environment: str, before: Run, after: Run, error: str = "") -> dict[s
     old, new = ({(step["type"], step["name"]): step for step in side.declared} for side in (before, after))
     steps = [_step(environment, old.get(key), step) for key, step in new.items()]
     steps += [_step(environment, step, None) for key, step in old.items() if key not in new]
+    steps.sort(key=lambda step: str(step["urn"]))  # the engine registers in any order
     summary = Counter(step["op"] for step in steps)
     diagnostics = [{"message": error, "severity": "error"}] if error else []
     return {

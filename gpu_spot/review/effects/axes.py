@@ -33,7 +33,8 @@ autoscaling/group:Group c .capacityRebalance .desiredCapacity .forceDelete .heal
 .healthCheckGracePeriod .instanceRefresh .maxSize .minSize .mixedInstancesPolicy .protectFromScaleIn \
 =initialLifecycleHooks =suspendedProcesses .vpcZoneIdentifiers .waitForCapacityTimeout .warmPool \
 .targetGroupArns .maxInstanceLifetime .terminationPolicies .availabilityZoneDistribution
-autoscaling/lifecycleHook:LifecycleHook c! +heartbeatTimeout =defaultResult
+autoscaling/lifecycleHook:LifecycleHook c! +heartbeatTimeout =defaultResult =lifecycleTransition \
+.autoscalingGroupName .name
 budgets/budget:Budget c! .budgetType =costFilters -limitAmount .limitUnit +notifications .timeUnit
 cloudwatch/dashboard:Dashboard c .dashboardBody .dashboardName
 cloudwatch/eventRule:EventRule c! =eventPattern @scheduleExpression +isEnabled =state

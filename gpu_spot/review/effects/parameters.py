@@ -22,7 +22,9 @@ _HARMLESS_SETTINGS: Final = frozenset(
 )
 """Settings that the controller applies to later launches; a fallback that goes is a deleted group."""
 
-_OF_OTHERS: Final = frozenset({"agent", "control", "finished", "prepared", "replacements", "rolling"})
+_OF_OTHERS: Final = frozenset(
+    {"agent", "checkpoints", "control", "finished", "prepared", "replacements", "rolling"}
+)
 """Parameters that Pulumi writes once, or that only instances read that start later; of these by their value
 end workers:"""
 _STEERING: Final = frozenset({"control", "finished", "replacements", "rolling"})

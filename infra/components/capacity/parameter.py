@@ -11,7 +11,7 @@ from infra.scope import Scope
 
 def declare(
     scope: Scope,
-    parent: pulumi.Resource,
+    parent: pulumi.Resource | None,
     group: str,
     leaf: str,
     description: str,

@@ -46,6 +46,7 @@ class FileSystem(pulumi.ComponentResource):
     arn: pulumi.Output[str]
     access_point_ids: dict[str, pulumi.Output[str]]
     access_point_arns: dict[str, pulumi.Output[str]]
+    paths: dict[str, str]
 
     def __init__(self, name: str, args: FileSystemArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare the file system."""
@@ -88,6 +89,7 @@ class FileSystem(pulumi.ComponentResource):
                 security_groups=[group.id],
                 opts=self._child,
             )
+        self.paths = {point.name: point.path for point in args.settings.access_points}
         points = {point.name: self._access_point(point) for point in args.settings.access_points}
         self.access_point_ids = {
             point.name: self._checked_point_id(point, points[point.name])

@@ -18,7 +18,7 @@ from infra.iam.instance_statements import InstanceAccess
 from infra.program import group_config
 from infra.program.entries import needs as entry_needs
 from infra.program.entries.group import EntryGroup, declare_capacity_group
-from infra.program.entries.training import agent_config
+from infra.program.entries.training import agent_config, checkpoints
 from infra.program.entries.training.agent_config import JobOutputs
 from infra.program.entries.workload import Workload
 from infra.program.foundation import Foundation
@@ -66,7 +66,9 @@ def _images(job: Training) -> tuple[str, ...]:
 
 def _job(job: Training, foundation: Foundation) -> Workload:
     prepared = _prepared(dataset_of(job), group_of(job), foundation.scope) if job.prepare else None
-    return _workload(job, _run(job), prepared, foundation)
+    files = foundation.storage.file_system
+    location = checkpoints.stay(job, foundation.scope, {} if files is None else files.paths)
+    return _workload(job, _run(job), prepared, foundation, location)
 
 
 def _run(job: Training) -> str:
@@ -77,7 +79,8 @@ def _run(job: Training) -> str:
 def _builder(builder: Builder, foundation: Foundation) -> Workload:
     """Declare the builder of a dataset: a job whose run is this version of the dataset."""
     prepared = _prepared(builder.dataset, builder.group, foundation.scope)
-    return _workload(builder.entry, f"{builder.entry.revision}/{builder.dataset}", prepared, foundation)
+    run = f"{builder.entry.revision}/{builder.dataset}"
+    return _workload(builder.entry, run, prepared, foundation, builder.entry.checkpoints)
 
 
 def _prepared(dataset: str, group: str, scope: Scope) -> agent.Prepared:
@@ -85,7 +88,14 @@ def _prepared(dataset: str, group: str, scope: Scope) -> agent.Prepared:
     return agent.Prepared(dataset, group, parameter)
 
 
-def _workload(job: Training, run: str, prepared: agent.Prepared | None, foundation: Foundation) -> Workload:
+def _workload(
+    job: Training,
+    run: str,
+    prepared: agent.Prepared | None,
+    foundation: Foundation,
+    location: pulumi.Input[str],
+) -> Workload:
+    """Declare a job's group. ``location`` is that of its checkpoints, checked before its instances."""
     scope, storage = foundation.scope, _file_system(job, foundation)
     outputs: dict[str, pulumi.Input[str]] = {"job_table": foundation.state.jobs.name}
     if storage is not None:
@@ -94,9 +104,9 @@ def _workload(job: Training, run: str, prepared: agent.Prepared | None, foundati
     group = EntryGroup(
         entry=job,
         access=_access(job, prepared, foundation),
-        work=pulumi.Output.all(**outputs).apply(
+        work=pulumi.Output.all(pulumi.Output.all(**outputs), location).apply(
             lambda values: agent_config.work(
-                job, scope.stack, scope.region, JobOutputs(**values), prepared, scope.kms_key_arn
+                job, scope.stack, scope.region, JobOutputs(**values[0]), prepared, scope.kms_key_arn
             )
         ),
         config=group_config.build(

@@ -31,4 +31,9 @@ def sentence(subject: str, text: str) -> str:
     whole = joined(subject, text)
     if not subject and re.match(r"[a-z]+ ", whole):
         whole = f"{whole[0].upper()}{whole[1:]}"
-    return whole if whole.endswith((".", "?", "!")) else f"{whole}."
+    return ended(whole)
+
+
+def ended(text: str) -> str:
+    """Return a text with a full stop, unless it has an end."""
+    return text if text.endswith((".", "?", "!")) else f"{text}."

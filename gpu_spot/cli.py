@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
-from contracts.sentences import sentence
+from contracts.sentences import ended
 from gpu_spot.errors import ExitStatus, UserError, aws_error, is_of_aws, unexpected
 
 _PANELS: Final[Mapping[str, Sequence[str]]] = {
@@ -135,7 +135,7 @@ def _report(error: Exception, *, as_json: bool) -> ExitStatus:
     if is_of_aws(error):
         error = aws_error("AWS", error)
     is_foreseen = isinstance(error, UserError | ValueError | OSError)
-    message = sentence("", str(error) if is_foreseen else unexpected(error))
+    message = ended(str(error) if is_foreseen else unexpected(error))
     of_others = ExitStatus.INPUT if is_foreseen else ExitStatus.BUG
     status = error.status if isinstance(error, UserError) else of_others
     if as_json:

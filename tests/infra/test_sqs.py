@@ -120,7 +120,7 @@ def test_containers_have_the_instances_role_and_on_premises_is_rejected() -> Non
     }
     assert load_settings(config).services[0].image == service["image"]
     service["onPremises"] = {"hosts": [{"name": "gpu-1", "gpus": 1}]}
-    with pytest.raises(SettingsError, match="with a queue of SQS and an image"):
+    with pytest.raises(SettingsError, match="needs a queue of RabbitMQ, or a command without an image"):
         load_settings(config)
 
 

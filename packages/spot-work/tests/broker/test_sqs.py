@@ -98,8 +98,8 @@ def foreign(chance: random.Random) -> dict[str, Any]:
 
 
 @pytest.mark.filterwarnings("ignore:.*does not match an error shape:UserWarning")
-@pytest.mark.parametrize("count", [30, pytest.param(1000, marks=pytest.mark.soak)])
-def test_foreign_messages_cost_their_neighbours_nothing(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_foreign_messages_cost_their_neighbours_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    count = 30  # moto looks through all messages for each
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     monkeypatch.setattr(consumer, "_POLL_SECONDS", 1)  # a drain waits for the last poll
     chance, runs = random.Random(count), Counter[str]()

@@ -140,6 +140,7 @@ def test_what_a_cluster_cannot_follow_is_refused_and_a_revision_has_one_job(
 
 def test_a_removed_zone_keeps_its_subnets_until_it_is_empty(workspace: Workspace) -> None:
     """One gateway keeps its address, and what AWS refuses to delete is not deleted."""
+    workspace.edit(lambda config: config["gpu-spot:network"].update(egress="nat-gateway"))
     workspace.up()
     address = addresses(workspace)
     workspace.world.put_instances({"us-west-2a": ["i-0"]})
@@ -150,7 +151,7 @@ def test_a_removed_zone_keeps_its_subnets_until_it_is_empty(workspace: Workspace
     workspace.world.put_instances({})
     workspace.up()
     assert subnet_zones(workspace) == {"us-west-2b", "us-west-2c"}
-    assert addresses(workspace) == address
+    assert addresses(workspace) == address != []
     workspace.preview("--expect-no-changes")
 
 

@@ -58,9 +58,9 @@ def test_a_job_begins_again_only_if_it_is_asked_to(stack: str, place: str, tmp_p
     (tmp_path / "a").mkdir()
     error = refusal(stack, moved(), tmp_path / "a")
     assert error.startswith(
-        "gpu-spot:training.resnet.checkpoints: /runs on the file system is not what the job 'resnet' of this "
-        f"stack has ({place}), allowed: no change, or startOver: true"
+        f"gpu-spot:training.resnet.checkpoints must stay {place}: the job 'resnet' of this stack"
     )
+    assert "To change it, set startOver: true" in error
     again = preview(stack, moved(startOver=True), tmp_path)
     assert again.the("Parameter", "resnet-checkpoints")["insecureValue"] == "/runs on the file system"
 

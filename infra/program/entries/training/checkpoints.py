@@ -12,7 +12,7 @@ from infra.components.capacity import parameter
 from infra.schema import Training
 from infra.scope import Scope
 
-_START_OVER = "no change, or startOver: true, with which the job begins at step 0 in the new location"
+_START_OVER = "set startOver: true: the job then begins at step 0 there"
 
 
 def stay(job: Training, scope: Scope, paths: Mapping[str, str]) -> pulumi.Output[str]:

@@ -17,8 +17,7 @@ import pytest
 from spot_training import Checkpointer, Interval, Keep, OtherRunError, Progress, SaveError, Spot
 from spot_training.identity import TrainingRun
 from spot_training.levels import levels as levels_module
-from spot_training.levels import local as local_module
-from spot_training.levels.local import LocalFiles, available_memory, local_folder, make_private
+from spot_training.levels import local_level as local_module
 from spot_training.levels.local_level import LocalLevel
 from support.disk import Clock, Disk, FakeNotice, content, refusing
 from support.levels import Machine, newest, state_after
@@ -104,7 +103,7 @@ class Training:
     def __init__(self, folder: Path, run: TrainingRun | None = FIRST, *, local: Path | None = None) -> None:
         self.clock, self.notice = Clock(), FakeNotice()
         self.far, self.root = folder / "far", local or folder / "local"
-        self.local = local_folder(self.root, str(self.far))
+        self.local = local_module.local_folder(self.root, str(self.far))
         prices = {"dollars_per_gb": 0.06, "dollars_per_hour": 0.35}
         self.spot = Spot(
             checkpointer=Checkpointer(self.far, run=run, retry_policy=self.clock.retry_policy()),
@@ -219,7 +218,9 @@ def test_a_restored_checkpoint_stays_while_the_script_has_it_and_it_fits(
     saved = again.spot.restore()
     assert saved is not None
     if is_full:  # until another one is removed
-        monkeypatch.setattr(LocalFiles, "free_bytes", lambda _, at: 10_000 * (2 - len([*at.glob("step-*")])))
+        monkeypatch.setattr(
+            local_module.LocalFiles, "free_bytes", lambda _, at: 10_000 * (2 - len([*at.glob("step-*")]))
+        )
     for step in (30, 40):
         again.save(step)
         assert saved.path.exists() == (not is_full or step == 30)
@@ -234,7 +235,7 @@ def test_a_restored_checkpoint_stays_while_the_script_has_it_and_it_fits(
 def test_the_first_save_is_here_only_if_two_states_fit(
     training: Callable[..., Training], monkeypatch: pytest.MonkeyPatch, free: int, here: int
 ) -> None:
-    monkeypatch.setattr(LocalFiles, "free_bytes", lambda self, folder: free)
+    monkeypatch.setattr(local_module.LocalFiles, "free_bytes", lambda self, folder: free)
     (one := training()).save(10, size=1000)
     assert (newest(one.local), newest(one.far)) == (here, 10)
 
@@ -363,12 +364,12 @@ def test_local_storage_that_fails_is_a_line(
     if fault == "another user":
         monkeypatch.setattr(os, "geteuid", lambda: 12345)
     if fault == "full":
-        monkeypatch.setattr(LocalFiles, "touch", Disk(refusing(28, "make")).touch)
+        monkeypatch.setattr(local_module.LocalFiles, "touch", Disk(refusing(28, "make")).touch)
     one = training()
     assert one.restore() is None
     assert one.save(10)
     if fault == "full later":
-        monkeypatch.setattr(LocalFiles, "free_bytes", lambda self, folder: 1000)
+        monkeypatch.setattr(local_module.LocalFiles, "free_bytes", lambda self, folder: 1000)
     assert one.save(20)
     assert one.save(30)
     assert newest(one.far) == 30
@@ -425,7 +426,7 @@ def test_the_variable_names_the_directory_and_an_empty_argument_none(
         one.restore()
         one.save(10, content("at 10"))
         wait_until(lambda far=far: newest(far) == 10)  # type: ignore[misc]
-        assert (newest(local_folder(tmp_path / "local", str(far))) == 10) == is_used
+        assert (newest(local_module.local_folder(tmp_path / "local", str(far))) == 10) == is_used
         one.close()
 
 
@@ -471,18 +472,18 @@ def test_ranks_on_two_machines_use_no_local_storage(
 def test_memory_counts_as_full_before_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     information, group = tmp_path / "meminfo", tmp_path / "group"
     information.write_text("MemTotal: 9 kB\nMemAvailable:      200 kB\n")
-    assert available_memory(information, group) == [200 * 1024]
+    assert local_module.available_memory(information, group) == [200 * 1024]
     group.mkdir()
     (group / "memory.max").write_text("1000\n")
     (group / "memory.current").write_text("900\n")
     (group / "memory.stat").write_text("anon 5\ninactive_file 30\nactive_file 20\nfile 99\n")
-    assert available_memory(information, group) == [200 * 1024, 150]
+    assert local_module.available_memory(information, group) == [200 * 1024, 150]
     (group / "memory.max").write_text("max\n")
-    assert available_memory(information, group) == [200 * 1024]
+    assert local_module.available_memory(information, group) == [200 * 1024]
     monkeypatch.setattr(local_module, "available_memory", lambda: [77])
     for is_memory in (True, False):
         monkeypatch.setattr(local_module, "_is_in_memory", lambda folder, is_memory=is_memory: is_memory)
-        assert (LocalFiles().free_bytes(tmp_path) == 77) == is_memory
+        assert (local_module.LocalFiles().free_bytes(tmp_path) == 77) == is_memory
     monkeypatch.undo()
     mounts = tmp_path / "mounts"
     assert local_module._is_in_memory(tmp_path, mounts)  # unknown
@@ -494,6 +495,6 @@ def test_memory_counts_as_full_before_it_is(tmp_path: Path, monkeypatch: pytest.
 
 def test_the_directory_is_private(tmp_path: Path) -> None:
     folder = tmp_path / "a" / "b"
-    make_private(folder)
+    local_module.make_private(folder)
     assert folder.stat().st_mode & 0o777 == 0o700
-    make_private(folder)
+    local_module.make_private(folder)

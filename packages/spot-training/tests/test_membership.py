@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
@@ -29,7 +29,6 @@ from spot_training.nodes.membership import (
     is_join_due,
     limits_of,
     remove,
-    to_document,
 )
 from spot_training.nodes.registry import NodeRegistry
 from spot_training.storage.files import Files
@@ -148,7 +147,7 @@ def test_no_order_of_events_leaves_a_world_with_a_lost_node_or_survivors_without
             membership = end(membership, membership.number, "saved")
         for member in membership.expected:  # those that live see it and come back
             membership = enter(membership, member)
-        membership = from_document(to_document(form(membership, LIMITS, is_overdue=lambda: True)))
+        membership = from_document(asdict(form(membership, LIMITS, is_overdue=lambda: True)))
         tokens = [member.token for member in membership.world.nodes] if membership.world else []
         assert set(tokens) <= set(alive.values())
         assert len(tokens) == len(set(tokens)) <= LIMITS.maximum

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import uuid
@@ -69,10 +68,9 @@ _log = logging.getLogger("spot_training")
 class Checkpointer:
     """Keeps the newest ``keep`` checkpoints of one training in a directory or in S3, and those of ``Keep``.
 
-    All ranks of ``ranks`` call ``restore`` and ``save`` at the same steps; each writes its own files, and
-    rank 0 commits after all are done. ``fingerprint`` identifies the model, for example by its shapes: a
-    checkpoint with another fingerprint is rejected. With ``reshard`` another number of ranks may load it.
-    A checkpoint of another ``run`` is rejected and stays, unless the user names that run in
+    All ranks call ``restore`` and ``save`` at the same steps; each writes its own files, and rank 0 commits.
+    A checkpoint with another ``fingerprint``, of the model, is rejected; with ``reshard`` another number of
+    ranks may load it. One of another ``run`` is rejected and stays, unless the user names that run in
     ``$SPOT_TRAINING_TAKE_OVER`` or ``$SPOT_TRAINING_START_OVER``.
     """
 
@@ -93,9 +91,7 @@ class Checkpointer:
         retry_policy: RetryPolicy | None = None,
         store: Store | None = None,
     ) -> None:
-        """``location``: default ``$GPU_SPOT_CHECKPOINTS``, else ``checkpoints`` in the working directory.
-
-        That is the one in which the process began: a relative ``location`` after a change of it is said.
+        """``location``: default ``$GPU_SPOT_CHECKPOINTS``, else ``checkpoints`` where the process began.
 
         ``name``: of one of several trainings, a directory in ``location``. ``run``: default: not compared.
         ``keep_every``: the first checkpoint after each so many steps stays, too.
@@ -108,11 +104,8 @@ class Checkpointer:
         location = location or os.environ.get(FOLDER_VARIABLE) or f"{_STARTED_IN}/checkpoints"
         if (rehearsed := rehearsal.current()) is not None:
             location = f"{rehearsed.folder}/checkpoints"  # never the user's own
-        if (
-            "://" not in str(location)
-            and not Path(location).is_absolute()
-            and Path.cwd() != Path(_STARTED_IN)
-        ):
+        is_relative = "://" not in str(location) and not Path(location).is_absolute()
+        if is_relative and Path.cwd() != Path(_STARTED_IN):
             say(
                 f"{location} is in {Path.cwd()}, and the process began in {_STARTED_IN}: a start in "
                 "another directory would not find these checkpoints; use an absolute path"
@@ -164,12 +157,7 @@ class Checkpointer:
 
     def on_first(self, action: Callable[[], object]) -> None:
         """Run an action on rank 0, or raise its error on all ranks; all have its ``last_step`` then."""
-
-        def carry_out() -> str:
-            action()
-            return json.dumps(self.last_step)
-
-        self.last_step = json.loads(self._together.on_first(carry_out))
+        self.last_step = self._together.on_first(lambda: (action(), self.last_step)[1])
 
     def stop_waiting_before(self, seconds_left: Callable[[], float | None]) -> None:
         """Abandon storage calls that hang shortly before ``seconds_left()`` is 0; None: no deadline."""
@@ -178,16 +166,13 @@ class Checkpointer:
     def restore(self, local: Checkpointer | None = None) -> Checkpoint | None:
         """Return the newest valid checkpoint, the same on all ranks; None if there are no checkpoints.
 
-        Damaged checkpoints are logged and skipped. ``local``: a level on this machine, whose checkpoints are
-        candidates, too.
+        Damaged ones are logged and skipped. ``local``: a level on this machine with more candidates.
 
         Raises:
-            RestoreError: all checkpoints are damaged, or the newest is of another format or cannot be read;
-                starting at step 0 or at an older one would silently lose the training.
-            MismatchError: the checkpoint is of another model or world size.
-            OtherRunError: the checkpoint is of another run.
-            InUseError: another process uses the directory.
-            SaveError: the directory cannot be written.
+            RestoreError: all are damaged, or the newest is of another format or cannot be read: to start at
+                step 0 or at an older one would silently lose the training.
+            MismatchError: the checkpoint is of another model or size; ``OtherRunError``: of another run.
+            InUseError: another process uses the directory; ``SaveError``: it cannot be written.
         """
         try:
             return self._restore(local)
@@ -223,8 +208,7 @@ class Checkpointer:
             InUseError: another process uses the directory.
             SaveError: the directory cannot be written.
         """
-        names = self._together.on_first(lambda: self._call(self.location, self._open))
-        return list(json.loads(names))
+        return self._on_first(self._open)
 
     def continuing(self, names: Sequence[str]) -> list[str]:
         """Return the names of this level's checkpoints with the history of ``names``, of the level above."""
@@ -232,9 +216,7 @@ class Checkpointer:
 
     def _refuse_damaged(self, names: Sequence[str]) -> None:
         """Raise ``RestoreError`` if there are checkpoints, but none that can be loaded."""
-        damaged = json.loads(
-            self._together.on_first(lambda: json.dumps(self._call(self.location, self._store.damaged)))
-        )
+        damaged = self._on_first(self._store.damaged)
         if names or (damaged and started_over() != DAMAGED):
             raise RestoreError(
                 f"{self.location}: none of {', '.join(names or damaged)} can be loaded; move them to start at"
@@ -289,24 +271,20 @@ class Checkpointer:
             InUseError: another process uses the directory, or the pod's lease was superseded.
         """
         if self.last_step == step and not (replace and self._store.replaces):
-            document = self._together.on_first(lambda: self._amend(step, keep))
-            self._retention.committed(step, json.loads(document))
+            self._retention.committed(step, self._together.on_first(lambda: self._amend(step, keep)))
             return
         while True:
             try:
                 self._save_once(step, write, dict(meta or {}), keep)
-            except NoSpaceError as error:
-                if not self._together.on_first(
-                    lambda: self._call(self.location, partial(self._drop_oldest, step))
-                ):
-                    raise SaveError(str(error)) from None
-            else:
                 break
+            except NoSpaceError as error:
+                if not self._on_first(partial(self._drop_oldest, step)):
+                    raise SaveError(str(error)) from None
         self.last_step = step
 
     def _save_once(self, step: int, write: Write, meta: Mapping[str, Any], keep: Keep | None) -> None:
         name = name_of(step)
-        stage = self._together.on_first(lambda: self._call(self.location, lambda: self._stage(name)))
+        stage = self._on_first(partial(self._stage, name))
         try:
             files = self._write(stage, write)
             run = {**self._run.document(), "before": self._before} if self._run else {}
@@ -314,7 +292,7 @@ class Checkpointer:
                 step, self.ranks.size, self._fingerprint, meta, files, run, lineage=self.lineage
             )
             stored = self._together.on_first(lambda: self._commit(stage, name, manifest, keep))
-            self._retention.committed(step, json.loads(stored))
+            self._retention.committed(step, stored)
         except Exception:
             if self.ranks.rank == 0:
                 with contextlib.suppress(OSError):
@@ -325,7 +303,11 @@ class Checkpointer:
         """Call the storage: retried after transient errors, abandoned if it hangs."""
         return self._retry_policy.call(description, lambda: self._calls.call(description, action))
 
-    def _open(self) -> str:
+    def _on_first(self, action: Callable[[], T]) -> T:
+        """Call the storage on rank 0; return the result (JSON), or raise the error, on all ranks."""
+        return self._together.on_first(lambda: self._call(self.location, action))
+
+    def _open(self) -> list[str]:
         check_lease()
         self._store.acquire()
         self._store.clean()
@@ -338,7 +320,7 @@ class Checkpointer:
             if foreign:
                 say(f"{self.location}: {', '.join(foreign)} of run {label} set aside; starting over")
             names = [name for name in names if name not in foreign]
-        return json.dumps(names)
+        return names
 
     def _run_id(self, name: str) -> str:
         try:
@@ -353,25 +335,27 @@ class Checkpointer:
         self._space.make(lambda: self._retention.droppable(name))
         return self._store.stage(name)
 
-    def _drop_oldest(self, step: int) -> str:
-        return "removed" if self._space.drop_last(self._retention.droppable(name_of(step))) else ""
+    def _drop_oldest(self, step: int) -> bool:
+        return self._space.drop_last(self._retention.droppable(name_of(step)))
 
     def _write(self, stage: str, write: Write) -> dict[str, File]:
         """Write each rank's files; return all files."""
         part = part_of(self.ranks.rank)
 
-        def attempt() -> str:
+        def attempt() -> dict[str, Any]:
             folder = self._store.part(stage, part)
             try:
                 write(folder)
             except RuntimeError as error:
                 raise os_error_behind(error, self._store.free_bytes) from None
-            return json.dumps({path: asdict(file) for path, file in self._store.deliver(stage, part).items()})
+            return {path: asdict(file) for path, file in self._store.deliver(stage, part).items()}
 
-        texts = self._together.on_all(lambda: self._call(f"{self.location}: save", attempt))
-        return {path: File(**file) for text in texts for path, file in json.loads(text).items()}
+        parts = self._together.on_all(lambda: self._call(f"{self.location}: save", attempt))
+        return {path: File(**file) for files in parts for path, file in files.items()}
 
-    def _commit(self, stage: str, name: str, manifest: CheckpointManifest, keep: Keep | None) -> str:
+    def _commit(
+        self, stage: str, name: str, manifest: CheckpointManifest, keep: Keep | None
+    ) -> dict[str, Any]:
         """Commit a staged checkpoint, then delete what need not stay; return what it stores of those."""
         stored = self._call(self.location, lambda: self._planned(manifest.step, keep))
         text = replace(manifest, retained=stored).to_text()
@@ -393,12 +377,12 @@ class Checkpointer:
             self._calls.call(self.location, clean_up)
         except OSError as error:
             _log.warning("%s: old checkpoint not deleted: %s", self.location, one_line(error))
-        return json.dumps(stored)
+        return stored
 
     def _planned(self, step: int, keep: Keep | None) -> dict[str, Any]:
         return self._retention.planned(step, keep, self.last_step).document()
 
-    def _amend(self, step: int, keep: Keep | None) -> str:
+    def _amend(self, step: int, keep: Keep | None) -> dict[str, Any]:
         """Store why a committed checkpoint stays; return that."""
 
         def amend() -> dict[str, Any]:
@@ -410,25 +394,21 @@ class Checkpointer:
                 self._store.amend(name_of(step), text)
             return stored
 
-        return json.dumps(self._call(self.location, amend) if keep else self.retained.document())
+        return self._call(self.location, amend) if keep else self.retained.document()
 
     def _load(self, name: str) -> Checkpoint | None:
         """Return a checkpoint if all ranks verify their files; else log the reason and return None."""
-        document = json.loads(self._together.on_first(lambda: json.dumps(self._manifest(name))))
-        manifest, reason, damaged = None, document["reason"], document["damaged"]
+        text, reason, damaged = self._together.on_first(lambda: self._manifest(name))
         if not reason:
-            manifest = parse(document["manifest"])
+            manifest = parse(text)
             self._check(name, manifest)
-            results = [
-                json.loads(result) for result in self.ranks.gather(json.dumps(self._verify(name, manifest)))
-            ]
-            reason = next((result["reason"] for result in results if result["reason"]), "")
-            damaged = any(result["damaged"] for result in results)
-        if manifest is not None and not reason:
-            self._resume(manifest)
-            return Checkpoint(
-                manifest.step, self._store.fetch(name), manifest.meta, manifest.world_size, manifest.run
-            )
+            results = self._together.on_all(lambda: self._verify(name, manifest))
+            reason = next((text for text, _ in results if text), "")
+            damaged = any(is_damaged for _, is_damaged in results)
+            if not reason:
+                self._resume(manifest)
+                path = self._store.fetch(name)
+                return Checkpoint(manifest.step, path, manifest.meta, manifest.world_size, manifest.run)
         if not (damaged or self._skips_unreadable):
             raise RestoreError(
                 f"{self.location}/{name} cannot be read: {reason}; it stays: start again, or move it away"
@@ -441,8 +421,8 @@ class Checkpointer:
                     self._store.quarantine(name)
         return None
 
-    def _manifest(self, name: str) -> dict[str, Any]:
-        """Return a manifest's text, or the reason why it cannot be used and whether it is damaged."""
+    def _manifest(self, name: str) -> tuple[str, str, bool]:
+        """Return a manifest's text, or the reason why it cannot be used, and whether it is damaged."""
         text = ""
         try:
             text = self._call(self.location, lambda: self._store.manifest(name))
@@ -452,32 +432,24 @@ class Checkpointer:
                 f"{self.location}/{name}: {error}; it stays: install the version of spot_training that wrote"
                 f" it, or use another directory{or_start_over(run_id(text))}"
             ) from None
-        except (ValueError, FileNotFoundError) as error:
-            missing = isinstance(error, FileNotFoundError)
-            return {"reason": "it has no manifest" if missing else one_line(error), "damaged": True}
-        except OSError as error:
-            return {"reason": one_line(error), "damaged": False}
-        return {"manifest": text, "reason": "", "damaged": False}
+        except FileNotFoundError:
+            return "", "it has no manifest", True
+        except (ValueError, OSError) as error:
+            return "", one_line(error), isinstance(error, ValueError)
+        return text, "", False
 
-    def _verify(self, name: str, manifest: CheckpointManifest) -> dict[str, Any]:
-        """Compare this rank's files with the manifest."""
+    def _verify(self, name: str, manifest: CheckpointManifest) -> tuple[str, bool]:
+        """Return why this rank's files are not those of the manifest, and whether they are damaged."""
         parts = {part_of(rank) for rank in range(self.ranks.rank, manifest.world_size, self.ranks.size)}
+        files = {path: file for path, file in manifest.files.items() if path.split("/")[0] in parts}
         try:
             root = self._call(self.location, lambda: self._store.fetch(name))
-            for path, expected in manifest.files.items():
-                if path.split("/")[0] not in parts:
-                    continue
-                size, digest = self._call(self.location, partial(self._files.digest, root / path))
-                if size != expected.size:
-                    return {"reason": f"{path} has {size} of {expected.size} bytes", "damaged": True}
-                if digest != expected.sha256:
-                    return {"reason": f"{path} has a wrong checksum", "damaged": True}
+            problem = self._call(self.location, lambda: self._files.problem(root, files))
         except FileNotFoundError as error:
-            path = str(error.filename).rpartition(f"{name}/")[2]
-            return {"reason": f"{path} is missing", "damaged": True}
+            return f"{str(error.filename).rpartition(f'{name}/')[2]} is missing", True
         except (OSError, ValueError) as error:
-            return {"reason": one_line(error), "damaged": False}
-        return {"reason": "", "damaged": False}
+            return one_line(error), False
+        return problem, bool(problem)
 
     def _check(self, name: str, manifest: CheckpointManifest) -> None:
         if manifest.fingerprint != self._fingerprint:

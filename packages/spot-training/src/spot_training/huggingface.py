@@ -13,8 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import TrainerCallback
 
+from spot_training import attributes
 from spot_training.errors import SaveError, SpotTrainingError, say
 from spot_training.identity import TrainingRun
 from spot_training.interval import Interval
@@ -34,11 +35,10 @@ _log = logging.getLogger("spot_training")
 class SpotCallback(TrainerCallback):
     """Makes the Trainer save when due and on a notice; after a notice it ends the process.
 
-    The Trainer writes ``checkpoint-N`` to its ``output_dir``, file by file. The callback copies it to an
-    atomic checkpoint (by hard links on the same disk) and deletes the Trainer's folder, unless
-    ``load_best_model_at_end`` needs it. Saves of the Trainer's ``save_strategy`` are handled the same way.
-    With ``metric_for_best_model`` the best checkpoint stays.
-    With several ranks ``output_dir`` must be on a disk that all of them share.
+    The Trainer writes ``checkpoint-N`` to its ``output_dir``, file by file. The callback copies it, by hard
+    links on the same disk, to an atomic checkpoint and deletes it unless ``load_best_model_at_end`` needs it;
+    so also saves of ``save_strategy``. With ``metric_for_best_model`` the best checkpoint stays. Several
+    ranks share the disk of ``output_dir``.
     """
 
     def __init__(
@@ -65,10 +65,9 @@ class SpotCallback(TrainerCallback):
         self._save_started_at = 0.0
         self._trainer: Any = None
         self._extra: Any = None
+        self._restored_step: int | None = None
 
-    def on_init_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_init_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Create the checkpointer; checkpoints of another model are rejected."""
         self._trainer = _caller()
         if getattr(args, "enable_jit_checkpoint", False):
@@ -95,14 +94,20 @@ class SpotCallback(TrainerCallback):
     def resume_from(self) -> str | None:
         """Return the newest checkpoint for ``train(resume_from_checkpoint=...)``; None: start at step 0."""
         saved = self._get_spot().restore()
+        self._restored_step = 0 if saved is None else saved.step
         file = None if saved is None else saved.part(0) / EXTRA_STATE.format(self._ranks.rank)
         self._extra = json.loads(file.read_text()) if file is not None and file.exists() else None
         return None if saved is None else str(saved.part(0))
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        """Remove incomplete folders of a killed Trainer; restore what its own resume leaves out."""
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Remove incomplete folders; restore what the Trainer leaves out; refuse another step's beginning."""
+        if self._restored_step is None:
+            self.resume_from()
+        if self._restored_step != state.global_step:
+            raise SpotTrainingError(
+                f"the Trainer begins at step {state.global_step}, and the newest checkpoint has step"
+                f" {self._restored_step}; use train(resume_from_checkpoint=spot.resume_from())"
+            )
         if self._extra is not None and self._extra["step"] == state.global_step and self._trainer is not None:
             _restore(self._trainer, self._extra)
         self._extra = None
@@ -112,9 +117,7 @@ class SpotCallback(TrainerCallback):
             for mark in Path(args.output_dir).glob(f"checkpoint-*/{INCOMPLETE}"):
                 shutil.rmtree(mark.parent)
 
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Request a save if due, on all ranks at the same step; a last save skips the evaluation."""
         spot = self._get_spot()
         spot.progress.report(state.global_step, spot.steps)
@@ -128,15 +131,11 @@ class SpotCallback(TrainerCallback):
         control.should_evaluate &= not self._is_stopping
         self._mark(args, state, control)
 
-    def on_epoch_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Mark the folder: the Trainer's save strategy may save here."""
         self._mark(args, state, control)
 
-    def on_evaluate(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Request a save that stays if ``metric_for_best_model`` is the best so far."""
         if args.metric_for_best_model is None or not self._is_training or not state.global_step:
             return
@@ -149,9 +148,7 @@ class SpotCallback(TrainerCallback):
         if is_best:
             self._mark(args, state, control)
 
-    def on_save(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Copy the Trainer's checkpoint; exit if a notice was received."""
         written = Path(args.output_dir) / f"checkpoint-{state.global_step}"
         if self._trainer is not None:
@@ -174,14 +171,12 @@ class SpotCallback(TrainerCallback):
             _log.warning("saved at step %d; stopping for the interruption", state.global_step)
             raise SystemExit(0)
 
-    def on_train_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Report the end to the agent; raise the error of a failed last save."""
         self._is_training = False
         self._get_spot().finish(state.global_step)
 
-    def _mark(self, args: TrainingArguments, state: TrainerState, control: TrainerControl) -> None:
+    def _mark(self, args: Any, state: Any, control: Any) -> None:
         """Mark the folder that the Trainer is about to write; remove files of a killed process."""
         if control.should_save and self._ranks.rank == 0:
             folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
@@ -230,9 +225,11 @@ def _caller() -> Any:
 
 def _extra_of(trainer: Any) -> dict[str, Any]:
     """Return the loss that the Trainer accumulates (``_run_training``), and the values of callbacks."""
-    result: dict[str, Any] = {
-        "callbacks": [[type(callback).__qualname__, _values(callback)] for callback in _callbacks(trainer)]
-    }
+    callbacks = [
+        [kind, {name: value for name, value in values.items() if json.loads(json.dumps(value)) == value}]
+        for kind, values in attributes.of_each(_callbacks(trainer))
+    ]
+    result: dict[str, Any] = {"callbacks": callbacks}
     if hasattr(trainer, "_tr_loss"):
         names = ("_total_loss_scalar", "_globalstep_last_logged", "_initial_global_step")
         result["loss"] = {
@@ -248,9 +245,7 @@ def _restore(trainer: Any, saved: Mapping[str, Any]) -> None:
             trainer._tr_loss.fill_(value)
         else:
             setattr(trainer, name, value)
-    for callback, (kind, values) in zip(_callbacks(trainer), saved["callbacks"], strict=False):
-        if type(callback).__qualname__ == kind:
-            vars(callback).update(values)
+    attributes.restore_each(_callbacks(trainer), saved["callbacks"])
 
 
 def _callbacks(trainer: Any) -> list[Any]:
@@ -261,16 +256,3 @@ def _callbacks(trainer: Any) -> list[Any]:
         if not isinstance(callback, SpotCallback)
         and (hasattr(callback, "state") or not type(callback).__module__.startswith("transformers."))
     ]
-
-
-def _values(callback: Any) -> dict[str, Any]:
-    """Return the public attributes that are plain values."""
-    return {name: value for name, value in vars(callback).items() if name[0] != "_" and _is_plain(value)}
-
-
-def _is_plain(value: Any) -> bool:
-    if type(value) is list:
-        return all(map(_is_plain, value))
-    if type(value) is dict:
-        return all(type(key) is str and _is_plain(inner) for key, inner in value.items())
-    return type(value) in (bool, int, float, str, type(None))

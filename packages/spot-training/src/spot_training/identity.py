@@ -149,19 +149,15 @@ def name_of_run(stored: Mapping[str, Any]) -> str:
     return f"{stored.get('id', '')} ({text})" if text else str(stored.get("id", ""))
 
 
-def taken_over(environment: Mapping[str, str] | None = None) -> str:
-    """Return the id of the run that the user lets this one continue from; empty: none."""
-    return (os.environ if environment is None else environment).get(TAKE_OVER_VARIABLE, "")
-
-
 def is_taken_over(run: Mapping[str, Any]) -> bool:
     """Return whether the user lets this run continue from a stored one, or from one that it took over."""
-    return taken_over() in {*run.get("before", ()), run.get("id")} - {None, ""}
+    label = os.environ.get(TAKE_OVER_VARIABLE, "")
+    return label in {*run.get("before", ()), run.get("id")} - {None, ""}
 
 
-def started_over(environment: Mapping[str, str] | None = None) -> str:
+def started_over() -> str:
     """Return the id of the run whose checkpoints the user lets this one set aside; empty: none."""
-    return (os.environ if environment is None else environment).get(START_OVER_VARIABLE, "")
+    return os.environ.get(START_OVER_VARIABLE, "")
 
 
 def or_start_over(run: str) -> str:

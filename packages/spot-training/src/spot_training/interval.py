@@ -32,13 +32,11 @@ _log = logging.getLogger("spot_training")
 class Interval:
     """Seconds of training between two saves, from the time for which a save pauses training.
 
-    The Young/Daly optimum for a save of C seconds and M seconds between interruptions is sqrt(2 C M) - C, or
-    M if C is above M / 2. Saving takes at most a share of ``overhead`` of the time, and the interval is at
-    most ``max_seconds``; if both conflict, ``max_seconds`` wins, with a warning. Interruptions without a
-    notice count too. Where storage charges for writes (EFS, by GB), writing costs at most ``storage_share``
-    of the instance's price; this limit wins over ``max_seconds``. If only one of the two prices is known, and
-    writing is not free, it is ``max_seconds``.
-    Source: Daly, "A higher order estimate of the optimum checkpoint interval", 2006, eq. 20.
+    The optimum for a save of C seconds and M seconds between interruptions is sqrt(2 C M) - C, or M if C is
+    above M / 2 (Daly, "A higher order estimate of the optimum checkpoint interval", 2006, eq. 20). Saving
+    takes at most ``overhead`` of the time, and the interval is at most ``max_seconds``, which wins, with a
+    warning. Where storage charges for writes, they cost at most ``storage_share`` of the instance's price;
+    this wins over ``max_seconds``, which holds if only one of the two prices is known.
     """
 
     def __init__(

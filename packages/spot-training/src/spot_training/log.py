@@ -19,8 +19,7 @@ class TrainingLog:
     """A file of rows: JSON lines, or CSV if the path ends in ``.csv``.
 
     A checkpoint stores ``position()``; ``rewind`` drops the rows after it. The columns of a CSV file are the
-    keys of its first row and that row's ``optional``: rows leave missing ones empty, and a key that is not a
-    column is logged once and left out.
+    keys of its first row and that row's ``optional``; any other key is logged once and left out.
     """
 
     def __init__(self, path: Path) -> None:

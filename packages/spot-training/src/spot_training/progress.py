@@ -72,10 +72,9 @@ class Progress:
         self._write(self._body)
 
     def finished(self) -> None:
-        """No step is left: the script's end reports that the job is done, or the exception that ended it.
+        """No step is left: its end, after exports, reports that the job is done, or an exception.
 
-        The script may still export its model, so only its end is the training's end. Without this call, and
-        below the last step, the script's end is a failure, whatever its exit code.
+        Without this call, and below the last step, that end is a failure, whatever its exit code.
         """
         self._is_finished, self._error = True, None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from spot_training.errors import (
     InUseError,
@@ -18,12 +18,10 @@ from spot_training.errors import (
 )
 from spot_training.storage.retry import FULL_ERRNOS
 
+T = TypeVar("T")
+_TYPES: Final = (InUseError, MismatchError, NoSpaceError, OtherRunError, RestoreError, SaveError)
 _ERROR_TYPES: Final[Mapping[str, type[SpotTrainingError]]] = {
-    error.__name__: error
-    for error in (
-        *(InUseError, MismatchError, NoSpaceError, OtherRunError, RestoreError, SaveError),
-        SpotTrainingError,
-    )
+    error.__name__: error for error in (*_TYPES, SpotTrainingError)
 }
 
 
@@ -64,19 +62,19 @@ class RankCalls:
         self._ranks = ranks
         self._location = location
 
-    def on_first(self, action: Callable[[], str]) -> str:
-        """Run an action on rank 0 and return its result, or raise its error, on all ranks."""
-        return self.on_all(action if self._ranks.rank == 0 else str)[0]
+    def on_first(self, action: Callable[[], T]) -> T:
+        """Run an action on rank 0 and return its result (JSON), or raise its error, on all ranks."""
+        result: T = self.on_all(action if self._ranks.rank == 0 else lambda: None)[0]
+        return result
 
-    def on_all(self, action: Callable[[], str]) -> list[str]:
-        """Run an action on all ranks and return all results, or raise the first error, on all ranks."""
+    def on_all(self, action: Callable[[], object]) -> list[Any]:
+        """Run an action on all ranks; return all results (JSON), or raise the first error, on all ranks."""
         local_error: Exception | None = None
         try:
             outcome = {"value": action()}
         except Exception as error:
             local_error = error
-            kind = _kind_of(error)
-            outcome = {"kind": kind, "error": one_line(error)}
+            outcome = {"kind": _kind_of(error), "error": one_line(error)}
         outcomes = [json.loads(result) for result in self._ranks.gather(json.dumps(outcome))]
         if local_error is not None and not isinstance(
             local_error, (SpotTrainingError, OSError, RuntimeError)

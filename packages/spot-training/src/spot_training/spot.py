@@ -29,11 +29,9 @@ _ended: set[str] = set()
 class Spot:
     """A training that can be interrupted at any step.
 
-    It combines `Checkpointer`, `Notice`, `Interval` and `Progress`.
-
-    A failed periodic save is logged and retried within a minute; training continues. A failed save at a
-    notice raises. At the end of the training (`ending`, `finish`) it is logged: the script can still export
-    its model.
+    It combines `Checkpointer`, `Notice`, `Interval` and `Progress`. A failed periodic save is logged and
+    retried within a minute; one at a notice raises; one at the end (`ending`, `finish`) is logged, so that
+    the script can still export its model.
     """
 
     def __init__(
@@ -120,11 +118,10 @@ class Spot:
     def keep(self, *, metric: Any = None, mode: str = "min", pin: str | None = None) -> bool:
         """Let the present state stay beside the newest checkpoints; the next `after` or `save` writes it.
 
-        It stays if its metric is the best so far (returned), or under a name. ``metric``: a number; NaN and
-        infinity are never the best, and of two equal ones the earlier is. ``mode``: ``min`` if lower is
-        better, else ``max``. ``pin``: the name; one that another checkpoint has moves to this one. Metrics
-        are compared within the history that this process continues. With several ranks call it on all of
-        them; what rank 0 passes is stored.
+        It stays if its metric is the best so far (returned), or under a name. ``metric``: NaN and infinity
+        never are the best, and of two equal ones the earlier is. ``mode``: ``min`` if lower is better, else
+        ``max``. ``pin``: the name; one that another checkpoint has moves to this one. With several ranks call
+        it on all of them; what rank 0 passes is stored.
         """
         request = Keep(None if metric is None else float(metric), mode, () if pin is None else (pin,))
         is_best = request.is_better(self.checkpointer.retained.best) and request.is_better(
@@ -168,10 +165,9 @@ class Spot:
         """Save now; return whether it succeeded.
 
         ``last`` (default: whether a notice was received): a failure raises ``SaveError``. ``paused_seconds``
-        returns how long this save paused the training, if that differs from the duration of this call.
-        ``replace``: see ``Checkpointer.save``. ``keep``: why the checkpoint stays; default: as requested by
-        ``keep``. ``size``: the bytes that this rank writes, if known: ``local`` is not used if two
-        such states do not fit.
+        returns how long this save paused the training; default: the duration of this call. ``replace``: see
+        ``Checkpointer.save``. ``keep``: why the checkpoint stays; default: as requested by ``keep``.
+        ``size``: the bytes that this rank writes, if known: ``local`` is not used if two do not fit.
         """
         keep = keep or self.take_keep()
         last = self.notice.received if last is None else last
@@ -188,11 +184,7 @@ class Spot:
             _log.warning("step %d not saved, training continues: %s", step, error)
             return False
         self._failed = None
-        if (
-            keep is not None
-            and self._best_requested is not None
-            and keep.metric == self._best_requested.metric
-        ):
+        if keep is not None and self._best_requested and keep.metric == self._best_requested.metric:
             self._best_requested = None  # stored: the checkpointer compares from here on
         paused = paused_seconds() if paused_seconds else self._clock() - started
         self.progress.saving_seconds += paused

@@ -26,7 +26,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from frameworks.loop_torch import FORK
 from spot_training import Interval
 from spot_training.levels import copying, local_level
-from spot_training.levels.local import local_folder
+from spot_training.levels.local_level import local_folder
 from spot_training.torch import EpochBatches, Loop
 
 LENGTH, BATCH = 96, 4

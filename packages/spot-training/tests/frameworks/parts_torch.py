@@ -8,8 +8,7 @@ from typing import Any
 
 import torch
 
-from spot_training.torch.data import EpochBatches
-from spot_training.torch.microbatches import parts_of
+from spot_training.torch.data import EpochBatches, parts_of
 from spot_training.torch.optimization import SCALE_RULES, scale_learning_rates
 
 LENGTH, BATCH = 50, 12

@@ -22,7 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from frameworks.shards_torch import differences, end, start, train
 from spot_training import SpotTrainingError
-from spot_training.levels.local import local_folder
+from spot_training.levels.local_level import local_folder
 from spot_training.torch import Loop
 
 

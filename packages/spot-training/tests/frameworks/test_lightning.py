@@ -55,7 +55,7 @@ def test_what_has_no_position_is_said_in_one_line(results: dict[str, Any]) -> No
     ("case", "text"),
     [
         ("no model", "SpotCheckpoint has no model; pass fit(ckpt_path=spot.resume_from(model))"),
-        ("other rate", "is of a run with other values: SGD 0.0.lr 0.1 there, 0.2 here"),
+        ("other rate", "is of a run with other values (SGD 0.0.lr 0.1 there, 0.2 here)"),
         ("other data", "was saved with other data or another sampler"),
         ("unsupported", "the Trainer cannot be saved: it has types.SimpleNamespace"),
         (

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from spot_training import Interval, Spot
 from spot_training.identity import TrainingRun
-from spot_training.levels.local import local_folder
+from spot_training.levels.local_level import local_folder
 from spot_training.storage.manifest import step_of
 from support.waiting import wait_until
 

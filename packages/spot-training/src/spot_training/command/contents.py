@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from spot_training.errors import RestoreError, SpotTrainingError, one_line
 from spot_training.identity import name_of_run
@@ -17,8 +17,7 @@ from spot_training.storage.retry import RetryPolicy
 from spot_training.storage.store import Store
 
 
-@dataclass(frozen=True)
-class CheckpointContent:
+class CheckpointContent(NamedTuple):
     """One checkpoint; ``problem`` is empty if it is whole, as far as it was read."""
 
     name: str
@@ -37,23 +36,20 @@ def table(checkpoints: Sequence[CheckpointContent]) -> Iterator[str]:
     retained = _retained(checkpoints)
     if not checkpoints:
         yield "no checkpoints"
-    for checkpoint in checkpoints:
-        manifest = checkpoint.manifest
+    for name, manifest, problem in checkpoints:
         if manifest is None:
-            yield f"{checkpoint.name}  {checkpoint.problem}"
+            yield f"{name}  {problem}"
             continue
-        size = sum(file.size for file in manifest.files.values())
-        text = checkpoint.problem or "whole"
         run = f"  run {name_of_run(manifest.run)}" if manifest.run else ""
         stays = "".join(f"  [{reason}]" for reason in retained.reasons(manifest.step))
-        yield f"{checkpoint.name}  {size / 1e6:10.1f} MB  {manifest.world_size:3} rank(s)  {text}{stays}{run}"
+        size, ranks = f"{manifest.size / 1e6:10.1f} MB", f"{manifest.world_size:3} rank(s)"
+        yield f"{name}  {size}  {ranks}  {problem or 'whole'}{stays}{run}"
 
 
 def step_to_export(location: str, *, best: bool = False, pin: str | None = None) -> int:
     """Return the step of the best checkpoint, or of the one with a name, by the newest that can be read.
 
-    Raises:
-        RestoreError: there is none.
+    Raises ``RestoreError``: there is none.
     """
     retained = _retained(read(location))
     if pin is not None:
@@ -75,8 +71,7 @@ def _retained(checkpoints: Sequence[CheckpointContent]) -> Retained:
 def export(location: str, destination: Path, *, step: int | None = None, part: str | None = None) -> int:
     """Copy a verified checkpoint to a new directory, or one part's ``state_dict`` to a file; return its step.
 
-    Raises:
-        RestoreError: there is no such checkpoint, or none is whole.
+    Raises ``RestoreError``: there is no such checkpoint, or none is whole.
     """
     if destination.exists():
         raise SpotTrainingError(f"{destination} exists; name a new path")
@@ -118,16 +113,10 @@ def _read(store: Store, name: str, *, verifies: bool) -> CheckpointContent:
 
 
 def _problem(root: Path, manifest: CheckpointManifest) -> str:
-    for path, expected in manifest.files.items():
-        try:
-            size, digest = Files().digest(root / path)
-        except OSError as error:
-            return f"{path} cannot be read: {one_line(error)}"
-        if size != expected.size:
-            return f"{path} has {size} of {expected.size} bytes"
-        if digest != expected.sha256:
-            return f"{path} has a wrong checksum"
-    return ""
+    try:
+        return Files().problem(root, manifest.files)
+    except OSError as error:
+        return f"a file cannot be read: {one_line(error)}"
 
 
 def _store(location: str) -> Store:

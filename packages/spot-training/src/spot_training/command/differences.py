@@ -75,12 +75,9 @@ def _read(path: Path) -> Any:
 
 def _flat(value: Any, folder: str, key: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the values by their path; the run's own folder is none."""
-    if isinstance(value, Mapping):
-        for name, inner in value.items():
+    if isinstance(value, (Mapping, list, tuple)):
+        for name, inner in value.items() if isinstance(value, Mapping) else enumerate(value):
             yield from _flat(inner, folder, f"{key}.{name}" if key else str(name))
-    elif isinstance(value, (list, tuple)):
-        for number, inner in enumerate(value):
-            yield from _flat(inner, folder, f"{key}.{number}")
     elif hasattr(value, "tobytes") or hasattr(value, "numpy"):
         array = value.detach().cpu() if hasattr(value, "detach") else value
         content = array.flatten().tolist() if hasattr(array, "flatten") else array.tolist()

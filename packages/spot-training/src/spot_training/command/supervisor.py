@@ -93,18 +93,16 @@ class Supervisor:
             delay = min(2 * delay, MAX_DELAY_SECONDS)
 
     def _environment(self, folder: Path) -> dict[str, str]:
-        environment = dict(os.environ)
-        for name, value in (
-            (FOLDER_VARIABLE, self._location),
-            (NOTICE_VARIABLE, str(folder / "notice.json")),
-            (PROGRESS_FILE_VARIABLE, str(folder / "progress.json")),
-            (DONE_FILE_VARIABLE, str(folder / "done")),
-            ("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", f"{self._grace_seconds:.0f}"),
-            ("PYTHONUNBUFFERED", "1"),
-            ("PYTHONHASHSEED", "0"),  # the order of a set is the same at each start
-        ):
-            environment.setdefault(name, value)
-        return environment
+        return {
+            FOLDER_VARIABLE: self._location,
+            NOTICE_VARIABLE: str(folder / "notice.json"),
+            PROGRESS_FILE_VARIABLE: str(folder / "progress.json"),
+            DONE_FILE_VARIABLE: str(folder / "done"),
+            "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": f"{self._grace_seconds:.0f}",
+            "PYTHONUNBUFFERED": "1",
+            "PYTHONHASHSEED": "0",  # the order of a set is the same at each start
+            **os.environ,
+        }
 
     def _judge(self, code: int, environment: dict[str, str]) -> tuple[bool, str]:
         """Return whether the training is done, else the reason why not; an exit code alone proves nothing."""

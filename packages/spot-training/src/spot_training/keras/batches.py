@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from typing import Any
 
 import keras
@@ -39,6 +40,7 @@ class Batches(keras.utils.PyDataset):
                 self._source.workers, self._source.use_multiprocessing, self._source.max_queue_size
             )
             self._samples = int(self._source.num_batches)
+            _refuse_changes(self._source)
         else:
             super().__init__()
             arrays = (x, y, sample_weight)
@@ -96,3 +98,28 @@ class Batches(keras.utils.PyDataset):
         """See ``PyDataset``."""
         if self._source is not None:
             self._source.on_epoch_end()
+
+
+def _refuse_changes(source: Any) -> None:
+    """Raise ``SpotTrainingError`` if a dataset has other batches when they are read again, or an epoch later.
+
+    A restart begins with those of a new one. Random numbers of Python and NumPy are resumed, and may vary.
+    """
+    states = random.getstate(), np.random.get_state()
+
+    def read() -> list[Any]:
+        random.setstate(states[0])
+        np.random.set_state(states[1])
+        leaves = [*keras.tree.flatten(source[0]), *keras.tree.flatten(source[int(source.num_batches) - 1])]
+        return [np.asarray(leaf).tobytes() for leaf in leaves]
+
+    first, again = read(), read()
+    source.on_epoch_end()
+    if not first == again == read():
+        raise SpotTrainingError(
+            f"a {type(source).__name__} has other batches when it is read again, or after its on_epoch_end():"
+            " a restart begins with the first ones; return the same batch for the same index, and use"
+            " SpotModel.fit(shuffle=True)"
+        )
+    random.setstate(states[0])
+    np.random.set_state(states[1])

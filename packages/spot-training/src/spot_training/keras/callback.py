@@ -30,7 +30,6 @@ class BestMetric:
     mode: str = "min"
 
     def __post_init__(self) -> None:
-        """Raise ``SpotTrainingError`` for another mode."""
         Keep(mode=self.mode)
 
     def keep(self, spot: Spot, logs: Mapping[str, float]) -> bool:
@@ -69,7 +68,6 @@ class CheckpointCallback(keras.callbacks.Callback):
         self._best = best
         self._saved: Checkpoint | None = None
         self._at = state.BatchPosition(data=batches.identity)
-        self._metrics: list[Any] | None = None
         self._averaged: list[Any] | None = None
         self._generators: list[Any] = []
         self.ended_early = False
@@ -93,7 +91,6 @@ class CheckpointCallback(keras.callbacks.Callback):
         if state.variable_count(folder) > len(state.variables(self.model)):
             self._build_metrics()
         state.read(folder, self.model, self._callbacks)
-        self._metrics = state.metrics(self.model)
         self._generators = state.torch_generators()
         if self._at.batch >= self._batches.whole and not self._at.stopped:
             logs = {**self._at.logs, **self._validate()}
@@ -111,13 +108,12 @@ class CheckpointCallback(keras.callbacks.Callback):
         self.model.compute_metrics(x, y, predicted, weight)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Set the epoch's order; in a resumed epoch also restore the metrics."""
+        """Set the epoch's order; in a resumed epoch undo what the others do at its beginning again."""
         self._batches.epoch = epoch
         self._at = replace(self._at, epoch=epoch, batch=self._batches.skip, logs={})
-        if self._batches.skip and self._metrics is not None:
-            for variable, value in zip(self.model.metrics_variables, self._metrics, strict=True):
-                variable.assign(value)
-        self._metrics = None
+        if self._batches.skip and self._saved is not None:
+            state.read(self._saved.part(), self.model, self._callbacks)
+        self._saved = None
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         """Restore PyTorch's generators: loaders draw from them at the start and end of each iteration."""
@@ -140,9 +136,8 @@ class CheckpointCallback(keras.callbacks.Callback):
 
     def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
         """Stop a validation after a notice: the epoch's batches are saved, and the validation restarts."""
-        if self._at.batch >= self._batches.whole and self._spot.should_stop():
-            self._spot.save(self._step, self._write)
-            raise StopTrainingError
+        if self._at.batch >= self._batches.whole:
+            self._stop_after_notice()
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Log the epoch; save it if its metric is the best so far."""

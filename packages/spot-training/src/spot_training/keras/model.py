@@ -61,10 +61,9 @@ _log = logging.getLogger("spot_training")
 class SpotModel:
     """A compiled model whose ``fit`` resumes at the last checkpoint and saves by the interval.
 
-    Within one batch of a notice it saves and exits with code 0, by which the agent knows that the job
-    continues on another instance. With ``exits=False`` ``fit`` returns, and ``stopped`` is true. The log has
-    a row per epoch and, with ``log_every``, one per that many batches, as JSON lines or, if ``log`` ends in
-    ``.csv``, as CSV; default ``training.jsonl`` in the artifacts directory, else the working directory.
+    Within one batch of a notice it saves and exits with code 0; with ``exits=False`` ``fit`` returns, and
+    ``stopped`` is true. The log has a row per epoch and per ``log_every`` batches, as JSON lines or CSV by
+    the end of its name; default ``training.jsonl`` in the artifacts directory, else the working directory.
     ``keep_best``: a name of the epoch's logs, such as ``val_loss``; the checkpoint of the epoch with the
     lowest value (``mode="max"``: the highest) stays. ``options``: see ``Spot``.
     """
@@ -111,9 +110,7 @@ class SpotModel:
         """Train to the last epoch; return Keras's history of this process.
 
         Arguments are those of ``model.fit`` without ``initial_epoch``, ``steps_per_epoch``,
-        ``validation_split``.
-        ``x``: arrays or a ``PyDataset``; ``seed``: of the data's order. The state of callbacks (numbers and
-        weights, as in ``EarlyStopping``) is saved too.
+        ``validation_split``. ``x``: arrays or a ``PyDataset``; ``seed``: of the data's order.
         """
         if wrong := [name for name in _UNSUPPORTED if name in options]:
             raise SpotTrainingError(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from spot_training import randomness
 from spot_training.errors import MismatchError
 
 _VARIABLES = "variables.npz"
@@ -58,21 +58,16 @@ def write(
                 f"callback-{number}-{name}-{position_in_list}": value
                 for position_in_list, value in enumerate(values)
             }
-    algorithm, keys, *rest = np.random.get_state()
-    arrays["numpy"] = keys
     arrays |= {f"torch-{number}": generator for number, generator in enumerate(generators)}
     body = {
         "position": asdict(position),
         "variables": [_described(variable) for variable in variables(model)],
         "callbacks": scalars,
-        "random": {
-            "python": random.getstate(),
-            "numpy": [algorithm, *rest],
-            "keras": _global_seed().tolist(),
-        },
+        "keras": _global_seed().tolist(),
     }
     np.savez(folder / _VARIABLES, **arrays)
     (folder / _STATE).write_text(json.dumps(body))
+    (folder / randomness.FILE).write_text(randomness.state())
 
 
 def position(folder: Path) -> BatchPosition:
@@ -88,8 +83,7 @@ def variable_count(folder: Path) -> int:
 def read(folder: Path, model: Any, callbacks: Sequence[Any]) -> None:
     """Load the state into a built model, its callbacks and the random number generators.
 
-    Raises:
-        MismatchError: a variable differs from the model's; names the first one.
+    Raises ``MismatchError``: a variable differs from the model's; names the first one.
     """
     body = json.loads((folder / _STATE).read_text())
     current = variables(model)
@@ -111,18 +105,9 @@ def read(folder: Path, model: Any, callbacks: Sequence[Any]) -> None:
                 vars(callback).update(entry["values"])
                 for name in entry["lists"]:
                     setattr(callback, name, list(_several(arrays, f"callback-{number}-{name}-")))
-        numpy_keys = arrays["numpy"]
         set_torch_generators(list(_several(arrays, "torch-")))
-    version, internal, gauss = body["random"]["python"]
-    random.setstate((version, tuple(internal), gauss))
-    algorithm, *rest = body["random"]["numpy"]
-    np.random.set_state((algorithm, numpy_keys, *rest))
-    _global_seed_variable().assign(np.asarray(body["random"]["keras"], _global_seed().dtype))
-
-
-def metrics(model: Any) -> list[Any]:
-    """Return copies of the metrics' values; Keras resets them at the start of an epoch."""
-    return [array_of(variable) for variable in model.metrics_variables]
+    randomness.restore(folder)
+    _global_seed_variable().assign(np.asarray(body["keras"], _global_seed().dtype))
 
 
 def array_of(variable: Any) -> Any:

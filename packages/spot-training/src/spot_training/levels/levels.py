@@ -14,8 +14,7 @@ from spot_training.checkpointer import Checkpointer, Write
 from spot_training.errors import InUseError, SaveError, SpotTrainingError, say
 from spot_training.interval import Interval
 from spot_training.levels.background import BackgroundSaver
-from spot_training.levels.local import LOCAL_VARIABLE
-from spot_training.levels.local_level import LocalLevel
+from spot_training.levels.local_level import LOCAL_VARIABLE, LocalLevel
 from spot_training.retention.rules import Keep
 from spot_training.storage.manifest import Checkpoint
 
@@ -27,9 +26,9 @@ _log = logging.getLogger("spot_training")
 class CheckpointLevels:
     """Saves to ``far``; with a directory of this machine there, and at longer intervals to ``far``.
 
-    With ``local`` the saves by the interval go there, by the interval that storage without a price has. Each
-    time the interval of ``far`` is over, the next one is copied there, beside the training. The state at a
-    notice and at the end, one that is to stay (`Keep`), and all if ``local`` fails are saved to ``far``.
+    With ``local`` the saves by the interval go there; each time the interval of ``far`` is over, the next one
+    is copied to it. The state at a notice and at the end, one that is to stay (`Keep`), and all if ``local``
+    fails are saved to ``far``.
     """
 
     def __init__(
@@ -93,8 +92,7 @@ class CheckpointLevels:
     ) -> bool:
         """Save; return whether ``far`` has it. Arguments: see ``Spot.save``.
 
-        Raises:
-            SaveError: no checkpoint was committed.
+        Raises ``SaveError``: no checkpoint was committed.
         """
         stays = keep is not None and (keep.metric is not None or len(keep.pins) > 0)
         if self._local is not None and not self._goes_to_far(is_last or stays, size):

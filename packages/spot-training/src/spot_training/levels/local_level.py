@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
+import hashlib
 import os
+import re
+import socket
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -14,8 +16,8 @@ from typing import Final
 
 from spot_training.checkpointer import Checkpointer
 from spot_training.errors import SaveError, one_line, say
-from spot_training.levels.local import LocalFiles, local_folder, machine, make_private
 from spot_training.retention.retention import CheckpointRetention
+from spot_training.storage.files import Files
 from spot_training.storage.hashing import hashed
 from spot_training.storage.manifest import (
     Checkpoint,
@@ -29,7 +31,83 @@ from spot_training.storage.manifest import (
 from spot_training.storage.retry import FULL_ERRNOS
 from spot_training.storage.store import Store
 
+LOCAL_VARIABLE: Final = "GPU_SPOT_LOCAL_CHECKPOINTS"
+_AVAILABLE: Final = re.compile(r"^MemAvailable:\s+(\d+) kB$", re.MULTILINE)
+_FILES: Final = re.compile(r"^(?:in)?active_file (\d+)$", re.MULTILINE)
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+_CGROUP: Final = Path("/sys/fs/cgroup")
 _CHUNK: Final = 1 << 24  # bytes between two calls of ``check``
+
+
+def local_folder(root: str | os.PathLike[str], location: str) -> Path:
+    """Return the directory below ``root`` for the checkpoints of ``location``: each training has its own."""
+    text = location if "://" in location else str(Path(location).resolve())
+    return Path(root) / f"{Path(text).name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+def make_private(folder: Path) -> None:
+    """Create the directory, for this user only; one of another user is not used (``/dev/shm`` is for all).
+
+    Raises ``SaveError``: it is another user's.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    owner, user = folder.stat().st_uid, os.geteuid()
+    if owner != user:
+        raise SaveError(f"{folder} belongs to user {owner}, not to {user}; use a folder of this user")
+
+
+def machine() -> str:
+    """Return what is the same in all processes that see the same local directory: boot and host name."""
+    try:
+        boot = _BOOT_ID.read_text().strip()
+    except OSError:
+        boot = ""
+    return f"{boot} {socket.gethostname()}"
+
+
+class LocalFiles(Files):
+    """Files of a local directory; one in memory (tmpfs) has no more space than memory is available."""
+
+    def free_bytes(self, folder: Path) -> int | None:
+        """See ``Files``."""
+        free = super().free_bytes(folder)
+        if free is None or not _is_in_memory(folder):
+            return free
+        return min([free, *available_memory()])
+
+
+def available_memory(
+    memory_information: Path = Path("/proc/meminfo"), control_group: Path = _CGROUP
+) -> list[int]:
+    """Return the bytes that the machine and this control group still have; empty if neither is known.
+
+    What the group holds of files on disks counts as free: the kernel drops it. Source: proc_meminfo(5),
+    ``MemAvailable``; kernel, "Control Group v2", memory.
+    """
+    result = []
+    with contextlib.suppress(OSError):
+        if match := _AVAILABLE.search(memory_information.read_text()):
+            result.append(int(match[1]) * 1024)
+    with contextlib.suppress(OSError, ValueError):  # no such group; "max": no limit
+        limit = int((control_group / "memory.max").read_text())
+        used = int((control_group / "memory.current").read_text())
+        files = _FILES.findall((control_group / "memory.stat").read_text())
+        result.append(max(0, limit - used + sum(map(int, files))))
+    return result
+
+
+def _is_in_memory(folder: Path, mounts: Path = Path("/proc/self/mounts")) -> bool:
+    """Return whether a directory is on a tmpfs, by the longest mount point above it (proc_mounts(5))."""
+    path = folder.resolve()
+    kinds = {}
+    try:
+        for line in mounts.read_text().splitlines():
+            _, point, kind, *_ = line.split(" ")
+            if path.is_relative_to(point):
+                kinds[len(point)] = kind
+    except (OSError, ValueError):
+        return True  # unknown: the smaller figure counts
+    return not kinds or kinds[max(kinds)] == "tmpfs"
 
 
 def _copy_files(
@@ -58,8 +136,7 @@ class LocalLevel(Checkpointer):
     """Checkpoints below ``root``, in a directory for this training; for ``Checkpointer.restore(local)``.
 
     The newest one stays, the one that is being copied, and where it fits the restored one while the script
-    has its ``Checkpoint``. The history is that of ``above``, whose storage other machines see. All ranks must
-    be on this machine.
+    has its ``Checkpoint``. The history is that of ``above``. All ranks must be on this machine.
     """
 
     _skips_unreadable = True  # another storage has the training
@@ -86,8 +163,7 @@ class LocalLevel(Checkpointer):
     def open(self) -> list[str]:
         """See ``Checkpointer``.
 
-        Raises:
-            SaveError: also if the ranks are on several machines, or the directory is another user's.
+        Raises ``SaveError``: also if the ranks are on several machines, or the directory is another user's.
         """
         machines = set(self.ranks.gather(machine()))
         if len(machines) > 1:
@@ -101,21 +177,21 @@ class LocalLevel(Checkpointer):
         ones are returned; none is if the newest one above is of another format.
         """
 
-        def choose() -> str:
+        def choose() -> list[str]:
             newest: CheckpointManifest | None = None
             for name in names:
                 try:
                     newest = parse(self._above._store.manifest(name))
                     break
                 except OtherFormatError:
-                    return "[]"
+                    return []
                 except (ValueError, FileNotFoundError):
                     continue
-            return json.dumps([name for name in local_names if self._continues(name, newest)])
+            return [name for name in local_names if self._continues(name, newest)]
 
         local_names = self.open()
         location = self._above.location
-        chosen: list[str] = json.loads(self._together.on_first(lambda: self._call(location, choose)))
+        chosen = self._together.on_first(lambda: self._call(location, choose))
         skipped = [name for name in local_names if name not in chosen and name > max(names, default="")]
         if skipped and self.ranks.rank == 0:
             say(f"{self.location}: {', '.join(skipped)} not used: another process went on from {location}")
@@ -152,7 +228,7 @@ class LocalLevel(Checkpointer):
                 if set(parse(self._store.manifest(name)).lineage[:1]) & set(self.lineage):
                     self._store.remove(name)
 
-    def _open(self) -> str:
+    def _open(self) -> list[str]:
         make_private(Path(self.location))
         return super()._open()
 

@@ -24,8 +24,7 @@ from spot_training.spot import Spot
 from spot_training.torch import state
 from spot_training.torch.optimization import plain_values
 from spot_training.torch.ranks import TorchRanks
-from spot_training.torch.saves import StepSaves, numbered
-from spot_training.torch.snapshot import StateCopy, copy_state
+from spot_training.torch.saves import StateCopy, StepSaves, copy_state, numbered
 
 
 class SpotCheckpoint:

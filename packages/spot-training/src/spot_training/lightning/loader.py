@@ -32,11 +32,9 @@ class EpochOrder:
         """A hash of the whole epoch's order."""
 
     def __len__(self) -> int:
-        """Return the number of batches of a whole epoch."""
         return len(self._sampler)
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield the rest of the epoch that ``start`` has drawn."""
         yield from self._order[self._begin :]
 
     def start(self, epoch: int, begin: int) -> None:
@@ -102,11 +100,9 @@ class ResumableLoader:
             self.problem = "" if self._is_stateful else f"a {type(loader).__name__} has no position"
 
     def __len__(self) -> int:
-        """Return the number of batches of a whole epoch; ``TypeError`` if it is unknown."""
         return len(self._loader)
 
     def __getattr__(self, name: str) -> Any:
-        """Return the loader's attribute, but its state: ``SpotCheckpoint`` saves that."""
         if name in ("_loader", "state_dict", "load_state_dict"):
             raise AttributeError(name)
         return getattr(self._loader, name)
@@ -138,7 +134,6 @@ class ResumableLoader:
         return 0 if self.stream is None else max(0, self.stream.batches - done)
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield the batches of an epoch, or its rest."""
         epoch, begin = self._position()
         if self.order is not None:
             self.order.start(epoch, begin)

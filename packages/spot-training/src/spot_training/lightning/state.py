@@ -1,8 +1,7 @@
 """What Lightning's own checkpoint lacks, taken and restored between two steps.
 
-Lightning saves weights, optimizers, schedulers and callbacks with a state. This adds the loops' exact
-position, the means that ``log`` accumulates in an epoch, states of torchmetrics, public attributes of the
-module and of callbacks without a state, and random numbers.
+Lightning saves weights, optimizers, schedulers and callbacks with a state. This adds the loops' position, the
+means of ``log``, torchmetrics, public attributes of modules and callbacks, and random numbers.
 """
 
 from __future__ import annotations
@@ -12,23 +11,21 @@ from typing import Any, Final
 
 import torch
 
+from spot_training import attributes
 from spot_training.torch import growth, state
+from spot_training.torch.tree import mapped
 
 LIGHTNING_FILE: Final = "lightning.ckpt"
 """Lightning's checkpoint, written by rank 0."""
 RANK_FILE: Final = "rank.pt"
 """What Lightning's checkpoint lacks, of each rank."""
-_RESULT: Final = (
-    *("value", "cumulated_batch_size", "has_reset"),
-    *("_forward_cache", "_computed", "_update_count"),
-)
+_VALUE: Final = ("value", "cumulated_batch_size", "has_reset", "_forward_cache", "_computed", "_update_count")
 """The state of one logged value (``_ResultMetric``)."""
 _LOGGED: Final = (
     *("_callback_metrics", "_logged_metrics", "_progress_bar_metrics"),
     *("_first_loop_iter", "_current_fx"),
 )
 """What the Trainer has logged so far (``_LoggerConnector``)."""
-_PLAIN: Final = (bool, int, float, str, type(None), torch.Tensor)
 
 
 def dump(trainer: Any) -> Any:
@@ -51,7 +48,7 @@ def take(trainer: Any, module: Any) -> dict[str, Any]:
     return {
         "loops": trainer.fit_loop.state_dict(),
         "results": {
-            key: {name: vars(result)[name] for name in _RESULT if name in vars(result)}
+            key: {name: vars(result)[name] for name in _VALUE if name in vars(result)}
             for key, result in results.items()
             if result.is_tensor
         },
@@ -60,11 +57,8 @@ def take(trainer: Any, module: Any) -> dict[str, Any]:
             name: {"state": metric.metric_state, "count": metric._update_count}
             for name, metric in _metrics(module)
         },
-        "module": _attributes(module),
-        "callbacks": [
-            [type(callback).__qualname__, _attributes(callback)] for callback in _stateless(trainer)
-        ],
-        "flags": growth.flags({"module": module}),
+        "callbacks": attributes.of_each(_stateless(trainer), torch.Tensor),
+        "flags": growth.flags({"module": module}, {}),
         "accumulate_grad_batches": trainer.accumulate_grad_batches,
         "should_stop": trainer.should_stop,
         "randomness": state.randomness(),
@@ -85,18 +79,14 @@ def restore(trainer: Any, module: Any, saved: Mapping[str, Any]) -> None:
 def restore_values(trainer: Any, module: Any, saved: Mapping[str, Any]) -> None:
     """Restore all that a script may read after a finished training."""
     for name, value in saved["logged"].items():
-        setattr(trainer._logger_connector, name, _moved(value, module.device))
+        setattr(trainer._logger_connector, name, mapped(value, lambda tensor: tensor.to(module.device)))
     for name, metric in _metrics(module):
         if name in saved["metrics"]:
             for key, value in saved["metrics"][name]["state"].items():
-                setattr(metric, key, _moved(value, metric.device))
+                setattr(metric, key, mapped(value, lambda tensor: tensor.to(metric.device)))  # noqa: B023
             metric._update_count = saved["metrics"][name]["count"]
             metric._computed = None
-    for name, value in saved["module"].items():
-        setattr(module, name, _moved(value, module.device))
-    for callback, (kind, values) in zip(_stateless(trainer), saved["callbacks"], strict=False):
-        if type(callback).__qualname__ == kind:
-            vars(callback).update(values)
+    attributes.restore_each(_stateless(trainer), saved["callbacks"])
     growth.set_flags({"module": module}, saved.get("flags", {}))
     trainer.accumulate_grad_batches = saved["accumulate_grad_batches"]
     state.set_randomness(saved["randomness"])
@@ -138,31 +128,3 @@ def _stateless(trainer: Any) -> list[Any]:
         for callback in trainer.callbacks
         if type(callback).state_dict.__qualname__ == "Callback.state_dict"
     ]
-
-
-def _attributes(owner: Any) -> dict[str, Any]:
-    """Return an object's public attributes that are tensors or plain values."""
-    return {
-        name: value
-        for name, value in vars(owner).items()
-        if not name.startswith("_") and name != "training" and _is_plain(value)
-    }
-
-
-def _is_plain(value: Any) -> bool:
-    if type(value) in (list, tuple):
-        return all(map(_is_plain, value))
-    if type(value) is dict:
-        return all(map(_is_plain, value)) and all(map(_is_plain, value.values()))
-    return type(value) in _PLAIN
-
-
-def _moved(value: Any, device: Any) -> Any:
-    """Return a value whose tensors are on ``device``."""
-    if isinstance(value, torch.Tensor):
-        return value.to(device)
-    if type(value) in (list, tuple):
-        return type(value)(_moved(inner, device) for inner in value)
-    if type(value) is dict:
-        return {key: _moved(inner, device) for key, inner in value.items()}
-    return value

@@ -7,7 +7,7 @@ the world is over and its members form the next one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from spot_training.errors import SpotTrainingError
@@ -29,9 +29,7 @@ def limits_of(nodes: int | tuple[int, int] | str) -> NodeLimits | None:
     if nodes == "":
         return None
     try:
-        parts = (
-            nodes.split(":") if isinstance(nodes, str) else nodes if isinstance(nodes, tuple) else (nodes,)
-        )
+        parts = nodes if isinstance(nodes, tuple) else str(nodes).split(":")
         numbers = [int(part) for part in parts]
     except ValueError:
         numbers = []
@@ -160,9 +158,8 @@ def reopen(membership: Membership) -> Membership:
 def form(membership: Membership, limits: NodeLimits, *, is_overdue: Callable[[], bool]) -> Membership:
     """Form the next world if it can begin.
 
-    Survivors begin as soon as all of them are there and enough for ``limits.minimum``; the first world, and
-    one after all nodes were lost, waits for ``limits.maximum`` nodes until ``is_overdue``. Members that live
-    but do not come back are waited for until then, too.
+    Survivors begin as soon as all of them are there and enough; the first world, and one after all nodes were
+    lost, waits for ``limits.maximum`` nodes, and for members that do not come back, until ``is_overdue``.
     """
     if membership.world is not None:
         return membership
@@ -188,23 +185,17 @@ def form(membership: Membership, limits: NodeLimits, *, is_overdue: Callable[[],
     )
 
 
-def to_document(membership: Membership) -> dict[str, Any]:
-    """Return a membership as JSON."""
-    return asdict(membership)
-
-
 def from_document(document: Mapping[str, Any]) -> Membership:
-    """Return the membership of `to_document`."""
+    """Return the membership of which a document (JSON) is the ``asdict``."""
     world = document["world"]
     return Membership(
-        number=document["number"],
-        world=world and NodeWorld(world["number"], _nodes(world["nodes"])),
-        order=tuple(document["order"]),
-        expected=_nodes(document["expected"]),
-        waiting=_nodes(document["waiting"]),
-        is_renewed=document["is_renewed"],
-        is_finished=document["is_finished"],
-        reason=document["reason"],
+        **{
+            **document,
+            "world": world and NodeWorld(world["number"], _nodes(world["nodes"])),
+            "order": tuple(document["order"]),
+            "expected": _nodes(document["expected"]),
+            "waiting": _nodes(document["waiting"]),
+        }
     )
 
 

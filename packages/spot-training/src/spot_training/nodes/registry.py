@@ -1,8 +1,7 @@
 """The nodes' document, heartbeats and the current world's lease, in a directory that all nodes see.
 
-Every name is opened each time: NFS then asks the server (nfs(5), "Close-to-open cache consistency"), so no
-listing of a directory decides. Changes of the document are made under a lock of one file, which is held for
-milliseconds; heartbeats need none.
+Every name is opened each time: NFS then asks the server (nfs(5), "Close-to-open cache consistency"). The
+document is changed under a lock of one file; heartbeats need none.
 """
 
 from __future__ import annotations
@@ -13,10 +12,11 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
-from spot_training.nodes.membership import Membership, from_document, to_document
+from spot_training.nodes.membership import Membership, from_document
 from spot_training.storage.files import Files
 from spot_training.storage.lock import VALID_LEASE
 
@@ -53,7 +53,7 @@ class NodeRegistry:
                     self._files.remove(self.lease(before.number))  # fails its commits from here on
                 if after.world is not None and after.world != before.world:
                     self._files.replace(self.lease(after.number), f"{VALID_LEASE}\n".encode())
-                self._files.replace(self._folder / _DOCUMENT, json.dumps(to_document(after)).encode())
+                self._files.replace(self._folder / _DOCUMENT, json.dumps(asdict(after)).encode())
         return after
 
     def lease(self, number: int) -> Path:

@@ -14,9 +14,8 @@ from spot_training.storage.store import Store
 class CheckpointRetention:
     """The newest ``keep`` checkpoints of ``store`` stay, and what they or the present history refer to.
 
-    If the newest turns out to be damaged, the one before is restored; so what that one refers to stays as
-    well. A checkpoint whose manifest cannot be read is not deleted, and while it is among the newest, nothing
-    is: what it refers to is not known.
+    So also where the newest is damaged and the one before is restored. A checkpoint whose manifest cannot be
+    read is not deleted, and while it is among the newest, nothing is: what it refers to is not known.
     """
 
     def __init__(

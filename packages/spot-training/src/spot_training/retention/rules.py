@@ -25,7 +25,6 @@ class Keep:
     """Names; a name that another checkpoint has moves to this one."""
 
     def __post_init__(self) -> None:
-        """Raise ``SpotTrainingError`` for another mode, or for a name that is not a word."""
         if self.mode not in _MODES:
             raise SpotTrainingError(f"mode must be {' or '.join(_MODES)}, not {self.mode!r}")
         for pin in self.pins:

@@ -58,10 +58,9 @@ class _Call:
 class BoundedCalls:
     """Carries out storage calls, one at a time, and abandons one that makes no progress.
 
-    A file system over a network (NFS with ``hard``, FUSE) blocks a call until its server answers, and no
-    signal but SIGKILL ends the call. So each call has a thread of its own, which is abandoned after
-    ``limit_seconds`` without progress (`record_progress`), or shortly before ``seconds_left()`` is 0. While
-    an abandoned call blocks, no further call is started.
+    NFS with ``hard`` and FUSE block a call until the server answers, and only SIGKILL ends it. So each call
+    has a thread of its own, which is abandoned after ``limit_seconds`` without progress (`record_progress`),
+    or shortly before ``seconds_left()`` is 0. While an abandoned call blocks, no further one is started.
     """
 
     def __init__(self, limit_seconds: float, seconds_left: Callable[[], float | None] = lambda: None) -> None:
@@ -72,8 +71,7 @@ class BoundedCalls:
     def call(self, description: str, action: Callable[[], T]) -> T:
         """Return the result of ``action``, or raise its error.
 
-        Raises:
-            TimeoutError: no progress; not retried.
+        Raises ``TimeoutError``: no progress; not retried.
         """
         if self._abandoned is not None:
             if not self._abandoned.ended.is_set():

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from spot_training.storage.bounded import record_progress
 from spot_training.storage.hashing import take_digest
+from spot_training.storage.manifest import File
 
 _CHUNK = 1 << 16
 _READ_CHUNK = 1 << 20  # it stays in the processor's cache until it is hashed
@@ -82,6 +83,16 @@ class Files:
                 digest.update(memoryview(chunk)[:count])
                 record_progress()
             return os.fstat(file.fileno()).st_size, digest.hexdigest()
+
+    def problem(self, root: Path, files: Mapping[str, File]) -> str:
+        """Return which file below ``root`` is another than expected; empty: none is."""
+        for path, expected in files.items():
+            size, digest = self.digest(root / path)
+            if size != expected.size:
+                return f"{path} has {size} of {expected.size} bytes"
+            if digest != expected.sha256:
+                return f"{path} has a wrong checksum"
+        return ""
 
     def written_digest(self, path: Path) -> tuple[int, str]:
         """Return the size and SHA-256 of a new file; it is read only if it was not hashed when written."""

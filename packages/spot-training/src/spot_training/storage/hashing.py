@@ -59,8 +59,7 @@ class HashedFile(io.RawIOBase):
 def hashed(path: Path) -> Iterator[HashedFile]:
     """Open a new file for writing; `take_digest` returns its hash afterwards.
 
-    Raises:
-        OSError: the disk's own error, also where the writer raised another one.
+    Raises ``OSError``: the disk's own error, also where the writer raised another one.
     """
     with path.open("wb") as raw:
         file = HashedFile(raw)

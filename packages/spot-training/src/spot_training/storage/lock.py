@@ -1,13 +1,9 @@
 """Mutual exclusion of trainings in a directory: a lock and an owner record.
 
-On a local disk and on NFS 4.1 (EFS) ``flock`` excludes a second process. On NFS it is a lock of the server,
-which releases it when the client's lease expires (flock(2), "NFS details"; RFC 8881, 8.3): the successor of a
-crashed machine waits, and a machine with a longer network failure may have lost the lock without noticing.
-Therefore the lock holder writes an owner record, and each commit checks it. On a file system without locks
-the record alone decides: the later process wins, and the earlier one fails at its next commit.
-
-On Kubernetes a pod has a lease of its checkpoint folder, for any location; of several nodes each world has
-one: see `check_lease`. Then the lock of a lost node is not waited for.
+``flock`` excludes a second process, on NFS 4.1 (EFS) until the client's lease expires (flock(2), "NFS
+details"; RFC 8881, 8.3): a machine with a longer network failure may have lost the lock without noticing.
+So the holder writes an owner record, and each commit checks it; without locks the record alone decides: the
+later process wins. A pod on Kubernetes and a world of nodes have a lease instead: see `check_lease`.
 """
 
 from __future__ import annotations
@@ -135,7 +131,6 @@ class FolderLock:
         self._handle = self._owner = None
 
     def __del__(self) -> None:
-        """Release the lock of a training that nothing refers to any more."""
         self.release()
 
     def is_on(self, handle: int) -> bool:

@@ -129,8 +129,7 @@ def parse(text: str) -> CheckpointManifest:
 def with_keys(text: str, **values: Any) -> str:
     """Return a manifest's text with other values; all other keys stay, also those of other versions.
 
-    Raises:
-        ValueError: it is damaged.
+    Raises ``ValueError``: it is damaged.
     """
     parse(text)
     body = {**json.loads(text), **values}

@@ -39,9 +39,8 @@ def is_transient(error: OSError) -> bool:
 class RetryPolicy:
     """Retries calls after transient errors for up to ``seconds``, with exponential backoff of 0.2 to 5 s.
 
-    Default 120 s: a Spot notice leaves no more time, and EFS recovers from a zone or network failure within
-    minutes or not soon. The EFS mount helper mounts with ``hard``: calls block until EFS responds; one
-    without progress for ``hang_seconds`` is abandoned (`BoundedCalls`) and not retried.
+    Default 120 s: a Spot notice leaves no more time. The EFS mount helper mounts with ``hard``: calls block;
+    one without progress for ``hang_seconds`` is abandoned (`BoundedCalls`) and not retried.
     """
 
     seconds: float = 120.0

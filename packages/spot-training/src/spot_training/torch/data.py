@@ -1,9 +1,10 @@
-"""Batch sampling and the position of a data loader, to resume in the middle of an epoch."""
+"""Batch sampling, the position of a data loader in an epoch, and batches in parts that fit into memory."""
 
 from __future__ import annotations
 
+import contextlib
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import torch
@@ -12,7 +13,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from spot_training import rehearsal
 from spot_training.errors import MismatchError, SpotTrainingError
 from spot_training.storage.manifest import Checkpoint
-from spot_training.torch.loaders.positions import LoaderPosition, refuse_other
+from spot_training.torch.loaders.positions import LoaderPosition
 from spot_training.torch.loaders.samples import refuse_other_samples, signature
 from spot_training.torch.loaders.workers import BatchRandomness, WorkerStart
 from spot_training.torch.streams.position import StreamPosition
@@ -23,14 +24,12 @@ _signatures: Final[weakref.WeakKeyDictionary[DataLoader[Any], Any]] = weakref.We
 class EpochBatches:
     """A batch sampler that can resume in the middle of an epoch: ``DataLoader(data, batch_sampler=...)``.
 
-    The order depends on seed and epoch. ``batch_size`` is per rank; the position counts samples of all ranks
-    together: an epoch started by two ranks can be finished by one, and each sample is still used once. The
-    last step of an epoch is divided equally; a remainder of fewer samples than ranks is dropped for that
-    epoch (never with one rank).
+    The order depends on seed and epoch. ``batch_size`` is per rank; the position counts samples of all ranks:
+    an epoch started by two ranks can be finished by one, and each sample is used once. The last step of an
+    epoch is divided equally; a remainder of fewer samples than ranks is dropped for that epoch.
 
     With ``per_rank=False`` it is of all ranks together: each step has the same samples at any number of
-    ranks, and no remainder is dropped. A rank without a sample of a step repeats one; multiply losses by the
-    weights of ``Loop.parts``.
+    ranks. A rank without a sample repeats one; multiply losses by the weights of ``Loop.parts``.
     """
 
     def __init__(
@@ -72,7 +71,6 @@ class EpochBatches:
         return self.batch_size * (self.ranks if self.per_rank else 1)
 
     def __len__(self) -> int:
-        """Return the number of steps of an epoch."""
         return self.steps_after(0)
 
     def steps_after(self, samples: int) -> int:
@@ -93,7 +91,6 @@ class EpochBatches:
         return size * self.rank // self.ranks, size * (self.rank + 1) // self.ranks
 
     def __iter__(self) -> Iterator[list[int]]:
-        """Return this rank's indices, a list for each step of the epoch after the position of ``begin``."""
         return self.indices(self._epoch, self._begin)
 
     def indices(self, epoch: int, position: int) -> Iterator[list[int]]:
@@ -109,10 +106,8 @@ class EpochBatches:
             position = self.after(position)
 
 
-class _IndexPosition:
+class _IndexPosition(LoaderPosition):
     """The position of a loader over ``EpochBatches``: a number of samples."""
-
-    starts_epochs = True
 
     def __init__(
         self, loader: DataLoader[Any], rank: int, ranks: int, randomness: BatchRandomness | None
@@ -121,32 +116,29 @@ class _IndexPosition:
         batches: EpochBatches = loader.batch_sampler
         batches.share(rank, ranks)
         self.batches = batches
-        self._randomness, self._loader = randomness, loader
-        self.after = batches.after
+        self._randomness, self.loader = randomness, loader
 
     def begin(self, epoch: int, samples: int) -> None:
         self.batches.begin(epoch, samples)
         if self._randomness is not None:
             self._randomness.epoch[0] = epoch
 
+    def after(self, samples: int) -> int:
+        return self.batches.after(samples)
+
     def iterate(self, loader: DataLoader[Any], accumulate: int) -> Iterator[Any]:
         batches: Iterator[Any] = iter(loader)  # the order is drawn in this call
         self.batches.begin(0, 0)  # the script may iterate over the loader, too: it is whole there
         return batches
 
-    @property
-    def steps(self) -> int | None:
-        return len(self.batches)
-
     def restore(self, saved: Checkpoint, loader_state: Any) -> None:
-        refuse_other(saved, self.identity())
+        super().restore(saved, loader_state)
         refuse_other_samples(saved, self._samples())
 
     def remaining(self, batch: int, samples: int) -> int | None:
         return self.batches.steps_after(samples)
 
     def following(self, epoch: int, samples: int) -> list[int] | None:
-        """Return the indices of the step after ``samples``."""
         return next(self.batches.indices(epoch, samples), None)
 
     def identity(self) -> dict[str, Any]:
@@ -156,12 +148,9 @@ class _IndexPosition:
 
     def _samples(self) -> Any:
         """Return the samples in short, drawn once for each loader."""
-        if self._loader not in _signatures:
-            _signatures[self._loader] = signature(self._loader, self.batches.length, self.batches.seed)
-        return _signatures[self._loader]
-
-    def state(self) -> Any:
-        return None
+        if self.loader not in _signatures:
+            _signatures[self.loader] = signature(self.loader, self.batches.length, self.batches.seed)
+        return _signatures[self.loader]
 
 
 class _TogetherPosition(_IndexPosition):
@@ -193,49 +182,33 @@ class _TogetherPosition(_IndexPosition):
         return None
 
 
-class _LoaderStatePosition:
+class _LoaderStatePosition(LoaderPosition):
     """The position of a loader with its own state per rank: torchdata's ``StatefulDataLoader``."""
 
     starts_epochs = False
 
     def __init__(self, loader: Any, ranks: int, randomness: BatchRandomness | None) -> None:
-        self._loader, self._ranks, self._randomness = loader, ranks, randomness
-
-    @property
-    def steps(self) -> int | None:
-        try:
-            return len(self._loader)
-        except TypeError:  # an iterable without a length
-            return None
+        self.loader, self._ranks, self._randomness = loader, ranks, randomness
 
     def restore(self, saved: Checkpoint, loader_state: Any) -> None:
-        refuse_other(saved, self.identity())
+        super().restore(saved, loader_state)
         if saved.world_size != self._ranks:
             raise MismatchError(
                 f"{saved.path} was saved by {saved.world_size} ranks, and a StatefulDataLoader cannot "
                 f"be resharded; run as many ranks, not {self._ranks}, or use EpochBatches"
             )
-        self._loader.load_state_dict(loader_state)
+        self.loader.load_state_dict(loader_state)
 
     def begin(self, epoch: int, samples: int) -> None:
         """Do nothing but set the epoch of random numbers: the loader has its own position."""
         if self._randomness is not None:
             self._randomness.epoch[0] = epoch
 
-    def iterate(self, loader: DataLoader[Any], accumulate: int) -> Iterator[Any]:
-        return iter(loader)
-
-    def after(self, samples: int) -> int:
-        return 0
-
-    def remaining(self, batch: int, samples: int) -> int | None:
-        return None if (steps := self.steps) is None else steps - batch
-
     def identity(self) -> dict[str, Any]:
         return {"data": "stateful"}
 
     def state(self) -> Any:
-        return self._loader.state_dict()
+        return self.loader.state_dict()
 
 
 def position_of_all(
@@ -287,3 +260,39 @@ def _randomness(loader: DataLoader[Any]) -> BatchRandomness | None:
     if loader.batch_sampler is None:
         return None  # it requests single samples, not lists of them
     return BatchRandomness(0 if loader.generator is None else loader.generator.initial_seed())
+
+
+def parts_of(
+    batch: Any, size: int | None, model: Any, *, samples: int, mine: int, ranks: int
+) -> Iterator[tuple[Any, float]]:
+    """Yield parts of ``batch`` with their weights; gradients are exchanged in the last one only.
+
+    ``samples``: of the step, of all ranks; ``mine``: of this rank, 0 if the batch repeats one of others. The
+    mean over the ranks of the weighted losses' sums is then the mean over ``samples``.
+    """
+    if size is not None and size < 1:
+        raise SpotTrainingError(f"parts must have 1 sample or more, not {size}")
+    count = max(mine, 1)
+    size = size or count
+    for begin in range(0, count, size):
+        end = min(begin + size, count)
+        part = batch if (begin, end) == (0, count) else take(batch, begin, end, count)
+        weight = (end - begin) * ranks / samples if mine else 0.0
+        is_last = end == count
+        no_sync = getattr(model, "no_sync", None)
+        with contextlib.nullcontext() if is_last or no_sync is None else no_sync():
+            yield part, weight
+
+
+def take(batch: Any, begin: int, end: int, count: int) -> Any:
+    """Return the samples ``begin`` to ``end`` of a collated batch of ``count``."""
+    if isinstance(batch, torch.Tensor):
+        return batch[begin:end] if batch.ndim and len(batch) == count else batch
+    if isinstance(batch, Mapping):
+        return type(batch)({key: take(value, begin, end, count) for key, value in batch.items()})  # type: ignore[call-arg]
+    if isinstance(batch, (list, tuple)):
+        if not any(isinstance(value, (torch.Tensor, Mapping, list, tuple)) for value in batch):
+            return batch[begin:end] if len(batch) == count else batch  # texts, one per sample
+        values = [take(value, begin, end, count) for value in batch]
+        return type(batch)(*values) if hasattr(batch, "_fields") else type(batch)(values)
+    return batch

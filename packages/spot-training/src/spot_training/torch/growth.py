@@ -1,4 +1,4 @@
-"""Parts that change while they are trained: parameter groups that are added, keys, frozen parameters.
+"""Parts that change while they are trained: groups that are added, keys, frozen parameters, attributes.
 
 A restart begins with the script's first form. What it does at the beginning of the interrupted epoch it does
 again; after that the parts are changed to the form of the checkpoint, if they still differ.
@@ -6,12 +6,20 @@ again; after that the parts are changed to the form of the checkpoint, if they s
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch.nn.utils import prune
 from torch.optim import Optimizer
+
+from spot_training.attributes import plain
+from spot_training.torch.loaders.samples import digest
+from spot_training.torch.tree import mapped, tensors_of
+
+_MAX_ELEMENTS: Final = 1 << 16
+"""A larger tensor is no value that a training counts or averages."""
 
 
 def form(part: Any, stored: Any = None) -> Any:
@@ -46,18 +54,35 @@ def grow(part: Any, stored: Any, groups: list[list[str]] | None, parts: Mapping[
                 part.add_param_group({"params": [parameters[name] for name in names]})
 
 
-def flags(parts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the names of frozen parameters and of modules that evaluate or do not follow statistics."""
+def module_attributes(parts: Mapping[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
+    """Return copies of the plain attributes and small tensors that modules have beside their state."""
+    return {
+        name: {key: copy.deepcopy(_attributes(module)) for key, module in part.named_modules()}
+        for name, part in parts.items()
+        if isinstance(part, torch.nn.Module)
+    }
+
+
+def flags(parts: Mapping[str, Any], first: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the names of frozen parameters, and the attributes of modules that differ from ``first``.
+
+    ``first``: ``module_attributes`` at the start. So a temperature or whether it evaluates is resumed.
+    """
     result = {}
     for name, part in parts.items():
         if isinstance(part, torch.nn.Module):
-            modules = list(part.named_modules())
+            before = first.get(name, {})
+            attributes = {
+                key: {
+                    attribute: value
+                    for attribute, value in _attributes(module).items()
+                    if attribute not in before.get(key, {}) or not _is_same(value, before[key][attribute])
+                }
+                for key, module in part.named_modules()
+            }
             result[name] = {
                 "frozen": [key for key, value in part.named_parameters() if not value.requires_grad],
-                "evaluates": [key for key, module in modules if not module.training],
-                "untracked": [
-                    key for key, module in modules if not getattr(module, "track_running_stats", 1)
-                ],
+                "attributes": {key: changed for key, changed in attributes.items() if changed},
             }
     return result
 
@@ -70,10 +95,25 @@ def set_flags(parts: Mapping[str, Any], saved: Mapping[str, Any]) -> None:
         for key, parameter in part.named_parameters():
             if parameter.is_leaf:
                 parameter.requires_grad_(key not in saved[name]["frozen"])
-        for key, module in part.named_modules():
-            module.training = key not in saved[name]["evaluates"]
-            if hasattr(module, "track_running_stats"):
-                module.track_running_stats = key not in saved[name]["untracked"]
+        modules = dict(part.named_modules())
+        for key, attributes in saved[name]["attributes"].items():
+            for attribute, value in attributes.items() if key in modules else ():
+                now = getattr(modules[key], attribute, None)
+                device = now.device if isinstance(now, torch.Tensor) else None
+                setattr(modules[key], attribute, mapped(value, lambda tensor: tensor.to(device, copy=True)))  # noqa: B023
+
+
+def _attributes(module: torch.nn.Module) -> dict[str, Any]:
+    return {
+        name: value
+        for name, value in plain(module, torch.Tensor).items()
+        if all(tensor.numel() <= _MAX_ELEMENTS for _, tensor in tensors_of(value))
+    }
+
+
+def _is_same(value: Any, before: Any) -> bool:
+    is_scalar = isinstance(value, (bool, int, float, str, type(None)))
+    return bool(value == before) if is_scalar else digest(value) == digest(before)
 
 
 def _parameters(parts: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from torch.optim import Optimizer
 from spot_training.errors import MismatchError, one_line
 from spot_training.torch import state
 from spot_training.torch.growth import form, grow
+from spot_training.torch.tree import mapped, tensors_of
 
 
 def load_parts(
@@ -26,15 +27,14 @@ def load_parts(
     ``grown``: parts whose form had changed since the script's start; before the script has begun its epoch
     those that still differ are returned, and not loaded.
 
-    Raises:
-        MismatchError: a part is missing or does not fit.
+    Raises ``MismatchError``: a part is missing or does not fit.
     """
     stored = state.read(file, is_mapped=True)
-    mapped = {tensor.untyped_storage().data_ptr() for tensor in state.tensors(stored)}
+    in_file = {tensor.untyped_storage().data_ptr() for _, tensor in tensors_of(stored)}
 
-    def leave(value: Any) -> Any:
-        """Return a value outside the file."""
-        return value.clone() if _is_in(value, mapped) else value
+    def leave(tensor: torch.Tensor) -> torch.Tensor:
+        """Return a tensor outside the file."""
+        return tensor.clone() if tensor.untyped_storage().data_ptr() in in_file else tensor
 
     later = {}
     for name, part in sorted(parts.items(), key=lambda item: not isinstance(item[1], torch.nn.Module)):
@@ -82,18 +82,6 @@ def _load(part: Any, stored: Any, leave: Callable[[Any], Any]) -> None:
     elif isinstance(part, Optimizer):
         part.load_state_dict(stored)
         for key, value in part.state.items():
-            part.state[key] = _map(value, leave)
+            part.state[key] = mapped(value, leave)
     else:
         part.load_state_dict(state.copy_to_cpu(stored))
-
-
-def _is_in(value: Any, mapped: set[int]) -> bool:
-    return isinstance(value, torch.Tensor) and value.untyped_storage().data_ptr() in mapped
-
-
-def _map(value: Any, change: Callable[[Any], Any]) -> Any:
-    if isinstance(value, dict):
-        return {key: _map(inner, change) for key, inner in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(_map(inner, change) for inner in value)
-    return change(value)

@@ -17,18 +17,16 @@ from spot_training.interval import Interval
 from spot_training.retention.rules import Keep
 from spot_training.spot import Spot
 from spot_training.torch import state
-from spot_training.torch.audit.first_save import Audit
-from spot_training.torch.data import EpochBatches, position_of_all
-from spot_training.torch.epoch import EpochSteps
+from spot_training.torch.audit.audit import Audit
+from spot_training.torch.data import EpochBatches, parts_of, position_of_all
+from spot_training.torch.epoch import BatchSource, EpochSteps
 from spot_training.torch.loaders.consumers import Batches
 from spot_training.torch.loaders.samples import digest
 from spot_training.torch.loop_state import LoopState
-from spot_training.torch.microbatches import parts_of
-from spot_training.torch.nodes import World
+from spot_training.torch.nodes import ALONE, World
 from spot_training.torch.optimization import SCALE_RULES, scale_learning_rates
 from spot_training.torch.ranks import TorchRanks
-from spot_training.torch.saves import StepSaves
-from spot_training.torch.snapshot import LoopPosition, StateCopy
+from spot_training.torch.saves import LoopPosition, StateCopy, StepSaves
 
 AUDITS: Final = ("stop", "warn", "off")
 
@@ -46,20 +44,16 @@ class Loop:
             print(epoch, loop.mean("loss"))
 
     ``parts`` are all objects with state, by name, each with ``state_dict`` and ``load_state_dict``. It also
-    saves ``state`` and ``mean``, the random number state of Python, NumPy, PyTorch and this process's GPU,
-    and the loader's position. It saves between two steps, when the loop requests its next batch; after a
-    notice it saves and raises ``SystemExit(0)`` there. During an evaluation after an epoch's batches, or a
-    step that takes longer than ``LONG_STEP_SECONDS``, it saves the state after the last step and raises it
-    wherever the script is.
+    saves ``state``, ``mean``, random numbers and the loader's position. It saves between two steps, when the
+    next batch is requested; after a notice it then raises ``SystemExit(0)``. During a step longer than
+    ``LONG_STEP_SECONDS`` or an evaluation after the batches it saves the state after the last step.
 
-    An epoch that was interrupted after its last batch is entered again with that batch alone (with the last
-    ``accumulate`` batches), because the code after the batches may need values of one. ``repeating`` is then
-    true, optimizers and schedulers take no steps, and the state after the epoch's batches is restored before
-    that code runs.
+    An epoch that was interrupted after its last ``accumulate`` batches is entered again with those alone: the
+    code after them may need values of one. ``repeating`` is then true, optimizers and schedulers take no
+    steps, and the state after the epoch's batches is restored before that code runs.
 
-    With several ranks each of them creates it, after DDP has wrapped the model, or ``fully_shard`` and
-    ``parallelize_module`` have divided it. Of a divided state (DTensor, ``ZeroRedundancyOptimizer``) each
-    rank saves its part; any number of ranks restores it.
+    Each rank creates it, after DDP has wrapped the model or ``fully_shard`` and ``parallelize_module`` have
+    divided it. Of a divided state each rank saves its part; any number of ranks restores it.
     """
 
     def __init__(
@@ -81,16 +75,13 @@ class Loop:
     ) -> None:
         """``folder``: ``location`` of ``Checkpointer``; ``name``, ``keep``, ``keep_every``: see there.
 
-        ``asynchronous``: training continues while a copy of the state is written.
-        ``ranks``: default: the processes of ``torch.distributed``.
-        ``settings``: what makes this run another one than the last (JSON); default: the command's arguments
-        and the values that the script has set in its optimizers and schedulers. ``local``: of ``Spot``.
+        ``asynchronous``: training continues while a copy is written. ``ranks``: default: the processes of
+        ``torch.distributed``. ``settings``: what makes this run another one than the last (JSON); default:
+        the command's arguments and the values set in optimizers and schedulers. ``local``: of ``Spot``.
         ``data_mesh``: the ``DeviceMesh`` of the ranks that take different batches; default: of
-        ``fully_shard``; ranks of one tensor parallel model take the same.
-        ``scale_lr``: ``linear`` or ``sqrt``: how learning rates follow the global batch where another number
-        of ranks goes on and ``EpochBatches`` is per rank; default: not at all.
-        ``audit``: what a restart would not resume ends the training with a line before its first step or
-        after its first save: ``stop``; ``warn`` only says it, ``off`` does not look for it.
+        ``fully_shard``. ``scale_lr``: ``linear`` or ``sqrt``: how learning rates follow the global batch of
+        another number of ranks; default: not at all. ``audit``: ``stop``: what a restart would not resume
+        ends the training, before its first step or at a save; ``warn`` only says it, ``off`` does not look.
         """
         print_errors_in_one_line()
         if not parts:
@@ -101,8 +92,8 @@ class Loop:
             raise SpotTrainingError(f"audit must be {' or '.join(AUDITS)}, not {audit!r}")
         self._audit = audit
         self._ranks: TorchRanks = ranks or TorchRanks(goes_on=True)
-        self._world: World | None = getattr(self._ranks, "world", None)
-        if self._world is not None and self._world.has_nodes:
+        self._world: World = getattr(self._ranks, "world", ALONE)
+        if self._world.has_nodes:
             local = ""  # a lost machine's disk is lost, and its copy is no other node's
             interval = (interval or Interval()).for_nodes(len(self._world.nodes))
         self._state = LoopState(parts, self._ranks, data_mesh)
@@ -121,21 +112,18 @@ class Loop:
         )
         self._spot.notice.defers = True
         self._saves = StepSaves(self._spot, self._ranks, asynchronous=asynchronous, replaces=True)
-        self._steps = EpochSteps(
-            self._state,
-            self._saves,
-            self._copy,
-            Audit(self._state.parts, None if audit == "off" else self._report),
-        )
+        self._checks = Audit(self._state.parts, None if audit == "off" else self._report)
+        self._steps = EpochSteps(self._state, self._saves, self._copy, self._checks)
         saved = self._spot.restore()
         self._ranks_before: int | None = None
-        if self._world is not None:
-            self._world.observe(lambda: self._spot.notice.received)
+        if self._world.has_nodes:
+            self._world.has_notice = lambda: self._spot.notice.received
         if saved is not None:
             with self._reported():
                 self._state.restore(saved, self._spot.checkpointer.location)
             self._resize(saved.world_size, scale_lr)
         self._ranks.level(self._state.parts)
+        self._state.note_versions()
 
     @property
     def step(self) -> int:
@@ -144,7 +132,7 @@ class Loop:
 
     @property
     def batch(self) -> int:
-        """The batches of this epoch that are done, including earlier processes: 0 in its first step."""
+        """The batches of this epoch that are done, also by earlier processes: 0 in its first step."""
         return self._state.position.batch
 
     @property
@@ -186,21 +174,22 @@ class Loop:
         """Yield the remaining epochs, counted from 0, starting with the interrupted one."""
         self._epochs, now = count, self._state
         is_over = now.has_stopped or now.position.epoch >= count
-        if self._world is not None and not is_over:
-            self._world.start()
         if is_over:
-            self._state.load_again()
-        if is_over and self._ranks.rank == 0:
-            say(f"{self._spot.checkpointer.location}: nothing to train, this run ended at step {self.step}")
+            now.load_again()
+            if self._ranks.rank == 0:
+                location = self._spot.checkpointer.location
+                say(f"{location}: nothing to train, this run ended at step {self.step}")
+        else:
+            self._world.start()
+            now.undo_changes()
         while now.position.epoch < count and not now.has_stopped:
             yield now.position.epoch
             self._after_epoch()
         if not is_over:
             with self._spot.ending():
                 self._saves.save_last(self._copy)
-        if self._world is not None:
-            self._ranks.any(False)  # all have saved: none takes another's end for a loss
-            self._world.finish()
+        self._ranks.any(False)  # all have saved: none takes another's end for a loss
+        self._world.finish()
         self._spot.finish(self.step)
 
     def batches(
@@ -214,18 +203,17 @@ class Loop:
 
         ``loader`` has ``EpochBatches`` as its ``batch_sampler``, is a ``StatefulDataLoader`` of torchdata, or
         reads an ``IterableDataset``. With ``more`` a step has a tuple of batches, one of each loader; all
-        have ``EpochBatches``, and the shortest ends the epoch.
-        Gradients are not saved: with ``accumulate`` batches per optimizer step it stops only after complete
-        optimizer steps. ``through``: makes of the loader's batches those that are yielded, such as a
-        prefetcher: ``through=lambda batches: Prefetcher(batches)``; what it has read ahead is read again.
+        have ``EpochBatches``, and the shortest ends the epoch. Gradients are not saved: with ``accumulate``
+        batches per optimizer step it stops only after complete ones. ``through``: makes of the loader's
+        batches those that are yielded, such as ``through=Prefetcher``; what it has read ahead is read again.
         Once an epoch's batches are done, another loader is read as it is, without a position.
         """
         batches = self._batches(loader, more, accumulate, through)
         return Batches(
             batches if self._rehearsal is None else self._noted(batches, self._rehearsal),
-            self._state.parts,
             accumulate,
             None if self._audit == "off" or self._steps.is_done else self._report,
+            self._checks.gradients,
         )
 
     def enumerate(self, loader: DataLoader[Any], **options: Any) -> Iterator[tuple[int, Any]]:
@@ -242,12 +230,16 @@ class Loop:
     ) -> Iterator[Any]:
         now = self._state
         with self._reported():
+            if not self._epochs:
+                raise SpotTrainingError(
+                    "loop.batches() is outside of an epoch; use it once in for epoch in loop.epochs(n)"
+                )
             loaders = (loader, *more)
             position = position_of_all(loaders, now.data_rank, now.data_ranks, processes=self._ranks.size)
             self._check_size(loader)
             if self._epochs and not now.position.batch and (steps := position.steps) is not None:
                 self._spot.steps = self._epochs * steps
-            yield from self._steps.batches(loader, position, accumulate, through)
+            yield from self._steps.batches(BatchSource(loader, position, accumulate, through))
 
     def _noted(self, batches: Iterator[Any], rehearsed: rehearsal.Rehearsal) -> Iterator[Any]:
         for batch in batches:
@@ -296,13 +288,14 @@ class Loop:
             return
         self._ranks_before = before
         if rule is not None:
-            scale_learning_rates(self._state.parts, (self._ranks.size / before) ** SCALE_RULES[rule])
+            self._state.rate_factor = (self._ranks.size / before) ** SCALE_RULES[rule]
+            scale_learning_rates(self._state.parts, self._state.rate_factor)
 
     def _check_size(self, loader: DataLoader[Any]) -> None:
         """Reject a loader that another number of ranks cannot use; print a new global batch."""
         batches, before = loader.batch_sampler, self._ranks_before
         if not isinstance(batches, EpochBatches):
-            if self._world is not None and self._world.may_change:
+            if self._world.may_change:
                 raise SpotTrainingError(
                     "the number of nodes may change, and this loader's position holds for one number of "
                     "ranks; use EpochBatches, or set the least number of nodes to the most"
@@ -353,4 +346,7 @@ class Loop:
             )
 
     def _copy(self, repeat: tuple[dict[str, int], Any] | None = None) -> StateCopy:
+        position = self._state.position
+        if position.epoch < self._epochs and not self._state.has_stopped:
+            self._checks.at_save([position.step, position.batch, position.epoch, *self.state.values()])
         return self._state.copy(repeat, self._spot.take_keep(), has_buffers=not self._saves.busy)

@@ -16,17 +16,18 @@ from spot_training.identity import compare
 from spot_training.retention.rules import Keep
 from spot_training.storage.manifest import Checkpoint
 from spot_training.torch import growth, state
+from spot_training.torch.audit.gradients import versions_of
 from spot_training.torch.loaders import generators
 from spot_training.torch.loaders.positions import LoaderPosition
 from spot_training.torch.loaders.samples import digest
 from spot_training.torch.loading import load_parts
-from spot_training.torch.optimization import hyperparameters, without_steps
+from spot_training.torch.optimization import hyperparameters, scale_learning_rates, without_steps
+from spot_training.torch.saves import PARTS_FILE, LoopPosition, StateCopy, copy_state
 from spot_training.torch.shards.batches import data_ranks
 from spot_training.torch.shards.loading import has_shards, load_shards
 from spot_training.torch.shards.saving import SHARD_FILE, DividedState
 from spot_training.torch.shards.support import is_divided, refuse_unsupported
 from spot_training.torch.shards.zero import adapted
-from spot_training.torch.snapshot import PARTS_FILE, LoopPosition, StateCopy, copy_state
 
 _PER_RANK_FILE: Final = "own.pt"
 """The state of each rank: random numbers, ``Loop.state``, a stateful loader. The name is a stored format."""
@@ -44,6 +45,7 @@ class LoopState:
             for name, part in parts.items()
         }
         self._forms = {name: growth.form(part) for name, part in self.parts.items()}
+        self._attributes = growth.module_attributes(self.parts)
         self._adapted = adapted(self.parts)
         state.check_types(self._adapted)
         self.values = hyperparameters(self.parts)
@@ -61,15 +63,20 @@ class LoopState:
         self.script: dict[str, Any] = {}
         """``Loop.state``; the script may hold it."""
         self.means: dict[str, list[float]] = {}
+        self.rate_factor = 1.0
+        """Of restored learning rates, for another number of ranks."""
         self.has_stopped = False
         self.is_repeating = False
         self.repeat: dict[str, int] | None = None
         """The position before the epoch's last batches, if it was interrupted after them."""
+        self.module_digests: dict[str, str] = {}
+        """Digests of modules of the script that are no parts, on rank 0; see ``Audit.begin``."""
         self.epoch_end: StateCopy | None = None
         """After the epoch's batches, if the loader cannot start an epoch in another process."""
         self._rank: int = ranks.rank
         self._buffers = state.HostBuffers()
         self._saved: Checkpoint | None = None
+        self._versions: Any = None
         self._later: dict[str, Any] = {}
         """Parts that are not restored before the script has begun its epoch: they differ from their state."""
         self._has_warned = False
@@ -103,7 +110,9 @@ class LoopState:
         """
         self._buffers.begin()
         per_rank = self._per_rank_state()
-        loop_meta: dict[str, Any] = {"stopped": True} if self.has_stopped else {}
+        loop_meta: dict[str, Any] = {"module_digests": self.module_digests}
+        if self.has_stopped:
+            loop_meta["stopped"] = True
         if grown := self._grown():
             loop_meta["grown"] = grown
         if repeat is not None:
@@ -143,6 +152,7 @@ class LoopState:
         self.position = LoopPosition(**{field.name: stored[field.name] for field in fields(LoopPosition)})
         loop_meta = saved.meta.get("loop", {})
         self.repeat, self.has_stopped = loop_meta.get("repeat"), loop_meta.get("stopped", False)
+        self.module_digests = loop_meta.get("module_digests", {}) if self._rank == 0 else {}
         self._saved, self._per_rank = saved, per_rank
 
     def enter(
@@ -185,6 +195,19 @@ class LoopState:
                 if isinstance(part, torch.nn.Module):
                     part.zero_grad(set_to_none=True)
 
+    def note_versions(self) -> None:
+        """Record the parts as they are restored, for ``undo_changes``."""
+        self._versions = [versions_of(self.parts), hyperparameters(self.parts)]
+
+    def undo_changes(self) -> None:
+        """Load the restored checkpoint again if the script has changed parts since ``Loop(...)``; say it."""
+        if self._saved is None or self._versions == [versions_of(self.parts), hyperparameters(self.parts)]:
+            return
+        self._load(self._saved, has_started=False)
+        self._load_script_state(self._per_rank)
+        if self._rank == 0:
+            say("what the script has loaded or set in its parts since Loop(...) is undone: they are restored")
+
     def load_again(self) -> None:
         """Load the restored checkpoint once more, with the parts that differ from their state."""
         if self._saved is not None:
@@ -213,13 +236,15 @@ class LoopState:
         else:
             is_divided_here = self._divided is not None
             load_shards(self._adapted, saved, PARTS_FILE, is_divided=is_divided_here)
+        if self.rate_factor != 1.0:
+            scale_learning_rates(self.parts, self.rate_factor)
 
     def _per_rank_state(self) -> dict[str, Any]:
         script_state = {"state": self.script, "means": self.means}
         if self.loader is None:  # resumed and already at the end
             return {**self._per_rank, **script_state}
         per_process = {"generators": generators.states(self.dataset)} if self.dataset is not None else {}
-        per_process |= {"flags": growth.flags(self.parts), "loader": self.loader.state()}
+        per_process |= {"flags": growth.flags(self.parts, self._attributes), "loader": self.loader.state()}
         return {"randomness": state.randomness(), **per_process, **script_state}
 
     def set_randomness(self, per_rank: Mapping[str, Any]) -> None:

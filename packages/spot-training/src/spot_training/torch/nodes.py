@@ -1,9 +1,8 @@
 """Several nodes of one training: survivors go on with a smaller world after a loss.
 
 `init` takes the place of ``torch.distributed.init_process_group``. From there on the script runs in a child
-of its process, in each world in a new one: so nothing of a broken group is left, such as a collective that
-waits for a lost node, what the script has imported need not be imported again, and a launcher or agent sees
-one process that does not end.
+of its process, in each world in a new one: nothing of a broken group is left, such as a collective that waits
+for a lost node, imports are kept, and a launcher or agent sees one process that does not end.
 """
 
 from __future__ import annotations
@@ -55,7 +54,6 @@ _CAUSE_SECONDS: Final = 15.0
 """How long a failed collective waits for its cause: a lost node is known after 8 s."""
 _EXIT_SECONDS: Final = 10.0
 _CONNECTION_WORDS: Final = ("gloo", "nccl", "tcpstore", "connection", "socket", "timed out", "timeout")
-_world: World | None = None
 
 
 def init(
@@ -72,12 +70,11 @@ def init(
     ``backend``, ``timeout``: of ``init_process_group``.
 
     Start the script on each node alike, by itself or by ``torchrun --standalone --nproc-per-node=…``. If a
-    node is lost or leaves, `Loop` goes on with the others from its newest checkpoint: the script runs again
-    from here, in a new child of its process. A node that comes waits for the next save. No thread of before
-    is in a child, and CUDA must not be used before.
+    node is lost or leaves, the script runs again from here, in a new child of its process, and `Loop` goes on
+    from its newest checkpoint. A node that comes waits for the next save. CUDA must not be used before.
     """
     global _world
-    if _world is not None or distributed.is_initialized():
+    if _world is not ALONE or distributed.is_initialized():
         raise SpotTrainingError("torch.distributed is already initialised; call init() once, before all else")
     if multiprocessing.parent_process() is not None:
         raise SpotTrainingError(
@@ -85,15 +82,13 @@ def init(
         )
     print_errors_in_one_line()
     limits = limits_of(os.environ.get(NODES_VARIABLE, "") if nodes is None else nodes)
-    options: dict[str, Any] = (
-        {"backend": backend} if timeout is None else {"backend": backend, "timeout": timeout}
-    )
+    options = {"backend": backend, **({} if timeout is None else {"timeout": timeout})}
     _world = _init_alone(options) if limits is None else _init_nodes(limits, _root(folder), options)
     return _world
 
 
-def current() -> World | None:
-    """Return the world of `init`; None without one."""
+def current() -> World:
+    """Return the world of `init`; `ALONE` without one."""
     return _world
 
 
@@ -119,58 +114,33 @@ class _LocalRanks:
 
 
 class World:
-    """The processes that train together; see `init`."""
+    """The processes that train together; see `init`. One of a single machine never changes."""
 
-    def __init__(
-        self,
-        rank: int,
-        size: int,
-        number: int = 0,
-        nodes: tuple[str, ...] = (),
-        membership: _OwnMembership | None = None,
-    ) -> None:
+    has_nodes = False
+    """Whether it was formed of nodes that may leave and join."""
+    may_change = False
+    """Whether another number of ranks may go on."""
+    waited_seconds = 0.0
+    """How long nodes have waited to join, all together; 0: none waits."""
+
+    def __init__(self, rank: int, size: int, number: int = 0, nodes: tuple[str, ...] = ()) -> None:
         self.rank, self.size, self.number, self.nodes = rank, size, number, nodes
-        self._membership = membership
-
-    @property
-    def has_nodes(self) -> bool:
-        """Whether it was formed of nodes that may leave and join."""
-        return self._membership is not None
-
-    @property
-    def may_change(self) -> bool:
-        """Whether another number of ranks may go on."""
-        return self._membership is not None and self._membership.may_change
-
-    @property
-    def waited_seconds(self) -> float:
-        """How long nodes have waited to join, all together; 0: none waits."""
-        return 0.0 if self._membership is None else self._membership.waited_seconds
-
-    def postpone_joins(self) -> None:
-        """Let nodes wait as long again: the save for them has failed."""
-        if self._membership is not None:
-            self._membership.waited_seconds = 0.0
-
-    def observe(self, has_notice: Callable[[], bool]) -> None:
-        """Let a process that has a notice end instead of going on in another world."""
-        if self._membership is not None:
-            self._membership.has_notice = has_notice
+        self.has_notice: Callable[[], bool] = lambda: False
+        """Whether this process ends instead of going on in another world."""
 
     def start(self) -> None:
         """Begin to train: a world that only repeats the end of a training may be too small for it."""
-        if self._membership is not None:
-            self._membership.start(is_first=self.rank == 0)
 
     def renew(self, reason: str) -> None:
         """Go on in the next world, from the newest checkpoint; returns if this process has a notice."""
-        if self._membership is not None:
-            self._membership.renew(reason)
 
     def finish(self) -> None:
         """Record that the training has ended: from here on the end of another node is no loss."""
-        if self._membership is not None:
-            self._membership.finish(is_first=self.rank == 0)
+
+
+ALONE: Final = World(0, 1)
+"""Without `init`."""
+_world = ALONE
 
 
 def _init_alone(options: Mapping[str, Any]) -> World:
@@ -210,14 +180,9 @@ def _init_nodes(limits: NodeLimits, root: Path, options: Mapping[str, Any]) -> W
         formed = entry.follow(name, int.from_bytes(last_world[:], "big"))
         token = ""
     last_world[:] = formed.number.to_bytes(8, "big")
-    membership = _OwnMembership(registry, limits, formed, name, token)
     rank = formed.first_rank(name) + local.rank
-    os.environ.update(
-        {
-            **{"RANK": str(rank), "WORLD_SIZE": str(formed.size)},
-            WORLD_VARIABLE: str(registry.lease(formed.number)),
-        }
-    )
+    os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(formed.size)}
+    os.environ[WORLD_VARIABLE] = str(registry.lease(formed.number))
     first = formed.nodes[0]
     if rank or store is None:
         store = distributed.TCPStore(first.address, first.port, is_master=False, wait_for_workers=False)
@@ -230,7 +195,7 @@ def _init_nodes(limits: NodeLimits, root: Path, options: Mapping[str, Any]) -> W
         rank=rank,
         world_size=formed.size,
     )
-    return World(rank, formed.size, formed.number, names, membership)
+    return _NodesWorld(rank, formed, registry, limits, (name, token))
 
 
 def _node_name(local: _LocalRanks) -> str:
@@ -267,53 +232,47 @@ class _Heartbeat:
             self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL)  # noqa: S603
 
 
-class _OwnMembership:
-    """This process in its world: watches it, and goes on in the next."""
+class _NodesWorld(World):
+    """A world of nodes, in one of its processes: it watches it, and goes on in the next."""
+
+    has_nodes = True
 
     def __init__(
-        self, registry: NodeRegistry, limits: NodeLimits, world: NodeWorld, name: str, token: str
+        self, rank: int, world: NodeWorld, registry: NodeRegistry, limits: NodeLimits, node: tuple[str, str]
     ) -> None:
-        """``token``: of the node; empty for its other ranks, which do not change the membership."""
-        self._registry, self._limits, self._world, self._name = registry, limits, world, name
-        self._token = token
-        self.has_notice: Callable[[], bool] = lambda: False
-        self.waited_seconds = 0.0
+        """``node``: its name and token; empty for its other ranks, which do not change the membership."""
+        super().__init__(rank, world.size, world.number, tuple(member.name for member in world.nodes))
+        self._registry, self._limits, self._world = registry, limits, world
+        self._name, self._token = node
+        self.may_change = limits.minimum < limits.maximum
         self._is_finished = threading.Event()
         self._restarting = threading.Lock()
         before_errors.append(self._on_error)
         threading.Thread(target=self._watch, name="spot_training nodes", daemon=True).start()
 
-    @property
-    def may_change(self) -> bool:
-        """See `World.may_change`."""
-        return self._limits.minimum < self._limits.maximum
-
-    def start(self, *, is_first: bool) -> None:
-        """See `World.start`."""
+    def start(self) -> None:
         if self._is_finished.is_set():  # another training of this script
             self._is_finished.clear()
             before_errors.append(self._on_error)
-            if is_first:
+            if self.rank == 0:
                 self._registry.update(reopen)
         if len(self._world.nodes) < self._limits.minimum:
             self._registry.update(reopen)
             self.renew("the training goes on")
 
     def renew(self, reason: str) -> None:
-        """See `World.renew`."""
         if self.has_notice():
             self._leave()
             return
         self._registry.update(partial(end, number=self._world.number, reason=reason))
         self._restart(reason)
 
-    def finish(self, *, is_first: bool) -> None:
-        """See `World.finish`."""
+    def finish(self) -> None:
         if self._is_finished.is_set():
             return
         self._is_finished.set()
         before_errors.remove(self._on_error)
-        if is_first:
+        if self.rank == 0:
             self._registry.update(partial(finish, number=self._world.number))
 
     def _leave(self) -> None:

@@ -21,16 +21,15 @@ _STOP: Final = "spot_training/stop"
 class TorchRanks:
     """``Ranks`` of ``torch.distributed``; a single rank if it is not initialised.
 
-    Uses two separate gloo groups, for the flags of the training thread and for the saving thread; neither
-    uses the GPUs. All ranks must create it at the same point of the script. Both groups are destroyed when
-    the script ends: a gloo thread that outlives the interpreter may abort a finished process
-    (pytorch/pytorch#179291). The default group belongs to the script.
+    Uses two gloo groups, for the flags of the training thread and for the saving thread. All ranks create it
+    at the same point of the script. Both are destroyed when the script ends: a gloo thread that outlives the
+    interpreter may abort a finished process (pytorch/pytorch#179291).
     """
 
     def __init__(self, *, goes_on: bool = False) -> None:
         """``goes_on``: the caller goes on in another world of nodes (`spot_training.torch.init`)."""
         self.world = nodes.current()
-        if self.world is not None and self.world.has_nodes and not goes_on:
+        if self.world.has_nodes and not goes_on:
             raise SpotTrainingError("init() with nodes is for Loop; allowed here: one machine, no nodes")
         self._together = distributed.is_available() and distributed.is_initialized()
         if not self._together and int(os.environ.get("WORLD_SIZE", "1")) > 1:

@@ -6,23 +6,74 @@ import logging
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from spot_training.errors import SaveError, SpotTrainingError
+from spot_training.errors import SaveError, SpotTrainingError, one_line
 from spot_training.levels.background import BackgroundSaver
 from spot_training.nodes.membership import is_join_due
 from spot_training.retention.rules import Keep
 from spot_training.spot import Spot
 from spot_training.torch import state
-from spot_training.torch.nodes import World
-from spot_training.torch.snapshot import PARTS_FILE, StateCopy
+from spot_training.torch.nodes import ALONE, World
 from spot_training.torch.standby import Standby
 
 LONG_STEP_SECONDS: Final = 10.0
 """After a step this long a copy of the state is held in case a notice comes during the next one."""
 _log = logging.getLogger("spot_training")
+
+
+PARTS_FILE: Final = "parts.pt"
+"""The state of the parts if it is the same at every rank, written by rank 0; else each has ``SHARD_FILE``."""
+
+
+@dataclass
+class LoopPosition:
+    """The position between two steps: total batches, the epoch, its batches and samples.
+
+    Stored in the manifest: ``meta["place"]``.
+    """
+
+    step: int = 0
+    epoch: int = 0
+    batch: int = 0
+    samples: int = 0
+    """Samples of all ranks together; 0 if the loader has its own state."""
+
+
+@dataclass(frozen=True)
+class StateCopy:
+    """A copy of the state between two steps."""
+
+    step: int
+    meta: Mapping[str, Any]
+    files: Mapping[str, Any]
+    error: SaveError | None
+    """Why it cannot be written."""
+    seconds: float
+    """How long it took."""
+    keep: Keep = field(default_factory=Keep)
+    """Why its checkpoint stays beside the newest ones."""
+
+
+def copy_state(
+    step: int, meta: Mapping[str, Any], copy_files: Callable[[], Mapping[str, Any]], keep: Keep | None = None
+) -> StateCopy:
+    """Return a copy of the state; a state that cannot be copied fails the save, not the training.
+
+    ``copy_files`` returns copies of what this rank saves, by file name.
+    """
+    started, files = time.monotonic(), dict[str, Any]()
+    error: SaveError | None = None
+    try:
+        files = dict(copy_files())
+    except SaveError as reason:
+        error = reason
+    except (TypeError, ValueError, AttributeError) as reason:
+        error = state.UnsupportedStateError(f"the state cannot be copied: {one_line(reason)}")
+    return StateCopy(step, meta, files, error, time.monotonic() - started, keep or Keep())
 
 
 def numbered(remaining: int | None, maximum: int) -> list[bool]:
@@ -55,7 +106,7 @@ class StepSaves:
         saved or restored already may have more than its checkpoint, and replaces it.
         """
         self._spot, self._ranks, self._asynchronous = spot, ranks, asynchronous
-        self._world: World | None = getattr(ranks, "world", None)
+        self._world: World = getattr(ranks, "world", ALONE)
         self._replaces = replaces
         self._saver = BackgroundSaver()
         self._standby = Standby(spot.notice, ranks) if hasattr(ranks, "request_stop") else None
@@ -93,13 +144,8 @@ class StepSaves:
     ) -> None:
         """Save if due, and let a node join then; save and raise ``SystemExit(0)`` after a notice.
 
-        Of several nodes those without a notice go on.
-
-        ``is_long``: more follows than a step, such as a validation: a copy of the state is held meanwhile.
-        A step that follows one of ``LONG_STEP_SECONDS`` counts as such. ``remaining``: see ``numbered``.
-
-        Raises:
-            SpotTrainingError: the epoch of another rank ends after another number of batches.
+        ``is_long``: more follows than a step, such as a validation or a step after a long one: a copy of the
+        state is held meanwhile. ``remaining``: of ``numbered``; raises ``SpotTrainingError`` if ranks differ.
         """
         self._saver.check()
         self._spot.notice.take_back()
@@ -136,7 +182,7 @@ class StepSaves:
 
     def _has_joining_nodes(self, *, is_due: bool) -> bool:
         """Return whether nodes join: at a save that is due, or because they have waited for long enough."""
-        if self._world is None or not self._world.waited_seconds:
+        if not self._world.waited_seconds:
             return False
         interval, members = self._spot.interval, len(self._world.nodes)
         save_seconds = (interval.cost or 0.0) + interval.price_seconds
@@ -150,10 +196,9 @@ class StepSaves:
         started = time.monotonic()
         self._saver.wait()
         is_saved = self._write(copy_state(), is_last=False, paused_seconds=lambda: time.monotonic() - started)
-        if self._world is not None:
-            if is_saved:
-                self._world.renew(f"saved at step {step} for a node that joins")
-            self._world.postpone_joins()
+        if is_saved:
+            self._world.renew(f"saved at step {step} for a node that joins")
+        self._world.waited_seconds = 0.0  # they wait as long again
 
     def start(self, copy_state: Callable[[], StateCopy]) -> StateCopy:
         """Save, in the background if ``asynchronous``; return the copy."""
@@ -250,8 +295,7 @@ class StepSaves:
         return is_saved
 
     def _exit(self, step: int) -> NoReturn:
-        if self._world is not None:
-            self._world.renew(f"saved at step {step} for a node with a notice")
+        self._world.renew(f"saved at step {step} for a node with a notice")
         _log.warning("saved at step %d; stopping for the interruption", step)
         self._spot.progress.is_interrupted = lambda: True  # of this rank, too, if another had the notice
         self._spot.notice.call_previous()

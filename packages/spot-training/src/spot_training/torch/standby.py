@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from spot_training.errors import one_line, say
 from spot_training.notice import Notice
+from spot_training.torch.nodes import ALONE
 
 _POLL_SECONDS: Final = 0.2
 _EXIT_SECONDS: Final = 10.0
@@ -101,8 +102,7 @@ class Standby:
 
     def _end_process(self) -> None:
         """Raise ``SystemExit(0)`` in the main thread, else end the process; other nodes go on without it."""
-        if (world := getattr(self._ranks, "world", None)) is not None:
-            world.renew("saved for a node with a notice")
+        getattr(self._ranks, "world", ALONE).renew("saved for a node with a notice")
         self._notice.exits = True
         main = threading.main_thread().ident
         if self._notice.has_handler and main is not None:

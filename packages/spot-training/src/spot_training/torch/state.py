@@ -9,7 +9,7 @@ import pickle
 import random
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,6 +18,7 @@ from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 from spot_training.errors import SaveError, one_line
 from spot_training.storage.hashing import HashedFile, hashed
+from spot_training.torch.tree import mapped, tensors_of
 
 
 class Stateful(Protocol):
@@ -117,21 +118,9 @@ def _copy(state: Any, copies: dict[Any, torch.Tensor], buffers: HostBuffers) -> 
     return copy.deepcopy(state)
 
 
-def tensors(state: Any) -> Iterator[torch.Tensor]:
-    """Yield the tensors of a state."""
-    if isinstance(state, torch.Tensor):
-        yield state
-    elif isinstance(state, Mapping):
-        for value in state.values():
-            yield from tensors(value)
-    elif isinstance(state, (list, tuple)):
-        for value in state:
-            yield from tensors(value)
-
-
 def size(state: Any) -> int:
     """Return the bytes of a state's dense tensors; tied ones count once."""
-    dense = [tensor for tensor in tensors(state) if tensor.layout == torch.strided]
+    dense = [tensor for _, tensor in tensors_of(state) if tensor.layout == torch.strided]
     return sum({tensor.data_ptr(): tensor.nbytes for tensor in dense}.values())
 
 
@@ -191,21 +180,11 @@ def check_types(parts: Mapping[str, Stateful]) -> None:
     for name, part in parts.items():
         try:
             content = io.BytesIO()
-            torch.save(_without_tensors(part.state_dict()), content)
+            torch.save(copy_to_cpu(mapped(part.state_dict(), lambda _: torch.empty(0))), content)
             with torch.serialization.safe_globals(_array_types()):
                 torch.load(io.BytesIO(content.getvalue()), weights_only=True)
         except Exception as error:
             raise UnsupportedStateError(f"{name} cannot be saved: {_reason(error)}") from error
-
-
-def _without_tensors(state: Any) -> Any:
-    if isinstance(state, torch.Tensor):
-        return torch.empty(0)
-    if isinstance(state, dict):
-        return {key: _without_tensors(value) for key, value in state.items()}
-    if type(state) in (list, tuple):
-        return [_without_tensors(value) for value in state]
-    return copy_to_cpu(state)
 
 
 def _reason(error: Exception) -> str:

@@ -2,7 +2,7 @@
 
 ``python -m frameworks.habits.player FOLDER [--kills N] [--only TITLE …]``. A start is a fork of this process.
 The outcome of a habit is ``same`` (every killed run ends with the result of the uninterrupted one),
-``refused`` (the first start ends with a line of this package) or what went wrong.
+``refused`` (a start ends with a line of this package) or what went wrong.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import importlib
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import sys
@@ -101,8 +102,13 @@ class Start:
     @property
     def line(self) -> str:
         """The last line of its log."""
+        lines = self.lines()
+        return next(reversed(lines), "")
+
+    def lines(self) -> list[str]:
+        """Return the lines of this package in its log, else its last one."""
         lines = (self.folder / "log").read_text().splitlines()
-        return next((line for line in reversed(lines) if "spot_training" in line), lines[-1] if lines else "")
+        return [line for line in lines if "spot_training" in line] or lines[-1:]
 
 
 def play(body: Body, folder: Path, kills: int, chance: random.Random) -> dict[str, Any]:
@@ -112,7 +118,7 @@ def play(body: Body, folder: Path, kills: int, chance: random.Random) -> dict[st
     code = whole.run(body)
     if code or "error" in whole.report:
         return {
-            "outcome": "refused" if "spot_training" in whole.line else "fails",
+            "outcome": "refused" if re.match(r"spot_training[.:]", whole.line) else "fails",
             "line": whole.line,
             "kills": 0,
         }
@@ -126,20 +132,23 @@ def play(body: Body, folder: Path, kills: int, chance: random.Random) -> dict[st
             if code == 0 and killed.result:
                 break
             if code not in (0, -signal.SIGKILL):
-                return {
-                    "outcome": f"exit code {code} after {number - 1} kills",
-                    "line": killed.line,
-                    "kills": done,
-                }
+                return ended(killed, code, done)
             done += 1
         last = Start(run, number=number + 1)
         if not last.result and (code := last.run(body)):
-            return {"outcome": f"exit code {code} after {done} kills", "line": last.line, "kills": done}
+            return ended(last, code, done)
         if last.result != whole.result:
-            return {"outcome": "other result", "line": last.line, "kills": done}
+            return {"outcome": "other result", "line": " ".join(last.lines()), "kills": done}
         done = max(done, 1)
         shutil.rmtree(run)
-    return {"outcome": "same", "line": "", "kills": done}
+    return {"outcome": "same", "line": " ".join(whole.lines()), "kills": done}
+
+
+def ended(start: Start, code: int, kills: int) -> dict[str, Any]:
+    """Return the outcome of a start that failed: refused, if an error of this package says why."""
+    is_refused = "spot_training.errors." in start.line
+    outcome = "refused" if is_refused else f"exit code {code} after {kills} kills"
+    return {"outcome": outcome, "line": start.line, "kills": kills}
 
 
 def main() -> None:
@@ -148,15 +157,14 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--kills", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--rows", default="rows")
+    parser.add_argument("--rows", required=True)
     parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--audit", default="stop", help="of Loop: with off, what goes wrong without one")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
-    rows = importlib.import_module("frameworks.habits.rows").ROWS
-    if given.rows != "rows":
-        rows.clear()
-        importlib.import_module(f"frameworks.habits.{given.rows}")
-    results = {}
+    os.environ["HABITS_AUDIT"] = given.audit
+    importlib.import_module(f"frameworks.habits.{given.rows}")
+    rows, results = importlib.import_module("frameworks.habits.table").ROWS, {}
     for number, row in enumerate(rows):
         if not given.only or row.title in given.only:
             chance = random.Random(f"{row.title} {given.seed}")

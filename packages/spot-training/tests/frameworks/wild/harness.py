@@ -28,7 +28,7 @@ from spot_training.storage.files import Files
 FORK = multiprocessing.get_context("fork")
 RANKS = ("stream_ranks", "stream_state_ranks", "webdataset_ranks")
 """Streams read by two ranks of gloo."""
-TORCH = ("plateau", "accumulation", "gan", "curriculum", "early", "folds", "stateful", "fabric", "stream")
+TORCH = ("plateau", "fabric", "stream")
 MORE = ("stream_state", "stream_stateful", "webdataset_shards", "lora")
 MOSAIC = ("mosaic",)
 """Needs an environment of its own."""
@@ -54,7 +54,6 @@ class Training:
         self.ranks: int = getattr(module, "RANKS", 1)
         self.processes: list[Any] = []
         self._read = 0
-        self.module_name = ""
         self.repeated = getattr(module, "REPEATED", 0)
         """Batches that a notice during a validation may repeat."""
         self.faults: list[str] = []
@@ -185,7 +184,7 @@ def interrupt(training: Training, chance: random.Random, seconds: float, counts:
     training.end(GRACE_SECONDS if is_notice else TIMEOUT_SECONDS)
     counts["notices" if is_notice else "sigkills"] += 1
     counts[f"at {mark}" if kind == "mark" else "at a moment"] += 1
-    if is_notice and is_listening and "export 0" not in before and training.module_name != "folds":
+    if is_notice and is_listening and "export 0" not in before:
         lost = max(steps(training.new_marks())) - training.newest()
         if lost > training.repeated:
             counts["lost steps"] += lost
@@ -208,7 +207,6 @@ def play(name: str, folder: Path, kills: int, seed: int) -> dict[str, Any]:
     number, began = 0, time.monotonic()
     while kills_of(counts) < kills:
         training = Training(module, folder / name / f"run-{number}")
-        training.module_name = name
         number += 1
         fruitless = 0
         for _ in range(chance.randrange(1, MAX_KILLS)):

@@ -1,9 +1,16 @@
-"""Objects of the script that a restart loses: they train, and are no parts of the ``Loop``."""
+"""What a restart loses of a script: objects that train and are no parts of the ``Loop``, variables, logs."""
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import io
+import site
 import sys
+import sysconfig
+from collections import deque
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from types import FrameType, FunctionType, MethodType, ModuleType
 from typing import Any, Final
 
@@ -14,11 +21,15 @@ from torch.optim.swa_utils import AveragedModel
 from torch.utils.data import DataLoader
 
 from spot_training.torch.loaders import generators
+from spot_training.torch.loaders.samples import digest, mark
 
-_MAX_DEPTH: Final = 3
+_MAX_DEPTH: Final = 4
 _MAX_TENSORS: Final = 400
-_SKIPPED: Final = ("spot_training.", "torch.", "lightning.", "runpy", "importlib", "threading", "_pytest.")
 _LEAVES: Final = (str, bytes, bool, int, float, type, ModuleType, FunctionType, MethodType, DataLoader)
+_KINDS: Final = (Optimizer, LRScheduler, torch.nn.Module, torch.amp.GradScaler)
+_INSTALLED: Final = tuple(
+    {sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), *site.getsitepackages()}
+)
 
 
 def problems_of_parts(parts: Mapping[str, Any]) -> list[str]:
@@ -37,9 +48,9 @@ def problems_of_parts(parts: Mapping[str, Any]) -> list[str]:
 
 
 class ScriptObjects:
-    """The objects that the script's running functions and its main module refer to."""
+    """What the script's running functions and its main module refer to, beside the parts of the ``Loop``."""
 
-    def __init__(self, parts: Mapping[str, Any], loaders: Any) -> None:
+    def __init__(self, parts: Mapping[str, Any], loaders: Any = ()) -> None:
         """``loaders``: what is resumed with the data, and not asked for."""
         self._known_ids: set[int] = set()
         for part in parts.values():
@@ -49,37 +60,89 @@ class ScriptObjects:
             self._known_ids |= {
                 id(item) for owner in owners for item in generators.generators_of(owner).values()
             }
-        self._objects: dict[str, Any] = {}
+        self.objects: dict[str, Any] = {}
+        """Optimizers, schedulers, modules, scalers and generators, by the path of names."""
+        self.values: dict[str, Any] = {}
+        """Marks of plain values, tensors, arrays and containers of the script's own, by path."""
         seen_ids = set(self._known_ids)
         for name, value in _variables():
-            self._collect(name, value, 0, seen_ids)
-        self._first = {path: _state(value) for path, value in self._objects.items()}
+            with contextlib.suppress(Exception):  # of an object that raises when it is looked at
+                self._collect(name, value, 0, seen_ids, is_own=name[0] != "_")
+        self._states = {path: _state(value) for path, value in self.objects.items()}
 
-    def problems(self) -> list[str]:
-        """Return the optimizers, schedulers, scalers and averaged models that are no parts."""
+    def problems(self, first: ScriptObjects) -> list[str]:
+        """Return what is no part and loses its state, or has another one than in ``first``."""
+        result = []
+        for path, value in self.objects.items():
+            named = f"{path}, a {type(value).__name__},"
+            name = path.rpartition(".")[2]
+            end = f"is not saved, so a restart loses its state; pass Loop(..., {name}={path})"
+            if isinstance(value, (Optimizer, LRScheduler, AveragedModel, torch.amp.GradScaler)):
+                if getattr(value, "_enabled", True):
+                    result.append(f"{named} {end}")
+            elif first.objects.get(path) is value and first._states[path] != self._states[path]:
+                result.append(f"{named} changes and {end}")
+        return result
+
+    def hidden(self, parts: Mapping[str, Any]) -> list[str]:
+        """Return optimizers and schedulers of the parts' tensors that no path of names leads to."""
+        gc.collect()  # what earlier trainings of this process have left
+        trained = {id(value) for part in parts.values() for value in _tensors_of(part)}
+        groups = [id(part.param_groups) for part in parts.values() if isinstance(part, Optimizer)]
+        seen_ids = self._known_ids | {id(value) for value in self.objects.values()}
+        result = []
+        for item in gc.get_objects():
+            if id(item) in seen_ids or not issubclass(type(item), (Optimizer, LRScheduler)):
+                continue
+            optimizer = getattr(item, "optimizer", item)
+            parameters = [value for group in optimizer.param_groups for value in group["params"]]
+            is_other = item is not optimizer or id(optimizer.param_groups) not in groups
+            if is_other and any(id(value) in trained for value in parameters):
+                result.append(
+                    f"a {type(item).__name__} that an object of the script has is not saved, so a restart"
+                    " loses its state; pass Loop(..., optimizer=…)"
+                )
+        return result
+
+    def changed_values(self, first: ScriptObjects, resumed: list[Any]) -> list[str]:
+        """Return the names of values that are others than in ``first``, and none of ``resumed``."""
+        resumed_marks = [_mark(value) for value in resumed]
         return [
-            (
-                f"{path}, a {type(value).__name__}, is not saved, so a restart loses its state; pass "
-                f"Loop(..., {path.rpartition('.')[2]}={path})"
-            )
-            for path, value in self._objects.items()
-            if isinstance(value, (Optimizer, LRScheduler, AveragedModel, torch.amp.GradScaler))
-            and getattr(value, "_enabled", True)
+            path
+            for path, value in self.values.items()
+            if first.values.get(path, value) != value and value not in resumed_marks and "time" not in path
         ]
 
-    def changes(self) -> list[str]:
-        """Return the modules and generators that have changed since this was created, and are no parts."""
+    def digests(self) -> dict[str, str]:
+        """Return a digest of each module: another start is to have the same."""
+        return {
+            path: digest(state)
+            for path, state in self._states.items()
+            if isinstance(self.objects[path], torch.nn.Module)
+        }
+
+    def differing(self, before: Mapping[str, str]) -> list[str]:
+        """Return the modules with other ``digests`` than the process had that a restart follows."""
         return [
-            (
-                f"{path}, a {type(value).__name__}, changes and is not saved, so a restart loses its "
-                f"state; pass Loop(..., {path.rpartition('.')[2]}={path})"
-            )
-            for path, value in self._objects.items()
-            if _state(value) != self._first[path]
+            f"{path}, which is no part, is another than before the restart: random numbers without a seed, or"
+            f" another file; pass Loop(..., {path}={path})"
+            for path, value in self.digests().items()
+            if before.get(path, value) != value
+        ]
+
+    def copies(self, first: ScriptObjects, parts: Mapping[str, Any]) -> list[str]:
+        """Return the modules that were copied from a part since ``first``."""
+        states = [state for part in parts.values() if (state := _state(part)) and not isinstance(state, str)]
+        before = {id(value) for value in first.objects.values()}
+        return [
+            f"{path} is copied after Loop(...): a restart copies what was restored; copy it before,"
+            f" or pass Loop(..., {path}={path})"
+            for path, value in self.objects.items()
+            if isinstance(value, torch.nn.Module) and id(value) not in before and self._states[path] in states
         ]
 
     def _know(self, value: Any, depth: int) -> None:
-        if id(value) in self._known_ids or isinstance(value, (*_LEAVES, torch.Tensor)) or depth > _MAX_DEPTH:
+        if id(value) in self._known_ids or isinstance(value, (*_LEAVES, torch.Tensor)) or depth >= _MAX_DEPTH:
             return
         self._known_ids.add(id(value))
         if isinstance(value, torch.nn.Module):
@@ -87,33 +150,61 @@ class ScriptObjects:
         for _, inner in generators.inner_of(value):
             self._know(inner, depth + 1)
 
-    def _collect(self, path: str, value: Any, depth: int, seen_ids: set[int]) -> None:
+    def _collect(self, path: str, value: Any, depth: int, seen_ids: set[int], *, is_own: bool) -> None:
+        if is_own and (marked := _mark(value)) is not None:
+            self.values.setdefault(path, marked)
         if id(value) in seen_ids or isinstance(value, (*_LEAVES, torch.Tensor)) or depth > _MAX_DEPTH:
+            return
+        if type(value).__module__.startswith("spot_training."):
             return
         seen_ids.add(id(value))
         inner = list(generators.inner_of(value))
-        is_wrapper = isinstance(value, (Optimizer, torch.nn.Module)) and any(
-            id(item) in self._known_ids and isinstance(item, type(value).__mro__[-2]) for _, item in inner
-        )
-        kinds = (Optimizer, LRScheduler, torch.nn.Module, torch.amp.GradScaler)
-        if isinstance(value, kinds) or generators.is_generator(value):
+        if isinstance(value, _KINDS) or generators.is_generator(value):
+            is_wrapper = isinstance(value, (Optimizer, torch.nn.Module)) and any(
+                id(item) in self._known_ids and isinstance(item, type(value).__mro__[-2]) for _, item in inner
+            )
             if isinstance(value, torch.nn.Module):
                 seen_ids |= {id(module) for module in value.modules()}
                 is_wrapper |= any(id(module) in self._known_ids for module in value.modules())
             if not is_wrapper:
-                self._objects[path] = value
-        else:
-            for name, item in inner:
-                self._collect(f"{path}.{name}", item, depth + 1, seen_ids)
+                self.objects[path] = value
+            return
+        is_own = is_own and not _is_installed(type(value))
+        for name, item in inner:
+            self._collect(f"{path}.{name}", item, depth + 1, seen_ids, is_own=is_own and name[0] != "_")
+
+
+def truncated_logs() -> list[str]:
+    """Return the paths of open files that another start would empty."""
+    handles = [item for item in gc.get_objects() if type(item) is io.TextIOWrapper and not item.closed]
+    names = [item.name for item in handles if getattr(item, "mode", "") in ("w", "wt", "w+")]
+    return sorted({name for name in map(str, names) if Path(name).is_file()})
 
 
 def _variables() -> Iterator[tuple[str, Any]]:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if not str(frame.f_globals.get("__name__")).startswith(_SKIPPED):
+        is_own = not str(frame.f_globals.get("__name__")).startswith("spot_training.")
+        if is_own and not frame.f_code.co_filename.startswith(("<frozen", *_INSTALLED)):
             yield from list(frame.f_locals.items())
+            yield from list(frame.f_globals.items())
         frame = frame.f_back
     yield from list(vars(sys.modules["__main__"]).items())
+
+
+def _is_installed(kind: type) -> bool:
+    file = getattr(sys.modules.get(kind.__module__), "__file__", None) or ""
+    return kind not in (list, tuple, dict, set, deque) and (not file or file.startswith(_INSTALLED))
+
+
+def _mark(value: Any) -> Any:
+    """Return something that changes with a value; None: it is not compared."""
+    if isinstance(value, (Mapping, list, tuple, set, deque)):
+        return len(value), mark(list(value) if isinstance(value, (set, deque)) else value)
+    if isinstance(value, torch.Tensor):
+        return mark(value) if _is_readable(value) else None
+    is_array = hasattr(type(value), "ravel") and hasattr(type(value), "dtype")
+    return mark(value) if is_array or isinstance(value, (bool, int, float, str)) else None
 
 
 def _tensors_of(part: Any) -> Iterator[Any]:
@@ -129,5 +220,10 @@ def _state(value: Any) -> Any:
         return generators.state_of(value)
     if not isinstance(value, torch.nn.Module):
         return None
-    tensors = [*value.parameters(), *value.buffers()][:_MAX_TENSORS]
-    return [item.detach().flatten()[:8].tolist() for item in tensors if item.layout == torch.strided]
+    tensors = [getattr(item, "_local_tensor", item) for item in (*value.parameters(), *value.buffers())]
+    return [item.detach().flatten()[:8].tolist() for item in tensors[:_MAX_TENSORS] if _is_readable(item)]
+
+
+def _is_readable(tensor: Any) -> bool:
+    is_plain = type(tensor) in (torch.Tensor, torch.nn.Parameter)
+    return is_plain and tensor.layout == torch.strided and not tensor.is_meta

@@ -11,16 +11,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import GeneratorType
 from typing import Any, Final
 
-import torch
-from torch.optim import Optimizer
-
 from spot_training.errors import SpotTrainingError
-from spot_training.torch.loaders.generators import GeneratorPart
+from spot_training.torch.audit.gradients import PendingGradients
 
 _MAX_DEPTH: Final = 5
 _REFUSED: Final[Mapping[type, str]] = {
     enumerate: "enumerate() counts from 0 in a resumed epoch; use loop.enumerate(loader)",
-    zip: ("zip() begins the others again in a resumed epoch; use loop.batches(a, b) or loop.enumerate"),
+    zip: "zip() begins the others again in a resumed epoch; use loop.batches(a, b) or loop.enumerate",
     itertools.islice: "islice() counts from 0 in a resumed epoch; use `if loop.batch == n: break`",
     itertools.cycle: "cycle() repeats what this process has seen; use loop.epochs with loop.batches",
 }
@@ -35,53 +32,52 @@ class Batches:
     def __init__(
         self,
         batches: Iterator[Any],
-        parts: Mapping[str, Any],
         accumulate: int,
         report: Callable[[str], None] | None,
+        gradients: PendingGradients | None,
     ) -> None:
-        """``report``: None if nothing is to be checked."""
-        self._batches, self._parts = batches, parts
-        self._accumulate, self._report = accumulate, report
+        """``report``: None, as ``gradients``, if nothing is to be checked."""
+        self._batches, self._accumulate, self._report = batches, accumulate, report
         self._thread = threading.get_ident()
         self._requests = 0
+        self._gradients = gradients
         self._before: list[Any] = []
 
     def __iter__(self) -> Batches:
-        """Return this."""
         return self
 
     def __next__(self) -> Any:
-        """Return the next batch."""
         if threading.get_ident() != self._thread:
             raise SpotTrainingError(
                 "loop.batches() is read in another thread, ahead of the steps, so a restart would "
                 "skip batches; use loop.batches(loader, through=Prefetcher)"
             )
         self._requests += 1
-        if self._report is not None and self._requests == 2:
-            self._check_step(self._report)
+        if self._report is None or self._gradients is None or self._requests > 2:
+            return next(self._batches)
+        if self._requests == 2:
+            self._check_step(self._report, self._gradients)
         batch = next(self._batches)
-        if self._report is not None and self._requests == 1:
-            for kind in consumers_of(self):
-                self._report(_REFUSED[kind])
-            self._before = _evidence(self._parts)
+        for kind in consumers_of(self) if self._requests == 1 else ():
+            self._report(_REFUSED[kind])
+        self._before = self._gradients.marks()
         return batch
 
-    def _check_step(self, report: Callable[[str], None]) -> None:
+    def _check_step(self, report: Callable[[str], None], gradients: PendingGradients) -> None:
         """Report a second request before the first batch was used, or after gradients without a step."""
-        if not any(isinstance(part, Optimizer) for part in self._parts.values()):
+        now = gradients.marks()
+        if not gradients.is_known or now[:2] != self._before[:2]:
             return
-        now, before = _evidence(self._parts), self._before
-        if now == before:
+        if gradients.are_pending() and self._accumulate == 1:
+            report(
+                "the first batch has left gradients and no optimizer step, and gradients are not "
+                "saved; use loop.batches(loader, accumulate=n) with n batches in each step"
+            )
+        elif now == self._before:
             report(
                 "the second batch is requested before the first one is used, either by a prefetcher, "
                 "with which a restart would skip a batch, or without training; use "
                 "loop.batches(loader, through=Prefetcher), or to evaluate: for batch in loader"
-            )
-        elif now[0] == before[0] and now[2] != before[2] and self._accumulate == 1:
-            report(
-                "the first batch has left gradients and no optimizer step, and gradients are not "
-                "saved; use loop.batches(loader, accumulate=n) with n batches in each step"
             )
 
 
@@ -121,28 +117,3 @@ def _running(front: Sequence[Any]) -> list[Any]:
         if frames
         else []
     )
-
-
-def _evidence(parts: Mapping[str, Any]) -> list[Any]:
-    """Return what a step of an optimizer or a scaler changes, tensors, and gradients."""
-    optimizers = [part for part in parts.values() if isinstance(part, Optimizer)]
-    trained = [value for part in optimizers for group in part.param_groups for value in group["params"]]
-    modules = [part for part in parts.values() if isinstance(part, torch.nn.Module)]
-    tensors = [_version(value) for part in modules for value in (*part.parameters(), *part.buffers())]
-    plain = [
-        repr(part.state_dict())
-        for part in parts.values()
-        if not isinstance(part, (Optimizer, GeneratorPart, torch.nn.Module))
-    ]
-    gradients = [None if value.grad is None else (id(value.grad), _version(value.grad)) for value in trained]
-    states = [state for part in optimizers for state in part.state.values() if isinstance(state, Mapping)]
-    counts = [value for state in states for value in state.values() if type(value) is int]  # as of LBFGS
-    steps = [*map(_version, trained), len(states), *counts, *plain]
-    return [steps, tensors, gradients]
-
-
-def _version(tensor: torch.Tensor) -> int:
-    try:
-        return int(tensor._version)
-    except RuntimeError:  # made under inference_mode
-        return 0

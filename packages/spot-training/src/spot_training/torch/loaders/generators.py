@@ -12,7 +12,7 @@ from typing import Any, Final
 import torch
 
 _MAX_DEPTH: Final = 7
-_MAX_ITEMS: Final = 64
+MAX_ITEMS: Final = 64
 """A longer list is one of samples."""
 _LEAVES: Final = (str, bytes, bool, int, float, complex, torch.Tensor, type, ModuleType)
 
@@ -133,10 +133,10 @@ def inner_of(value: Any) -> Iterator[tuple[str, Any]]:
             except ValueError:  # not set yet
                 continue
     elif isinstance(value, Mapping):
-        if len(value) <= _MAX_ITEMS:
+        if len(value) <= MAX_ITEMS:
             yield from ((str(key), inner) for key, inner in value.items())
     elif isinstance(value, (list, tuple)):
-        if len(value) <= _MAX_ITEMS:
+        if len(value) <= MAX_ITEMS:
             yield from ((str(number), inner) for number, inner in enumerate(value))
     else:
         yield from list(getattr(value, "__dict__", {}).items())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any
 
 from torch.utils.data import DataLoader
 
@@ -11,39 +11,55 @@ from spot_training.errors import MismatchError
 from spot_training.storage.manifest import Checkpoint
 
 
-class LoaderPosition(Protocol):
-    """The position of a data loader."""
+class LoaderPosition:
+    """The position of a data loader; by default one that counts no samples."""
 
-    starts_epochs: bool
+    starts_epochs = True
     """Whether an epoch can start in another process: its order does not depend on the loader's state."""
+    loader: DataLoader[Any]
 
     @property
     def steps(self) -> int | None:
-        """Steps of an epoch, if known."""
+        """Steps of an epoch, if the loader or its dataset has a length."""
+        try:
+            return len(self.loader)
+        except TypeError:
+            return None
 
     def restore(self, saved: Checkpoint, loader_state: Any) -> None:
         """Set the position from a checkpoint; raises ``MismatchError`` if it is of other data."""
+        refuse_other(saved, self.identity())
 
     def begin(self, epoch: int, samples: int) -> None:
         """Start the next iteration at this position."""
+        raise NotImplementedError
 
     def iterate(self, loader: DataLoader[Any], accumulate: int) -> Iterator[Any]:
         """Return an iterator over the rest of the epoch; the loader's workers start in this call.
 
         ``accumulate``: the batches of an optimizer step; ``remaining`` is known so many before the end.
         """
+        return iter(loader)
 
     def after(self, samples: int) -> int:
         """Return the number of samples after one more step."""
+        return 0
 
     def remaining(self, batch: int, samples: int) -> int | None:
         """Return the steps of the epoch after ``batch`` steps and ``samples`` samples; None if unknown."""
+        return None if (steps := self.steps) is None else steps - batch
+
+    def following(self, epoch: int, samples: int) -> list[int] | None:
+        """Return the indices of the step after ``samples``; None if they are not known."""
+        return None
 
     def identity(self) -> dict[str, Any]:
         """Return the values (JSON) that must not change for a position to stay valid."""
+        raise NotImplementedError
 
     def state(self) -> Any:
         """Return the state to save for this rank."""
+        return None
 
 
 def refuse_other(saved: Checkpoint, now: dict[str, Any]) -> None:

@@ -37,8 +37,7 @@ class WorkerStart:
     """A ``worker_init_fn``: the worker ends only at SIGTERM from its parent, and its random numbers resume.
 
     torchrun sends SIGTERM to a rank's whole process group; without workers a step could not get its next
-    batch. Ignoring all SIGTERMs would hang the parent's exit, at which Python terminates and joins its
-    workers.
+    batch. At the parent's exit Python terminates and joins its workers: that signal counts.
     """
 
     def __init__(

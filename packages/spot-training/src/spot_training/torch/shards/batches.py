@@ -17,8 +17,7 @@ def data_ranks(parts: Mapping[str, Any], ranks: Any, mesh: Any = None) -> tuple[
     ``mesh``: the ``DeviceMesh`` of those ranks. By default all, with ``fully_shard`` those of its mesh, with
     tensor parallelism alone, or beside DDP, one for each mesh. All ranks call it.
 
-    Raises:
-        SpotTrainingError: the parts do not say it.
+    Raises ``SpotTrainingError``: the parts do not say it.
     """
     if mesh is None:
         sharded = {_flat(info) for info in _sharding_meshes(parts)}

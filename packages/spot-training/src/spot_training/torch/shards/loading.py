@@ -16,11 +16,16 @@ import torch
 from spot_training.errors import MismatchError, SpotTrainingError, one_line
 from spot_training.storage.manifest import Checkpoint, part_of
 from spot_training.torch import state
-from spot_training.torch.shards.layout import OptimizerParameters, device_of, new_like, on_all_ranks
 from spot_training.torch.shards.saving import SHARD_FILE
-from spot_training.torch.shards.support import is_dtensor
-from spot_training.torch.shards.tree import TreePath, key_of, replaced, tensors_of, without_tensors
+from spot_training.torch.shards.support import (
+    OptimizerParameters,
+    device_of,
+    is_dtensor,
+    new_like,
+    on_all_ranks,
+)
 from spot_training.torch.shards.zero import ZeroState
+from spot_training.torch.tree import TreePath, key_of, replaced, tensors_of, without_tensors
 
 
 class StoredShards:
@@ -37,8 +42,7 @@ class StoredShards:
     def read(cls, folder: Path, ranks: int) -> StoredShards:
         """Return a divided state that so many ranks wrote; its tensors are pages of the files.
 
-        Raises:
-            MismatchError: a piece is in no file.
+        Raises ``MismatchError``: a piece is in no file.
         """
         files = [state.read(folder / part_of(rank) / SHARD_FILE, is_mapped=True) for rank in range(ranks)]
         stored = cls(files[0]["trees"])
@@ -133,8 +137,7 @@ def load_shards(parts: Mapping[str, Any], saved: Checkpoint, whole_file: str, *,
     ``parts``: with ``ZeroState``; ``whole_file``: of rank 0, if the checkpoint's state is not divided;
     ``is_divided``: whether this process divides its state.
 
-    Raises:
-        MismatchError: a part is missing or does not fit.
+    Raises ``MismatchError``: a part is missing or does not fit.
     """
     if has_shards(saved.path):
         stored = StoredShards.read(saved.path, saved.world_size)
@@ -185,8 +188,7 @@ class _Targets:
 def whole_state(stored: StoredShards, name: str) -> Any:
     """Return the state of one part with whole tensors, in host memory.
 
-    Raises:
-        KeyError: there is no such part.
+    Raises ``KeyError``: there is no such part.
     """
     tree = stored.trees[name]
     paths: Iterator[TreePath] = (path for path, _ in tensors_of(tree))

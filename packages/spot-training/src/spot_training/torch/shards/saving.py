@@ -14,10 +14,9 @@ from torch.optim import Optimizer
 
 from spot_training.errors import SpotTrainingError, one_line
 from spot_training.torch import state
-from spot_training.torch.shards.layout import OptimizerParameters
-from spot_training.torch.shards.support import is_dtensor
-from spot_training.torch.shards.tree import TreePath, key_of, tensors_of, without_tensors
+from spot_training.torch.shards.support import OptimizerParameters, is_dtensor
 from spot_training.torch.shards.zero import ZeroState
+from spot_training.torch.tree import TreePath, key_of, tensors_of, without_tensors
 
 SHARD_FILE: Final = "shard.pt"
 """Of each rank: ``shards``, the pieces of tensors that it wrote, and ``trees``, the state without tensors (of
@@ -30,8 +29,7 @@ class DividedState:
     def __init__(self, parts: Mapping[str, Any], ranks: Any, fingerprint: str) -> None:
         """``parts``: with ``ZeroState``; ``ranks``: ``TorchRanks``; ``fingerprint``: of the parts.
 
-        Raises:
-            SpotTrainingError: on all ranks, if the state of one cannot be saved.
+        Raises ``SpotTrainingError``: on all ranks, if the state of one cannot be saved.
         """
         if not hasattr(ranks, "exchange"):
             raise SpotTrainingError(
@@ -71,8 +69,7 @@ class DividedState:
     def content(self) -> dict[str, Any]:
         """Return the content of this rank's ``SHARD_FILE``; its tensors are those of the parts.
 
-        Raises:
-            UnsupportedStateError: on all ranks.
+        Raises ``UnsupportedStateError``: on all ranks.
         """
         trees, tensors = dict[str, Any](), dict[str, torch.Tensor]()
         structure, problem = list[Any](), ""

@@ -1,4 +1,4 @@
-"""The position of a loader over an ``IterableDataset``."""
+"""The position of a loader over an ``IterableDataset``, whose end is known one step before it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from torch.utils.data import DataLoader
 
 from spot_training.errors import SpotTrainingError, say
 from spot_training.storage.manifest import Checkpoint
-from spot_training.torch.loaders.positions import refuse_other
+from spot_training.torch import state
+from spot_training.torch.loaders.positions import LoaderPosition
 from spot_training.torch.loaders.workers import BatchRandomness
 from spot_training.torch.streams import source, webdatasets
-from spot_training.torch.streams.lookahead import Lookahead
 from spot_training.torch.streams.source import ShardPosition, ShardStream, StreamStart, TaggedCollate
 
 _HISTORY: Final = 4
@@ -34,18 +34,58 @@ class _Consumed(NamedTuple):
     """Before the first batch: the states at the end of the epoch before."""
 
 
-class StreamPosition:
+class Lookahead:
+    """An iterator over batches that fetches ``count`` more than it has returned.
+
+    It restores this process's random numbers: a loader without workers draws samples in it, and others draw
+    one when they start.
+    """
+
+    def __init__(self, batches: Iterator[Any], count: int) -> None:
+        self._batches, self._count = batches, count
+        self._queue: deque[Any] = deque()
+        self._is_over = False
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        self._fill()
+        if not self._queue:
+            raise StopIteration
+        return self._queue.popleft()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether all batches have been returned."""
+        return self._is_over and not self._queue
+
+    def remaining(self) -> int | None:
+        """Return the number of batches to come; None if there are more than it fetches ahead."""
+        self._fill()
+        return len(self._queue) if self._is_over else None
+
+    def _fill(self) -> None:
+        while not self._is_over and len(self._queue) < self._count:
+            before = state.randomness()
+            try:
+                self._queue.append(next(self._batches))
+            except StopIteration:
+                self._is_over = True
+            finally:
+                state.set_randomness(before)
+
+
+class StreamPosition(LoaderPosition):
     """What the batches that were trained on have consumed of each shard of a stream.
 
     A dataset with ``state_dict`` and ``load_state_dict`` continues from its state, MosaicML's from the number
     of samples; any other is read again from the epoch's start, without collating or sending what was done.
     """
 
-    starts_epochs = True
-
     def __init__(self, loader: DataLoader[Any], rank: int, ranks: int, seed: int | None = None) -> None:
         """``loader``: its dataset and ``collate_fn`` are wrapped, once. ``seed``: default: the loader's."""
-        self._loader, self._rank, self._ranks = loader, rank, ranks
+        self.loader, self._rank, self._ranks = loader, rank, ranks
         self._stream = _wrapped(loader, rank, seed)
         self._saved: Any = None
         self._epoch = 0
@@ -56,21 +96,13 @@ class StreamPosition:
             self._say_once(f"not resumed: the order of samples in an epoch ({limit})")
 
     @property
-    def steps(self) -> int | None:
-        """Steps of an epoch, if the dataset has a length."""
-        try:
-            return len(self._loader)
-        except TypeError:
-            return None
-
-    @property
     def outlasts_epochs(self) -> bool:
         """Whether an epoch begins where the one before ended: a stream with a state in this process."""
-        return self._stream.has_state and not self._loader.num_workers
+        return self._stream.has_state and not self.loader.num_workers
 
     def restore(self, saved: Checkpoint, loader_state: Any) -> None:
-        """Set the position from a checkpoint; raises ``MismatchError`` if it is of other data."""
-        refuse_other(saved, self.identity())
+        """See ``LoaderPosition``."""
+        super().restore(saved, loader_state)
         self._saved = loader_state
 
     def begin(self, epoch: int, samples: int) -> None:
@@ -87,12 +119,9 @@ class StreamPosition:
         begin = _Consumed(saved["batches"], saved["next"], shards, end) if is_inside else _Consumed(end=end)
         self._consumed = deque([begin], _HISTORY)
         self._stream.randomness.epoch[0] = epoch
+        started = epoch if is_inside else -1
         self._stream.start = StreamStart(
-            epoch=epoch if is_inside else -1,
-            first=begin.next,
-            shards=dict(begin.shards),
-            end=saved.get("end"),
-            batches=begin.batches,
+            started, begin.next, dict(begin.shards), saved.get("end"), begin.batches
         )
 
     def iterate(self, loader: DataLoader[Any], accumulate: int) -> Iterator[Any]:
@@ -101,7 +130,7 @@ class StreamPosition:
         return self._untagged(fetched)
 
     def _untagged(self, fetched: Lookahead) -> Iterator[Any]:
-        workers = max(1, self._loader.num_workers)
+        workers = max(1, self.loader.num_workers)
         for position, batch in fetched:
             self._say_limits(position)
             batches, _, shards, _ = self._consumed[-1]
@@ -123,17 +152,13 @@ class StreamPosition:
             _printed.add(line)
             say(line)
 
-    def after(self, samples: int) -> int:
-        """Return 0: samples are counted for each shard."""
-        return 0
-
     def remaining(self, batch: int, samples: int) -> int | None:
         """Return the steps to the end of the epoch; None if there are more than are fetched ahead."""
         return None if self._fetched is None else self._fetched.remaining()
 
     def identity(self) -> dict[str, Any]:
         """Return the values that must not change while a position in an epoch is valid."""
-        loader, dataset = self._loader, self._stream.dataset
+        loader, dataset = self.loader, self._stream.dataset
         return {
             "data": {
                 "stream": type(dataset).__name__,
@@ -144,7 +169,7 @@ class StreamPosition:
         }
 
     def _states_between_epochs(self) -> Any:
-        return None if self._loader.num_workers else self._stream.states_between_epochs()
+        return None if self.loader.num_workers else self._stream.states_between_epochs()
 
     @property
     def batches(self) -> int:

@@ -13,15 +13,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-import torch
 from torch.utils.data import IterableDataset, _utils, get_worker_info
 
 from spot_training.torch import state
+from spot_training.torch.loaders.samples import mark
 from spot_training.torch.loaders.workers import BatchRandomness
 from spot_training.torch.streams import webdatasets
 
-_PRIVATE: Final = ("_dataset", "state_dict", "load_state_dict")
-_PLAIN: Final = (bool, int, float, str, bytes, type(None))
+_PRIVATE: Final = ("dataset", "state_dict", "load_state_dict")
 
 
 class ShardPosition(NamedTuple):
@@ -59,39 +58,26 @@ class ShardStream(IterableDataset[Any]):
     """
 
     def __init__(self, dataset: Any, randomness: BatchRandomness, rank: int, batch_size: int | None) -> None:
-        self._dataset, self._randomness, self._rank = dataset, randomness, rank
+        self.dataset, self._rank = dataset, rank
+        """The script's dataset."""
+        self.randomness = randomness
+        """The random numbers of its samples; ``epoch`` is seen by all workers."""
         self._batch_size = batch_size or 1
         self.start = StreamStart()
         self.counts_itself = _counts_itself(dataset)
-        self._has_state = not self.counts_itself and _has_state(dataset)
+        self.has_state = not self.counts_itself and _has_state(dataset)
+        """Whether the dataset itself has a state."""
         self._iterator: Any = None
         self._position = ShardPosition()
         self._worker: int | None = None
 
     def __getattr__(self, name: str) -> Any:
-        """Return the dataset's attribute, such as ``set_epoch``; its state is not the loader's."""
         if name in _PRIVATE:
             raise AttributeError(name)
-        return getattr(self._dataset, name)
+        return getattr(self.dataset, name)
 
     def __len__(self) -> int:
-        """Return the dataset's length; ``TypeError`` if it has none."""
-        return len(self._dataset)
-
-    @property
-    def dataset(self) -> Any:
-        """The script's dataset."""
-        return self._dataset
-
-    @property
-    def randomness(self) -> BatchRandomness:
-        """The random numbers of its samples; ``epoch`` is seen by all workers."""
-        return self._randomness
-
-    @property
-    def has_state(self) -> bool:
-        """Whether the dataset itself has a state."""
-        return self._has_state
+        return len(self.dataset)
 
     def position(self) -> ShardPosition:
         """Return the position after the samples that have been read."""
@@ -101,7 +87,7 @@ class ShardStream(IterableDataset[Any]):
     def states(self) -> Any:
         """Return copies of the states of the dataset and of its iterator; None if it has none."""
         sources = (
-            self._dataset if self._has_state else None,
+            self.dataset if self.has_state else None,
             self._iterator if not self.counts_itself and _has_state(self._iterator) else None,
         )
         if sources == (None, None):
@@ -114,12 +100,11 @@ class ShardStream(IterableDataset[Any]):
         return None if states is None or states[0] is None else [states[0], None]
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield the samples of an epoch, or its rest."""
         worker = get_worker_info()
         if worker is not None and self._worker is None:  # a worker that stays sees the number of the shard
             self._worker = worker.id
         number, workers = self._worker or 0, worker.num_workers if worker else 1
-        epoch = int(self._randomness.epoch[0])
+        epoch = int(self.randomness.epoch[0])
         start = self.start if self.start.epoch == epoch else StreamStart(end=self.start.end)
         shard = number if self.counts_itself else (number + start.first) % workers
         before = start.shards.get(shard, ShardPosition(shard))
@@ -135,7 +120,7 @@ class ShardStream(IterableDataset[Any]):
             except StopIteration:
                 return
             shard, samples, digest, _, is_as_before = self._position
-            digest = 0 if before.states else zlib.crc32(_mark(sample), digest)
+            digest = 0 if before.states else zlib.crc32(mark(sample), digest)
             if samples + 1 == before.samples and not before.states:
                 is_as_before = digest == before.digest
             self._position = ShardPosition(shard, samples + 1, digest, None, is_as_before)
@@ -144,13 +129,13 @@ class ShardStream(IterableDataset[Any]):
 
     def _open(self, epoch: int, states: Any) -> Any:
         """Return an iterator over the dataset, restored if it has a state."""
-        if hasattr(self._dataset, "set_epoch"):
-            self._dataset.set_epoch(epoch)
-        webdatasets.set_epoch(self._dataset, epoch, self._randomness.seed)
+        if hasattr(self.dataset, "set_epoch"):
+            self.dataset.set_epoch(epoch)
+        webdatasets.set_epoch(self.dataset, epoch, self.randomness.seed)
         of_dataset, of_iterator = states or (None, None)
         if of_dataset is not None:
-            self._dataset.load_state_dict(of_dataset)
-        iterator = self._iterator = iter(self._dataset)
+            self.dataset.load_state_dict(of_dataset)
+        iterator = self._iterator = iter(self.dataset)
         if of_iterator is not None:
             iterator.load_state_dict(of_iterator)
         return iterator
@@ -162,7 +147,7 @@ class ShardStream(IterableDataset[Any]):
             key = f"{self._rank} {start.batches + batch * workers + shard} {rest}"
         else:
             key = f"{self._rank} {shard} {samples}"
-        self._randomness.set(key)
+        self.randomness.set(key)
 
 
 class TaggedCollate:
@@ -211,17 +196,3 @@ def _set_worker(worker: Any, shard: int) -> None:
     changed = copy.copy(worker)
     object.__setattr__(changed, "id", shard)
     _utils.worker._worker_info = changed
-
-
-def _mark(sample: Any, depth: int = 3) -> bytes:
-    """Return some of a sample's values, to compare it with that of another process."""
-    if isinstance(sample, Mapping):
-        sample = [sample["__key__"]] if "__key__" in sample else list(sample.values())
-    if isinstance(sample, (list, tuple)):
-        return b"".join(_mark(value, depth - 1) for value in sample[:4]) if depth else b""
-    if isinstance(sample, torch.Tensor):
-        sample = sample.detach().flatten()[:8].tolist()
-        return repr(sample).encode()
-    if hasattr(sample, "dtype") and hasattr(sample, "ravel"):
-        return repr(sample.ravel()[:8].tolist()).encode()
-    return repr(sample)[:64].encode() if isinstance(sample, _PLAIN) else b""

@@ -1,4 +1,4 @@
-"""Habits of scripts with Lightning and ``transformers.Trainer``; see ``rows``."""
+"""Habits of scripts with Lightning and ``transformers.Trainer``; see ``table``."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from lightning.pytorch.loggers import CSVLogger
 from torch.utils.data import DataLoader
 from transformers import EarlyStoppingCallback, Trainer, TrainerCallback, TrainingArguments
 
+from frameworks.habits.job import Samples, loss_of
 from frameworks.habits.player import Start
-from frameworks.habits.rows import INTERVAL, Samples, habit, loss_of
+from frameworks.habits.table import INTERVAL, habit
 from spot_training.huggingface import SpotCallback
 from spot_training.lightning import SpotCheckpoint
 

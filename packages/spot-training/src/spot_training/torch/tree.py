@@ -44,6 +44,11 @@ def replaced(tree: Any, change: Callable[[TreePath, torch.Tensor], Any], path: T
     return tree
 
 
+def mapped(tree: Any, change: Callable[[torch.Tensor], Any]) -> Any:
+    """Return a tree with ``change`` of each tensor in its place."""
+    return replaced(tree, lambda _, tensor: change(tensor))
+
+
 def without_tensors(tree: Any) -> Any:
     """Return a tree with ``PLACEHOLDER`` in place of each tensor."""
-    return replaced(tree, lambda path, tensor: PLACEHOLDER)
+    return mapped(tree, lambda _: PLACEHOLDER)

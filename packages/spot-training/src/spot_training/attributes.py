@@ -1,0 +1,35 @@
+"""Public attributes of objects that a training changes, and that are in no ``state_dict``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+_PLAIN: Final = (bool, int, float, str, type(None))
+
+
+def is_plain(value: Any, *types: type) -> bool:
+    """Return whether a value is a number, a text, one of ``types``, or a list or mapping of such."""
+    if type(value) in (list, tuple):
+        return all(is_plain(inner, *types) for inner in value)
+    if type(value) is dict:
+        return all(type(key) in _PLAIN and is_plain(inner, *types) for key, inner in value.items())
+    return type(value) in (*_PLAIN, *types)
+
+
+def plain(owner: Any, *types: type) -> dict[str, Any]:
+    """Return an object's public attributes that are plain."""
+    items = list(getattr(owner, "__dict__", {}).items())
+    return {name: value for name, value in items if name[0] != "_" and is_plain(value, *types)}
+
+
+def of_each(owners: Iterable[Any], *types: type) -> list[list[Any]]:
+    """Return class and plain attributes of each object."""
+    return [[type(owner).__qualname__, plain(owner, *types)] for owner in owners]
+
+
+def restore_each(owners: Iterable[Any], saved: Iterable[Any]) -> None:
+    """Set what ``of_each`` returned, where the class is the same."""
+    for owner, (kind, values) in zip(owners, saved, strict=False):
+        if type(owner).__qualname__ == kind:
+            vars(owner).update(values)

@@ -1,0 +1,189 @@
+"""The audit: what a restart would not resume, looked for before the first step and at each save."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import torch
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+from torch.utils.data import DataLoader
+
+from spot_training import attributes
+from spot_training.errors import one_line, say
+from spot_training.torch import state
+from spot_training.torch.audit.gradients import PendingGradients
+from spot_training.torch.audit.objects import ScriptObjects, problems_of_parts, truncated_logs
+from spot_training.torch.growth import form
+from spot_training.torch.loaders import generators
+from spot_training.torch.loaders.samples import digest, draw
+
+_UNKNOWN: Final = ""
+_MAX_NAMED: Final = 8
+
+
+class Audit:
+    """``report`` gets a line for each problem; what is only said loses variables or rows of a log."""
+
+    def __init__(self, parts: Mapping[str, Any], report: Callable[[str], None] | None) -> None:
+        """Created where the ``Loop`` is. ``report``: None: nothing is looked at."""
+        self._parts, self._report = parts, report
+        self.gradients = None if report is None else PendingGradients(parts)
+        self._at_loop = None if report is None else ScriptObjects(parts)
+        self._first: ScriptObjects | None = None
+        self._loader: Any = None
+        self._datasets: list[dict[str, Any]] = []
+        self._is_done = report is None
+        self._expected = _UNKNOWN
+        self._named: set[str] = set()
+
+    def begin(self, loader: DataLoader[Any], before: Mapping[str, str]) -> dict[str, str]:
+        """Look, once, at what the script has before its first step; return digests of its other modules.
+
+        ``before``: what this returned in the process that a restart follows; empty without one.
+        """
+        self._loader = loader
+        if self._first is not None:
+            self._inspect(self._first)
+        if self._report is None or self._at_loop is None or self._first is not None:
+            return {}
+        now = self._first = ScriptObjects(self._parts, [loader])
+        digests = now.digests()
+        for line in (
+            *problems_of_parts(self._parts),
+            *now.problems(now),
+            *now.hidden(self._parts),
+            *(now.copies(self._at_loop, self._parts) if not before else ()),
+            *now.differing(before),
+        ):
+            self._report(line)
+        if not loader.num_workers:
+            self._datasets = [copy.deepcopy(_values(dataset)) for dataset in _datasets(loader)]
+        return digests
+
+    def at_save(self, resumed: list[Any]) -> None:
+        """Look again, when a state is copied. ``resumed``: what the script may have of the ``Loop``."""
+        if self._report is None or self._first is None or self.gradients is None:
+            return
+        changed = self._inspect(self._first).changed_values(self._first, resumed)
+        if self.gradients.steps and self.gradients.are_pending():
+            self._report(
+                "gradients were computed since the last optimizer step: they are not saved; use"
+                " loop.batches(loader, accumulate=n) with n batches in each, and step at an epoch's end"
+            )
+        names = [name for name in changed if not self._named & {name, *_owners(name)}]
+        if names := [name for name in names if not set(names) & set(_owners(name))]:
+            self._named |= set(names)
+            more = ", …" if len(names) > _MAX_NAMED else ""
+            say(
+                f"not resumed, if the training needs them: {', '.join(names[:_MAX_NAMED])}{more}; use"
+                " loop.state, loop.step or loop.mean"
+            )
+
+    def _inspect(self, first: ScriptObjects) -> ScriptObjects:
+        """Report what is no part and has changed or has come since ``first``; return what there is."""
+        now = ScriptObjects(self._parts, [self._loader])
+        for line in now.problems(first):
+            (self._report or say)(line)
+        return now
+
+    def after_save(
+        self, stored: Mapping[str, Any], loader: DataLoader[Any], indices: list[int] | None
+    ) -> None:
+        """Compare ``stored``, the parts of the first save. ``indices``: of the next batch, if known."""
+        if self._is_done or self._report is None or self._first is None:
+            return
+        self._is_done = True
+        for line in compare_parts(self._parts, stored):
+            self._report(line)
+        for path in truncated_logs():
+            say(f"{path} is open with mode 'w': a restart empties it; use 'a'")
+        if indices is not None:
+            self._expected = next_batch(loader, indices, self._datasets)
+
+    def check(self, batch: Any) -> None:
+        """Compare the batch that follows with the one that a restart draws."""
+        expected, self._expected = self._expected, _UNKNOWN
+        if expected and self._report is not None and digest(batch) != expected:
+            self._report(
+                "the next batch differs in a new process: the dataset has a state of its own, such "
+                "as a counter, a cache or random numbers from the time; make each sample follow from "
+                "its index and the random number generators"
+            )
+
+
+def _owners(path: str) -> list[str]:
+    """Return the paths of the objects that hold the one at a path."""
+    names = path.split(".")
+    return [".".join(names[:count]) for count in range(1, len(names))]
+
+
+def compare_parts(parts: Mapping[str, Any], stored: Mapping[str, Any]) -> list[str]:
+    """Return which parts cannot be loaded from their state, or are others then."""
+    result = []
+    for name, part in parts.items():
+        if name not in stored:
+            continue
+        try:
+            problem = _compare(part, stored[name])
+        except Exception as error:
+            problem = f"cannot be loaded: {one_line(error)}"
+        if problem:
+            result.append(
+                f"{name}, a {type(part).__name__}, {problem}; make load_state_dict(state_dict()) restore it"
+            )
+    return result
+
+
+def next_batch(loader: DataLoader[Any], indices: list[int], before: list[dict[str, Any]]) -> str:
+    """Return a digest of the batch as a new worker draws it; empty if it cannot.
+
+    ``before``: attributes that the loader's datasets have in a new process, if this one reads them.
+    """
+    collate: Any = loader.collate_fn
+    now = state.randomness()
+
+    def reduce(samples: list[Any]) -> str:
+        return digest(collate(samples))
+
+    def prepare(worker: int) -> None:
+        state.set_randomness(now)
+        for dataset, first in zip(_datasets(loader), before, strict=False):
+            for name in _values(dataset):
+                delattr(dataset, name)
+            vars(dataset).update(first)
+
+    drawn = draw(loader, [indices], reduce, 0, None if loader.num_workers else prepare)
+    return drawn[0] if drawn else _UNKNOWN
+
+
+def _datasets(loader: DataLoader[Any]) -> Iterator[Any]:
+    """Yield a loader's dataset and those inside of it, as of ``Subset``."""
+    dataset: Any = loader.dataset
+    while hasattr(dataset, "__dict__"):
+        yield dataset
+        dataset = vars(dataset).get("dataset")
+
+
+def _values(dataset: Any) -> dict[str, Any]:
+    """Return the plain attributes; a longer list is one of samples."""
+    values = attributes.plain(dataset)
+    return {
+        name: value
+        for name, value in values.items()
+        if not isinstance(value, (list, tuple, dict)) or len(value) <= generators.MAX_ITEMS
+    }
+
+
+def _compare(part: Any, stored: Any) -> str:
+    if isinstance(part, (torch.nn.Module, Optimizer)):
+        return "has another form than its state" if form(part) != form(part, stored) else ""
+    optimizer = getattr(part, "optimizer", None)  # which a scheduler's state does not change
+    try:
+        twin = copy.deepcopy(part, {id(optimizer): optimizer} if isinstance(part, LRScheduler) else {})
+    except Exception:
+        return ""  # it cannot be copied
+    twin.load_state_dict(state.copy_to_cpu(stored))
+    return "is another one after its state is loaded" if digest(twin.state_dict()) != digest(stored) else ""

@@ -113,7 +113,14 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("botocore", "mypy_boto3", "gpu_spot.declared"),
     },
     "gpu_spot.jobs": {
-        *("contracts", "infra.catalogue", "lambdas.core", "lambdas.aws", "gpu_spot.text"),
+        *(
+            "contracts",
+            "infra.catalogue",
+            "infra.schema.access",
+            "lambdas.core",
+            "lambdas.aws",
+            "gpu_spot.text",
+        ),
         *("userdata.agent.aws", "rich"),
         *("gpu_spot.preflight.unclaimed_volumes", "botocore"),
     },

@@ -14,32 +14,32 @@ import pytest
 from tests.test_repository import FILES, ROOT
 
 PRODUCT_LINES = {
-    "contracts": 3_465,
-    "infra": 19_060,
-    "lambdas": 14_230,
-    "userdata": 17_653,
-    "gpu_spot": 12_611,
+    "contracts": 3_607,
+    "infra": 19_373,
+    "lambdas": 14_254,
+    "userdata": 17_746,
+    "gpu_spot": 12_849,
     "policy": 1_488,
     "market": 1_750,
-    "rehearsal": 5_163,
+    "rehearsal": 5_177,
 }
-MAX_PRODUCT_LINES = 75_294
+MAX_PRODUCT_LINES = 76_233
 LIBRARY_LINES = {
-    "packages/pulumi-on-moto/src": 8_185,
+    "packages/pulumi-on-moto/src": 8_192,
     "packages/spot-training/src": 11_898,
     "packages/spot-work/src": 5_960,
 }
 OTHER_LINES = {
     "packages/tests": 21_485,
     "research": 10_260,
-    "tests": 84_876,
+    "tests": 85_157,
     "docs": 440,
     "examples": 1_421,
 }
 DOC_WORDS = 33_300
 """Words of README, CONTRIBUTING, ``docs/*.md`` but generated pages, and the libraries' READMEs."""
 RECORDS = 40
-RECORD_WORDS = 10_000
+RECORD_WORDS = 10_083
 """Decision records in ``docs/adr``, and their words."""
 GENERATED = {"changes.md", "options.md", "stack-file.md", "verified.md"}
 MAX_MODULES_OF_A_FOLDER = 15

@@ -19,6 +19,7 @@ from contracts.agent.names import (
     DatasetDevice,
 )
 from contracts.agent.nodes import JobNodes
+from contracts.jobs.run import run_id
 from contracts.limits import Above, Matches, Within
 from contracts.stored import Stored
 
@@ -95,6 +96,18 @@ class JobPrices:
 
 
 @dataclass(frozen=True)
+class ScheduledRun:
+    """The run of a job with a schedule. The agent reads ``parameter`` and fills in ``folder``."""
+
+    parameter: str
+    """The parameter with the newest run, see `contracts.jobs.run`."""
+    keep: Annotated[int, Within(0, 1000)] = 0
+    """Number of runs whose checkpoints are kept, this one included; 0: all."""
+    folder: str = ""
+    """Directory of the run below the job's; empty in the file: it is not known before the launch."""
+
+
+@dataclass(frozen=True)
 class Training:
     """A training job: its code, its command and the table with its state."""
 
@@ -106,7 +119,7 @@ class Training:
     user: str
     """Unprivileged user that runs the command."""
     finished_parameter: str
-    """Parameter set to the revision once the job is finished; the controller then terminates instances."""
+    """Parameter set to the run once it is finished; the controller then terminates instances."""
     environment: limits.Environment = field(default_factory=dict)
     secrets: limits.Secrets = field(default_factory=dict)
     """Secret variables by name, see `secret_sources`."""
@@ -134,6 +147,18 @@ class Training:
     nodes: JobNodes | None = None
     """The job runs on several instances at once; omitted: on one."""
     prices: JobPrices = field(default_factory=JobPrices)
+    scheduled: ScheduledRun | None = None
+    """The job has a schedule, and runs of its own; omitted: the revision is its only run."""
+
+    @property
+    def run(self) -> str:
+        """Id of the run, as the job table and the parameter ``finished`` have it."""
+        return run_id(self.revision, self.scheduled.folder if self.scheduled else "")
+
+    @property
+    def folder(self) -> str:
+        """Directory of this run below those of checkpoints and artifacts."""
+        return f"{self.job}/{self.scheduled.folder}" if self.scheduled else self.job
 
     def __post_init__(self) -> None:
         """Reject ``image`` with ``python``, and ``nodes`` with what several instances do not share."""

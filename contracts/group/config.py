@@ -27,6 +27,22 @@ class PolicyChoice:
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
+@stored(is_open=True)
+@dataclass(frozen=True, slots=True)
+class RunRules:
+    """Which requests of a job with a schedule start a run.
+
+    Attributes:
+        overlap: Whether a request during a run is dropped or waits for its end.
+        missed: Whether a request that was not seen in time still starts a run: the newest one, once.
+        deadline_after: Deadline of a run in seconds after its begin; 0 without one.
+    """
+
+    overlap: Literal["skip", "wait"] = "skip"
+    missed: Literal["once", "skip"] = "once"
+    deadline_after: Annotated[float, AtLeast(0)] = 0.0
+
+
 @stored(is_open=True, has_defaults=True)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfig:
@@ -52,6 +68,7 @@ class GroupConfig:
         budget: Maximum cost of a job's run in US dollars; 0: unlimited.
         own_prices: With a budget, the hourly On-Demand price of each instance type itself.
         http_concurrency: Requests at one HTTP worker at once; 0: the workers are no HTTP servers.
+        runs: Of a job with a schedule, whose ``run`` is the revision of its next run; see `jobs.run`.
     """
 
     kind: GroupKind
@@ -79,6 +96,7 @@ class GroupConfig:
     budget: Annotated[float, AtLeast(0)] = 0.0
     own_prices: Mapping[str, Price] = field(default_factory=dict)
     http_concurrency: Annotated[WholeNumber, FieldMark.SPARSE] = 0
+    runs: Annotated[RunRules | None, FieldMark.SPARSE] = None
 
 
 def dumps(config: GroupConfig) -> str:

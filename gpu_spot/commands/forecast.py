@@ -72,8 +72,9 @@ def _add_market_options(parser: argparse.ArgumentParser) -> None:
     spot.add_argument(
         "--account",
         action="store_true",
-        help="read current Spot prices and placement scores with your AWS credentials, which require "
-        "ec2:DescribeSpotPriceHistory and ec2:GetSpotPlacementScores (default: the Spot prices that are "
+        help="read current Spot prices, placement scores and the hours of earlier runs of a schedule with "
+        "your AWS credentials, which require ec2:DescribeSpotPriceHistory, ec2:GetSpotPlacementScores and, "
+        "for a schedule, what `gpu-spot jobs` reads (default: the Spot prices that are "
         "shipped, with their dates, no scores)",
     )
     parser.add_argument(
@@ -97,6 +98,7 @@ def run(args: argparse.Namespace) -> int:
     for option, file in (("--base", args.base), ("--head", args.head)):
         if file is not None:
             config, settings = forecast_inputs.read(option, file)
+            settings = forecast_inputs.measured(args, config, settings)
             price = forecast_inputs.prices(args, settings)
             versions.append((config, settings, price, stack.questions(settings, price, recorded)))
     _, settings, price, _ = versions[-1]

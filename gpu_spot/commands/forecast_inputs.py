@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Any, Final
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from contracts.jobs.attempt import JobAttempt
 from gpu_spot.commands import files, traces
+from gpu_spot.commands.stack import name_in_aws
 from gpu_spot.declared.stackfile import StackConfig, find_project
 from gpu_spot.declared.stackfile import load as load_stack
-from gpu_spot.errors import UserError
+from gpu_spot.errors import UserError, aws_error
 from gpu_spot.forecast import account, running, text
 from gpu_spot.forecast.prices import ASSUMED_SPOT, Prices, spot_history
 from gpu_spot.forecast.replayed import Traces
+from gpu_spot.jobs.reader import JobError, JobReader
 from infra.schema import Capacity, Settings
 from infra.settings import SettingsError, load_settings
 from market.supply.trace import PoolTrace
@@ -63,6 +69,35 @@ def prices(args: argparse.Namespace, settings: Settings, region: str | None = No
 def scores(args: argparse.Namespace, capacities: Mapping[str, Capacity], region: str) -> dict[str, int]:
     """Return EC2's Spot placement scores by group; empty without ``--account``."""
     return account.placement_scores(_ec2(region), capacities, region) if args.account else {}
+
+
+def measured(args: argparse.Namespace, config: StackConfig, settings: Settings) -> Settings:
+    """Return settings whose jobs with a schedule expect the median hours of their runs that are done.
+
+    With ``--account`` only. Without such a run ``expectedHours`` stays.
+    """
+    jobs = list(settings.training)
+    for number, job in enumerate(jobs):
+        if not args.account or job.schedule is None or job.runs_on != "instances":
+            continue
+        if hours := account.run_hours(_attempts(name_in_aws(config), settings.region, job.name)):
+            jobs[number] = job.model_copy(update={"expected_hours": median(hours)})
+            sys.stderr.write(f"{job.name}: {median(hours):.2f} hours, the median of {len(hours)} runs\n")
+    return settings.model_copy(update={"training": tuple(jobs)})
+
+
+def _attempts(stack: str, region: str, job: str) -> tuple[JobAttempt, ...]:
+    """Return a deployed job's attempts; none if the stack is not deployed."""
+    import boto3  # only here: without --account nothing calls AWS
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        snapshot = JobReader(partial(boto3.client, region_name=region), stack, region).find(job)
+    except JobError:
+        return ()
+    except (BotoCoreError, ClientError) as error:
+        raise aws_error(f"runs of {job}", error) from None
+    return snapshot.attempts if snapshot else ()
 
 
 def _types(settings: Settings) -> set[str]:

@@ -15,6 +15,7 @@ _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _JOB: Final = "name of the job"
 ADOPT: Final = "adopt-volume"
 STEERING: Final = {
+    "run": "start a run of a job with a schedule now; the schedule goes on",
     "stop": "stop a run: it saves a checkpoint, keeps its volume and releases its capacity",
     "resume": "resume a stopped run",
     "retry": "restart a failed run and reset its failure counters",
@@ -50,6 +51,15 @@ def add_parser(commands: Any) -> None:
         action.add_argument("--json", action="store_true", help="print JSON")
         if name == "resume":
             action.add_argument("--budget", type=_dollars, metavar="USD", help="new total budget of the run")
+        elif name == "run":
+            action.add_argument(
+                "--set",
+                dest="changes",
+                action="append",
+                default=[],
+                metavar="NAME=VALUE",
+                help="for this run only: an environment variable, or --set=--NAME=VALUE to add an argument",
+            )
     adopt = _action(
         actions,
         ADOPT,

@@ -1,4 +1,4 @@
-"""Spot prices and placement scores of the caller's account."""
+"""Spot prices, placement scores and hours of earlier runs of the caller's account."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from contracts.group.warm_pool import on_demand_share
+from contracts.jobs.attempt import JobAttempt
 from gpu_spot.errors import aws_error
 from gpu_spot.forecast.prices import PRODUCTS, newest
 from infra.schema import Capacity
@@ -30,6 +31,16 @@ def spot_prices(ec2: EC2Client, types: Iterable[str], now: datetime) -> dict[Poo
         return newest(row for page in pages for row in page["SpotPriceHistory"])
     except (BotoCoreError, ClientError) as error:
         raise aws_error("Spot prices of the account", error) from None
+
+
+def run_hours(attempts: Iterable[JobAttempt]) -> list[float]:
+    """Return the hours of instances of each run that is done, from its attempts."""
+    hours, done = dict[str, float](), set[str]()
+    for attempt in attempts:
+        end = attempt.ended or attempt.last_seen_at
+        hours[attempt.revision] = hours.get(attempt.revision, 0.0) + max(0.0, end - attempt.launched) / 3600
+        done |= {attempt.revision} if attempt.outcome == "done" else set()
+    return [hours[run] for run in sorted(done)]
 
 
 def placement_scores(ec2: EC2Client, capacities: Mapping[str, Capacity], region: str) -> dict[str, int]:

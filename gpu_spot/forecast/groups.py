@@ -17,6 +17,7 @@ from gpu_spot.preflight.prices import HOURS
 from infra.catalogue import price_tables
 from infra.kubernetes import pods
 from infra.schema import Capacity, Service, Settings, SharedHost, Training
+from infra.schema.jobs.schedule import duration_seconds
 from infra.schema.work import RunsOn
 from lambdas.core.capacity.policies.ready_handover import ReadyHandover
 from lambdas.core.model import Pool
@@ -196,9 +197,22 @@ def forecast(
 
 
 def _hours(entry: ForecastEntry) -> float:
-    """Return the hours of a month in which an entry's instances run: a job's ``expectedHours``, or all."""
-    expected = entry.expected_hours if isinstance(entry, Training) else None
-    return HOURS if expected is None else min(expected, HOURS)
+    """Return the hours of a month in which an entry's instances run: those of a job's runs, or all."""
+    hours = _run_hours(entry) if isinstance(entry, Training) else None
+    return HOURS if hours is None else min(hours * _runs(entry), HOURS)
+
+
+def _run_hours(job: Training) -> float | None:
+    """Return the hours of a run of a job: ``expectedHours``, else its deadline; None if neither is set."""
+    if job.expected_hours is None and job.deadline_after is not None:
+        return duration_seconds(job.deadline_after) / 3600
+    return job.expected_hours
+
+
+def _runs(entry: ForecastEntry) -> float:
+    """Return how often a job runs in a month: as its schedule says; once, if people start it."""
+    schedule = entry.schedule if isinstance(entry, Training) else None
+    return 1.0 if schedule is None else schedule.runs_a_month or 1.0
 
 
 def _is_delayed(entry: ForecastEntry) -> bool:
@@ -267,10 +281,12 @@ def _notes(entry: ForecastEntry, zones: Sequence[str], prices: Prices) -> Iterat
     for name, of_on_demand in useless.items():
         yield f"{name} saves nothing: the Spot price is {of_on_demand:.2f} of the On-Demand price"
     if isinstance(entry, Training):
-        if entry.expected_hours is None:
+        hours, count = _run_hours(entry), _runs(entry)
+        if hours is None:
             yield "assumed to run all month; it costs less if it finishes (expectedHours) or has a budget"
         else:
-            yield f"one run of {entry.expected_hours:g} hours (expectedHours)"
+            source = "deadlineAfter" if entry.expected_hours is None else "expectedHours"
+            yield f"{'one run' if count == 1 else f'{count:.1f} runs a month'} of {hours:g} hours ({source})"
         if entry.capacity_block is not None:
             yield "its Capacity Block is paid in advance and not included in the cost"
     elif isinstance(entry, Service) and entry.scaling is not None:

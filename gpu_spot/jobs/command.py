@@ -120,7 +120,8 @@ def _show(
 
 def _steer(args: argparse.Namespace, clients: ClientOf, reader: JobReader) -> None:
     steering = JobControl(clients, args.stack, reader)
-    more = {"budget": args.budget} if args.action == "resume" else {}
+    options = {"resume": ("budget",), "run": ("changes",)}.get(args.action, ())
+    more = {key: getattr(args, key) for key in options}
     message = getattr(steering, args.action)(args.job, **more)
     _print_change(args, message, reader)
 

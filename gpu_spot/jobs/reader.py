@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -16,6 +17,7 @@ from contracts.group.config import GroupConfig
 from contracts.jobs import attempt as attempts
 from contracts.jobs import item as job_item
 from contracts.jobs.attempt import ATTEMPTS_RETAINED, JobAttempt
+from contracts.jobs.run import RunState
 from contracts.registry.item import Worker, instance_arns
 from gpu_spot.jobs.prices import PriceBook
 from gpu_spot.jobs.report import JobReport, with_account
@@ -28,6 +30,7 @@ from lambdas.aws.budget import UNLIMITED
 from lambdas.aws.memory import MemoryStore
 from lambdas.aws.registry import RegistryReader
 from lambdas.aws.settings import ParameterError
+from lambdas.core import runs
 from lambdas.core.model import RunBudget
 from userdata.agent.aws.spot_prices import read_spot_prices
 
@@ -229,6 +232,9 @@ class JobReader:
         workers = [worker for workers in registered.workers.values() for worker in workers]
         target = group_parameters.get(names.PARAMETER_TARGET, "")
         now, budget = self.time(), _budget(name, group_parameters, config)
+        request, errors = settings.read_request(name, group_parameters) if config.runs else (None, ())
+        if request and (error := runs.future_error(request, now)):
+            request, errors = None, (f"request: {error}",)
         row = job_item.parse(rows.get(name, {}))
         return JobSnapshot(
             name=name,
@@ -250,6 +256,10 @@ class JobReader:
             steps=dict(_steps(workers)),
             budget=0.0 if budget is None else budget.dollars,
             spent=0.0 if budget is None else self._spent(name, config.run, now),
+            runs=config.runs,
+            run_state=_run_state(name, group_parameters, config),
+            request=request,
+            request_error="".join(errors),
         )
 
     def _spent(self, name: str, run: str, now: float) -> float:
@@ -327,8 +337,17 @@ def _jobs(leaves: GroupParameters) -> dict[str, GroupConfig]:
         except ValueError:
             continue
         if config.run:
+            with suppress(ParameterError):
+                config, _ = settings.with_run(name, group_parameters, config)
             configs[name] = config
     return configs
+
+
+def _run_state(name: str, parameters: Mapping[str, str], config: GroupConfig) -> RunState | None:
+    try:
+        return settings.with_run(name, parameters, config)[1]
+    except ParameterError:  # the controller raises an alarm for it
+        return RunState()
 
 
 def _mode(text: str) -> str:

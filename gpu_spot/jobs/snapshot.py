@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from contracts.group.config import RunRules
 from contracts.jobs.attempt import JobAttempt
 from contracts.jobs.item import JobItem
+from contracts.jobs.run import RunRequest, RunState
 from contracts.registry.item import Worker
 
 
@@ -37,7 +39,8 @@ class JobSnapshot:
     and empty in lists. ``budget`` is the budget of the run in US dollars, ``spent`` its cost as counted by
     the controller; both 0 without a budget. For an experiment that shares a ``group`` only the worker and
     host that hold its lease are included; ``experiments`` are the items of such a group's experiments, by
-    name; ``nodes`` those of the nodes of a job of several.
+    name; ``nodes`` those of the nodes of a job of several. A job with a schedule has ``runs``, its newest run
+    ``run_state`` and the newest ``request`` for one, or the ``request_error`` of an invalid one.
     """
 
     name: str
@@ -58,6 +61,45 @@ class JobSnapshot:
     group: str = ""
     experiments: Mapping[str, JobItem] = field(default_factory=dict)
     nodes: Mapping[str, JobItem] = field(default_factory=dict)
+    runs: RunRules | None = None
+    run_state: RunState | None = None
+    request: RunRequest | None = None
+    request_error: str = ""
+
+    @property
+    def awaits_first_run(self) -> bool:
+        """Whether the schedule has not started a run yet."""
+        return self.run_state is not None and self.run_state.request is None
+
+    @property
+    def is_in_progress(self) -> bool:
+        """Whether a run has begun and not ended, for the controller."""
+        return not (self.awaits_first_run or self.is_stopped)
+
+    @property
+    def pending(self) -> str:
+        """Time of a request that has neither become a run nor been dropped; empty without one."""
+        state, request = self.run_state, self.request
+        return request.time if state and request and request.time > state.considered else ""
+
+    @property
+    def request_note(self) -> str:
+        """What becomes of the newest request for a run; empty if it is the run."""
+        state = self.run_state
+        if self.request_error:
+            return self.request_error
+        if self.pending:
+            waits = self.is_in_progress and self.runs is not None and self.runs.overlap == "wait"
+            after = " and waits for the end of this one" if waits else ""
+            return f"a run is requested for {self.pending}{after}"
+        if state and state.dropped and state.dropped == state.considered:
+            return f"the run of {state.dropped} was skipped"
+        return ""
+
+    @property
+    def way_to_repeat(self) -> str:
+        """How a run that is done is run again."""
+        return "a new revision" if self.runs is None else "`gpu-spot jobs run`"
 
     @property
     def present_nodes(self) -> int:

@@ -40,6 +40,8 @@ def job_status(snapshot: JobSnapshot) -> JobStatus:
     status = _job_status(snapshot)
     if status.phase == "running" and _has_too_few_nodes(snapshot):
         status = replace(status, phase="waiting for a host", reason=_reason_without_host(snapshot))
+    if note := snapshot.request_note:
+        return replace(status, reason="; ".join(filter(None, (status.reason, note))))
     summary = snapshot.experiment_summary or snapshot.node_summary
     if not summary or status.phase in ("stopped", "done"):
         return status
@@ -55,6 +57,8 @@ def _has_too_few_nodes(snapshot: JobSnapshot) -> bool:
 
 def _job_status(snapshot: JobSnapshot) -> JobStatus:
     at_work = [worker for worker in _fresh_workers(snapshot) if worker.state != "waiting"]
+    if snapshot.awaits_first_run:
+        return JobStatus("pending", "no run yet: its schedule or `gpu-spot jobs run` starts one")
     if snapshot.outcome == "done":
         return JobStatus("done", "", since=snapshot.row.changed_at or None)
     if snapshot.outcome == "failed":

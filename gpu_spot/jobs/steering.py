@@ -8,11 +8,12 @@ writes it to stop a run, and ``resume`` resets it. The ``state`` in the job tabl
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from contracts import codec, names
 from gpu_spot.jobs.reader import JobError, JobReader
+from gpu_spot.jobs.run_request import request_run
 from gpu_spot.jobs.snapshot import JobSnapshot, experiment_of
 from gpu_spot.jobs.status import PASSIVE_MODES, job_status
 
@@ -58,7 +59,7 @@ class JobControl:
         snapshot = self._reader.read(name)
         _check_not_experiment(snapshot)
         if snapshot.outcome:
-            action = "`gpu-spot jobs retry`" if snapshot.outcome == "failed" else "a new revision"
+            action = "`gpu-spot jobs retry`" if snapshot.outcome == "failed" else snapshot.way_to_repeat
             raise JobError(f"job {name!r} is {snapshot.outcome}, not stopped; use {action} to run it again")
         self._check_budget(name, snapshot, budget)
         if budget is not None:
@@ -97,6 +98,17 @@ class JobControl:
         text = json.dumps({**control, "budget": budget})
         ssm.put_parameter(Name=parameter, Value=text, Type="String", Overwrite=True)
 
+    def run(self, name: str, changes: Sequence[str] = ()) -> str:
+        """Start a run of a job with a schedule now, with changed variables and arguments.
+
+        Raises:
+            JobError: the job does not exist or has no schedule, or the request would start nothing.
+        """
+        snapshot = self._reader.read(name)
+        _check_not_experiment(snapshot)
+        message = request_run(self._clients("ssm"), self._stack, snapshot, changes)
+        return f"{message}{_mode_note(snapshot)}"
+
     def retry(self, name: str) -> str:
         """Restart a failed run from its last checkpoint and reset its failure counters.
 
@@ -109,7 +121,8 @@ class JobControl:
         """
         snapshot = self._reader.read(name)
         if snapshot.outcome == "done":
-            raise JobError(f"job {name!r} is done; deploy a new revision to run it again")
+            verb = "deploy" if snapshot.runs is None else "use"
+            raise JobError(f"job {name!r} is done; {verb} {snapshot.way_to_repeat} to run it again")
         if not snapshot.outcome:
             if snapshot.is_stopped:
                 raise JobError(f"job {name!r} is stopped, not failed; use `gpu-spot jobs resume`")

@@ -84,6 +84,7 @@ lb/targetGroup:TargetGroup  elasticloadbalancing:AddTags CreateTargetGroup Descr
 mq/broker:Broker  ec2:CreateNetworkInterface CreateVpcEndpoint iam:CreateServiceLinkedRole mq:CreateBroker
     CreateTags DescribeBroker
 route53/record:Record  route53:ChangeResourceRecordSets GetChange GetHostedZone ListResourceRecordSets
+scheduler/schedule:Schedule  scheduler:CreateSchedule GetSchedule iam:PassRole
 secretsmanager/secret:Secret  secretsmanager:CreateSecret DescribeSecret GetRandomPassword GetResourcePolicy
     TagResource
 secretsmanager/secretVersion:SecretVersion  secretsmanager:GetSecretValue PutSecretValue

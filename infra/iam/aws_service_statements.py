@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pulumi
 
-from infra.iam.statement import Statement
+from infra.iam.statement import Statement, use_key
 from infra.scope import Scope
 
 
@@ -52,6 +52,31 @@ def assumed_by_flow_logs(scope: Scope) -> list[Statement]:
                 "ArnLike": {"aws:SourceArn": scope.arn("ec2", "vpc-flow-log/*")},
             },
         )
+    ]
+
+
+def assumed_by_schedules(scope: Scope) -> list[Statement]:
+    """Trust EventBridge Scheduler, on behalf of schedules of this account and region only.
+
+    Source: EventBridge Scheduler user guide, "Confused deputy prevention": the ARN is that of the group.
+    """
+    group = scope.arn("scheduler", "schedule-group/default")
+    return [
+        Statement(
+            "Assume",
+            ["sts:AssumeRole"],
+            principal={"Service": "scheduler.amazonaws.com"},
+            conditions={"StringEquals": {"aws:SourceAccount": scope.account_id, "aws:SourceArn": group}},
+        )
+    ]
+
+
+def schedule(scope: Scope, parameter: str, dead_letters_arn: pulumi.Input[str]) -> list[Statement]:
+    """Allow a schedule to write one parameter, and to keep what it could not write in a queue."""
+    return [
+        Statement("RequestRun", ["ssm:PutParameter"], [scope.arn("ssm", f"parameter{parameter}")]),
+        Statement("KeepFailures", ["sqs:SendMessage"], [dead_letters_arn]),
+        *use_key(scope, ["sqs"]),
     ]
 
 

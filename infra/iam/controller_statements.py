@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pulumi
 
@@ -20,12 +20,14 @@ def controller(
     has_fleets: bool,
     has_capacity_blocks: bool,
     launches_by_zone: bool,
+    scheduled_jobs: Sequence[str],
 ) -> list[Statement]:
     """Return the permissions: read events and groups, keep state, change this stack's capacity.
 
     Writing its log is not among them.
 
-    ``launches_by_zone``: some groups launch On-Demand instances in a given zone.
+    ``launches_by_zone``: some groups launch On-Demand instances in a given zone. ``scheduled_jobs`` have a
+    schedule: the controller writes their runs.
     """
     statements = [
         Statement(
@@ -67,6 +69,10 @@ def controller(
         ),
     ]
     statements += use_key(scope, ["dynamodb", "lambda", "sqs"])
+    if scheduled_jobs:
+        runs = [names.group_parameter(scope.stack, job, names.PARAMETER_RUN) for job in scheduled_jobs]
+        resources = [scope.arn("ssm", f"parameter{run}") for run in runs]
+        statements.append(Statement("StartRuns", ["ssm:PutParameter"], resources))
     if has_capacity_blocks:
         statements.append(Statement("ReadBlocks", ["ec2:DescribeCapacityReservations"], ANY_RESOURCE))
     if launches_by_zone:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from contracts.group.config import GroupConfig, PolicyChoice
+from contracts.group.config import GroupConfig, PolicyChoice, RunRules
 from infra.schema import Capacity
 
 
@@ -23,6 +23,7 @@ def build(
     on_premises: int = 0,
     on_premises_hosts: Mapping[str, int] | None = None,
     http_concurrency: int = 0,
+    runs: RunRules | None = None,
 ) -> GroupConfig:
     """Return a group's configuration without the names that AWS assigns.
 
@@ -50,4 +51,5 @@ def build(
         on_premises_hosts=on_premises_hosts or {},
         budget=budget,
         http_concurrency=http_concurrency,
+        runs=runs,
     )

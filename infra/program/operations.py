@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from infra.components.cluster import job_failures
+from infra.components.control import job_schedules
 from infra.components.control.controller import Controller, ControllerArgs
 from infra.components.control.drills import Drills, DrillsArgs
 from infra.components.control.health import HealthChecker
@@ -35,11 +36,12 @@ class Operations:
 def declare(settings: Settings, foundation: Foundation, workloads: Sequence[Workload]) -> Operations:
     """Declare the resources and export the optional ones."""
     controlled = [workload for workload in workloads if workload.capacity.is_managed]
-    controller = _controller(foundation, workloads, controlled)
+    controller = _controller(settings, foundation, workloads, controlled)
     alarms = [*_broker_users(foundation), *_failed_jobs(settings, foundation.scope)]
     monitoring = _monitoring(settings, foundation, controlled, controller, alarms)
     _queue_watcher(settings, foundation)
     _drills(foundation, controlled, monitoring)
+    _job_schedules(settings, foundation, controller, workloads)
     _service_functions(settings, foundation, workloads, monitoring)
     _tensorboard(settings, foundation)
     if settings.identity.previews is not None:
@@ -48,7 +50,10 @@ def declare(settings: Settings, foundation: Foundation, workloads: Sequence[Work
 
 
 def _controller(
-    foundation: Foundation, workloads: Sequence[Workload], controlled: Sequence[Workload]
+    settings: Settings,
+    foundation: Foundation,
+    workloads: Sequence[Workload],
+    controlled: Sequence[Workload],
 ) -> Controller:
     scope = foundation.scope
     args = ControllerArgs(
@@ -56,6 +61,7 @@ def _controller(
         has_fleets=any(workload.capacity.is_fleet for workload in controlled),
         has_capacity_blocks=any(workload.has_block for workload in workloads),
         launches_by_zone=any(workload.group.by_zone for workload in workloads),
+        scheduled_jobs=[job.name for job in settings.on_instances.jobs if job.schedule],
         depends_on=[workload.group for workload in workloads],
     )
     return Controller(scope.name("controller"), args, scope.child_options)
@@ -118,6 +124,18 @@ def _drills(foundation: Foundation, controlled: Sequence[Workload], monitoring: 
     scope = foundation.scope
     if drills := {entry.name: entry.capacity.drill for entry in controlled if entry.capacity.drill}:
         Drills(scope.name("drills"), DrillsArgs(scope, drills, monitoring.shortage_arns))
+
+
+def _job_schedules(
+    settings: Settings, foundation: Foundation, controller: Controller, workloads: Sequence[Workload]
+) -> None:
+    groups = {workload.name: workload.group for workload in workloads}
+    for job in settings.on_instances.jobs:
+        if job.schedule is not None and job.schedule.at is not None:
+            dead_letters_arn = controller.wake_ups.dead_letter_arn
+            job_schedules.declare(
+                foundation.scope, job.name, job.schedule, dead_letters_arn, groups[job.name]
+            )
 
 
 def _service_functions(

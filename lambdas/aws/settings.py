@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from contracts import names
+from contracts import codec, names
 from contracts.group import config as group_config
 from contracts.group import control, replacement_requests, rollout_request
 from contracts.group.config import GroupConfig, GroupKind
 from contracts.group.replacement_requests import ReplacementRequest
 from contracts.group.rollout_request import NO_REQUEST, RolloutRequest
+from contracts.jobs import run as job_run
+from contracts.jobs.run import RunRequest, RunState
 from contracts.stored import ContractError
 from lambdas.aws.budget import UNLIMITED, Budget
 from lambdas.core.capacity.plan import Policy
@@ -52,8 +54,10 @@ class GroupSettings:
     """The settings of a capacity group and its resources in AWS.
 
     ``resources`` has no fallback if the group has none. ``replacement_requests`` and ``rollout_request`` are
-    written by the health checker. ``has_ended``: the job's run has finished. ``read_errors``: invalid
-    parameters without which the group can be managed.
+    written by the health checker. ``has_ended``: the job's run has finished, or none was requested yet.
+    ``run``: the newest run of a job with a schedule, and ``request``, the newest request for one, which runs
+    ``revision``.
+    ``read_errors``: invalid parameters without which the group can be managed.
     """
 
     group: Group
@@ -62,6 +66,9 @@ class GroupSettings:
     replacement_requests: tuple[ReplacementRequest, ...] = ()
     rollout_request: RolloutRequest = NO_REQUEST
     has_ended: bool = False
+    run: RunState | None = None
+    request: RunRequest | None = None
+    revision: str = ""
     read_errors: tuple[str, ...] = ()
 
 
@@ -100,13 +107,18 @@ def parse(
     """
     text = _leaf(name, names.PARAMETER_CONFIG, parameters)
     try:
-        config = group_config.parse(text)
+        declared = group_config.parse(text)
+        config, run = with_run(name, parameters, declared)
         choice = config.policy
         policy = ByDeadline() if config.deadline else build(choice.name, choice.parameters)
+    except ParameterError:
+        raise
     except (TypeError, ValueError) as error:
         raise ParameterError(f"parameter {name}/config: {error}") from None
     prepared = {group: texts.get(names.PARAMETER_PREPARED, "") for group, texts in (stack or {}).items()}
-    target = 0 if is_waiting_for_dataset(name, config, prepared) else _target(name, parameters, config)
+    has_ended = is_ended(parameters, config, run)
+    waits = has_ended or is_waiting_for_dataset(name, config, prepared)
+    target = 0 if waits else _target(name, parameters, config)
     above = (
         (f"parameter {name}/target is {target}, capacity.max is {config.maximum}: the maximum is the target",)
         if target > config.maximum
@@ -116,6 +128,7 @@ def parse(
         name, names.PARAMETER_REPLACEMENT_REQUESTS, parameters, replacement_requests.parse
     )
     rollout, more_errors = _requests(name, names.PARAMETER_ROLLOUT_REQUEST, parameters, rollout_request.parse)
+    request, request_errors = (None, ()) if run is None else read_request(name, parameters)
     return GroupSettings(
         group=Group.of(
             name,
@@ -128,8 +141,11 @@ def parse(
         resources=_resources(config),
         replacement_requests=replacements,
         rollout_request=rollout,
-        has_ended=_has_ended(parameters, config),
-        read_errors=(*above, *errors, *more_errors),
+        has_ended=has_ended,
+        run=run,
+        request=request,
+        revision=declared.run,
+        read_errors=(*above, *errors, *more_errors, *request_errors),
     )
 
 
@@ -151,13 +167,43 @@ def is_waiting_for_dataset(name: str, config: GroupConfig, prepared: Mapping[str
     return is_prepared == (config.prepared_by == name)
 
 
+def with_run(
+    name: str, parameters: Mapping[str, str], config: GroupConfig
+) -> tuple[GroupConfig, RunState | None]:
+    """Return the configuration with the newest run of a job with a schedule, and that run.
+
+    Another job's is unchanged, with None.
+
+    Raises:
+        ParameterError: the parameter ``run`` is invalid.
+    """
+    if config.runs is None:
+        return config, None
+    text = parameters.get(names.PARAMETER_RUN, job_run.INITIAL)
+    try:
+        run = codec.parse_text(RunState, text)
+    except ContractError as error:
+        raise ParameterError(f"parameter {name}/{names.PARAMETER_RUN}: {str(error)[:_MAX_QUOTED]}") from None
+    after = config.runs.deadline_after
+    deadline = run.began + after if run.request and after else 0.0
+    return replace(config, run=run.id or config.run, deadline=deadline), run
+
+
+def read_request(name: str, parameters: Mapping[str, str]) -> tuple[RunRequest | None, tuple[str, ...]]:
+    """Return the newest request for a run, None without one, and the error of an invalid one."""
+    text = parameters.get(names.PARAMETER_REQUEST, job_run.INITIAL)
+    try:
+        return (None if text == job_run.INITIAL else codec.parse_text(RunRequest, text)), ()
+    except ContractError as error:
+        reason = str(error)[:_MAX_QUOTED]
+        return None, (f"parameter {name}/{names.PARAMETER_REQUEST}: {reason}; it starts no run",)
+
+
 def _target(name: str, parameters: Mapping[str, str], config: GroupConfig) -> int:
-    """Return the target, 0 for a finished run; raise ``ParameterError`` unless it is a capacity of AWS.
+    """Return the target; raise ``ParameterError`` unless it is a capacity of AWS.
 
     It may exceed a maximum that was lowered after it was written.
     """
-    if _has_ended(parameters, config):
-        return 0
     text = parameters.get(names.PARAMETER_TARGET, "")
     # Compare the digits first: Python refuses to parse numbers with thousands of digits.
     if not text.isdecimal() or len(text.lstrip("0")) > _MAX_TARGET_DIGITS:
@@ -168,7 +214,10 @@ def _target(name: str, parameters: Mapping[str, str], config: GroupConfig) -> in
     return int(text)
 
 
-def _has_ended(parameters: Mapping[str, str], config: GroupConfig) -> bool:
+def is_ended(parameters: Mapping[str, str], config: GroupConfig, run: RunState | None) -> bool:
+    """Return whether a job's run has finished; also true if its schedule has not started one yet."""
+    if run is not None and run.request is None:
+        return True
     return bool(config.run) and parameters.get(names.PARAMETER_FINISHED) == config.run
 
 

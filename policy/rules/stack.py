@@ -38,8 +38,8 @@ FileSystemPolicy FlowLog FunctionEventInvokeConfig FunctionUrl Instance Instance
 LaunchConfiguration LayerVersion LifecycleHook LifecyclePolicy Listener LogMetricFilter MountTarget
 NodeGroup OpenIdConnectProvider Permission PlacementGroup PodIdentityAssociation Policy Profile
 QueryDefinition QueuePolicy Record RolePolicy RolePolicyAttachment Route RouteTable RouteTableAssociation
-SecretPolicy SecretVersion SecurityGroupEgressRule SecurityGroupIngressRule SecurityGroupRule TopicPolicy
-TopicSubscription UserPolicy Volume
+Schedule SecretPolicy SecretVersion SecurityGroupEgressRule SecurityGroupIngressRule SecurityGroupRule
+TopicPolicy TopicSubscription UserPolicy Volume
 """
 COVERED: Final = TAGGED | frozenset(_UNTAGGED.split())
 """Resource kinds that the rules were written for; what else is declared is said to be not covered."""

@@ -74,7 +74,7 @@ def _callers(service: Service) -> str:
 def _job(job: Training, region: str) -> OutlineRow:
     gpus = sorted({catalogue.lookup(kind).accelerators for kind in job.capacity.types})
     nodes = f"{job.nodes} nodes × " if job.nodes.max > 1 else ""
-    runs = f"{nodes}{' or '.join(map(str, gpus))} GPUs, until revision {job.revision[:7]} is done"
+    runs = f"{nodes}{' or '.join(map(str, gpus))} GPUs, {_when(job)}"
     data = list(_data(job))
     if job.dataset is not None:
         data.append(f"{job.dataset}, copied")
@@ -82,6 +82,15 @@ def _job(job: Training, region: str) -> OutlineRow:
     return OutlineRow(
         job.name, runs, _joined(data), "nobody", _access(job), _ceiling(job, region), _joined(_unchecked(job))
     )
+
+
+def _when(job: Training) -> str:
+    schedule = job.schedule
+    if schedule is None:
+        return f"until revision {job.revision[:7]} is done"
+    at = f"at {schedule.at} ({schedule.time_zone})" if schedule.at else "by `gpu-spot jobs run` only"
+    deadline = f", each done within {job.deadline_after}" if job.deadline_after else ""
+    return f"{at}{deadline}; {'one waits' if schedule.overlap == 'wait' else 'none'} during another run"
 
 
 def _host(host: SharedHost, region: str) -> OutlineRow:
@@ -121,7 +130,7 @@ def _unchecked(entry: Service | Training) -> Iterator[str]:
         yield "that the revision exists"
         if entry.dataset is not None and entry.dataset_gib is None:
             yield "that the volume holds the dataset (datasetGiB)"
-        if entry.deadline is not None:
+        if entry.has_deadline:
             yield "that the command reports its steps"
     elif entry.queue is not None and entry.queue.existing is not None:
         yield "that the queue exists"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import signal
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -234,6 +235,8 @@ class SimulatedHost:
                 return self._revision if command == "rev-parse" else ""
             case ["id", "--user", _]:
                 return "990"
+            case ["rm", "--recursive", "--one-file-system", "--", path]:
+                shutil.rmtree(path)
             case [("rm" | "chown" | "mv" | "getent" | "usermod" | "nft"), *_]:
                 pass  # checkout folder, users and network are not simulated
             case ["systemctl", "restart", unit] if unit == UNIT_VOLUME:

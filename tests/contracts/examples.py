@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contracts.broker_users import BrokerQueue, BrokerRole, BrokerUser, ManagedBroker
-from contracts.group.config import GroupConfig, PolicyChoice
+from contracts.group.config import GroupConfig, PolicyChoice, RunRules
 from contracts.group.health_settings import HealthSettings
 from contracts.group.release import WorkerRelease, WorkerReleases
 from contracts.group.release_settings import DesiredRelease
@@ -72,6 +72,7 @@ CONFIG = GroupConfig(
     budget=120.5,
     own_prices={"g5.xlarge": 1.25},
     http_concurrency=16,
+    runs=RunRules("wait", "skip", 21600.0),
 )
 CONFIG_TEXT = (
     '{"kind": "mixed-asg", "primary": "dev-ocr-primary", "fallback": "dev-ocr-fallback", "base": 1, '
@@ -81,7 +82,7 @@ CONFIG_TEXT = (
     '"onDemandPrices": {"g5.xlarge": 1.006}, "dataset": "imagenet@2", "preparedBy": "imagenet-data", '
     '"byZone": true, "deadline": 1803920400.0, "onPremises": 4, "onPremisesHosts": {"gpu-1": 8}, '
     '"budget": 120.5, "ownPrices": {"g5.xlarge": 1.25}, '
-    '"httpConcurrency": 16}'
+    '"httpConcurrency": 16, "runs": {"overlap": "wait", "missed": "skip", "deadlineAfter": 21600.0}}'
 )
 
 HEALTH = HealthSettings(600, 1200, 25, -1)

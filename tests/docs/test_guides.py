@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -30,8 +31,8 @@ def row(text: str) -> dict[str, Any]:
     return dict(zip(outline.HEAD, only, strict=True))
 
 
-def test_there_are_two_guides() -> None:
-    assert len(FILES) == 2
+def test_there_are_three_guides() -> None:
+    assert len(FILES) == 3
 
 
 def test_a_model_server_has_two_gpus_a_token_and_a_port_of_its_own(tmp_path: Path) -> None:
@@ -52,6 +53,25 @@ def test_workers_behind_an_existing_queue_read_what_messages_name(tmp_path: Path
     assert statements["OfCommand1"]["Resource"] == ["arn:aws:s3:::scans/*"]
     assert statements["WorkOnQueue"]["Resource"] == ["arn:aws:sqs:us-west-2:123456789012:scans"]
     assert not found.of("Queue") or all("scans" not in name for name in found.of("Queue"))
+
+
+def test_a_nightly_fine_tune_is_requested_by_a_schedule_and_begins_once_it_is(tmp_path: Path) -> None:
+    runs = "1 GPUs, at cron(0 2 * * ? *) (Europe/Berlin), each done within PT6H; none during another run"
+    assert row(FILES[2])["runs"] == runs
+    found = declared(FILES[2], tmp_path)
+    schedule = found.the("Schedule", "tune-schedule")
+    target = json.loads(schedule["target"]["input"])
+    assert target["Name"] == "/gpu-spot/dev/groups/tune/request"
+    [written] = found.statements("tune-schedule")["RequestRun"]["Resource"]
+    assert written.endswith(f":parameter{target['Name']}")
+    assert {found.the("Parameter", f"tune-{leaf}")["insecureValue"] for leaf in ("request", "run")} == {"{}"}
+    [read] = found.statements("tune-instance")["ReadRun"]["Resource"]
+    assert read.endswith("/groups/tune/run")
+    assert found.statements("controller-function")["StartRuns"]["Resource"] == [read]
+    assert found.agent("tune-primary")["training"]["scheduled"]["keep"] == 7
+    config = json.loads(found.the("Parameter", "tune-config")["insecureValue"])
+    assert config["runs"] == {"deadlineAfter": 21_600}
+    assert found.the("MetricAlarm", "tune-deadline")
 
 
 @pytest.mark.parametrize("text", FILES)

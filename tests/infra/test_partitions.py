@@ -32,7 +32,7 @@ REGIONS = {
 UNIVERSAL = {
     # service principals, the same everywhere (aws-cdk's region-info: "globally `<SERVICE>.amazonaws.com`")
     *("ec2", "lambda", "events", "cloudwatch", "spotfleet", "vpc-flow-logs", "budgets"),
-    *("eks", "pods.eks", "rolesanywhere", "fis", "logdelivery.elasticloadbalancing"),
+    *("eks", "pods.eks", "rolesanywhere", "fis", "scheduler", "logdelivery.elasticloadbalancing"),
     # the audience that both sides of GitHub's sign-in name; any text would do
     "sts",
 }

@@ -42,7 +42,10 @@ _EXTENDED_CONFIG: dict[str, Any] = {
     },
     "training": [
         training.job(capacity=_TYPES, checkpoints="checkpoints"),
-        training.job(capacity=_TYPES, name="bert", dataset="s3://books/"),
+        training.job(
+            **{"capacity": _TYPES, "name": "bert", "dataset": "s3://books/", "deadlineAfter": "PT6H"},
+            schedule={"at": "cron(0 2 * * ? *)", "timeZone": "Europe/Berlin", "keepRuns": 7},
+        ),
         training.job(
             name="llama",
             capacity={**_TYPES, "target": 2, "instanceTypes": ["p4d.24xlarge", "p4de.24xlarge"]},

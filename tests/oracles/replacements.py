@@ -105,6 +105,7 @@ s3/bucketPublicAccessBlock:BucketPublicAccessBlock | s3/bucket_public_access_blo
 s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration | \
 s3/bucket_server_side_encryption_configuration.go | bucket |
 s3/bucketVersioning:BucketVersioning | s3/bucket_versioning.go | bucket |
+scheduler/schedule:Schedule | scheduler/schedule.go | name groupName |
 secretsmanager/secret:Secret | secretsmanager/secret.go | name |
 secretsmanager/secretVersion:SecretVersion | secretsmanager/secret_version.go | secretBinary secretId \
 secretString |

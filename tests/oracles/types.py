@@ -414,6 +414,7 @@ TYPES: Final[dict[str, As | Part]] = {
         "AWS::AmazonMQ::Broker", "BrokerName", provider_inputs=("applyImmediately",), shape=_broker
     ),
     "aws:route53/record:Record": As("AWS::Route53::RecordSet", shape=_dns_record),
+    "aws:scheduler/schedule:Schedule": As("AWS::Scheduler::Schedule", "Name", tags=""),
     "aws:secretsmanager/secret:Secret": As(
         "AWS::SecretsManager::Secret", "Name", provider_inputs=("recoveryWindowInDays",)
     ),

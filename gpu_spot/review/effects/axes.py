@@ -125,6 +125,8 @@ s3/bucketPublicAccessBlock:BucketPublicAccessBlock r! +blockPublicAcls +blockPub
 +ignorePublicAcls +restrictPublicBuckets .bucket
 s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration d .rules .bucket
 s3/bucketVersioning:BucketVersioning d! +versioningConfiguration .bucket
+scheduler/schedule:Schedule c! =scheduleExpression =scheduleExpressionTimezone =target =flexibleTimeWindow \
+=state =endDate =startDate .name .groupName
 secretsmanager/secret:Secret d! .kmsKeyId +recoveryWindowInDays =policy
 secretsmanager/secretVersion:SecretVersion r =secretString =secretBinary =versionStages .secretId
 sns/topic:Topic c! .kmsMasterKeyId ^policy

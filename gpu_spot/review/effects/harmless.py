@@ -37,11 +37,11 @@ mq/configuration:Configuration rolesanywhere/profile:Profile s3/bucket:Bucket
 s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration s3/bucketObjectv2:BucketObjectv2
 s3/bucketOwnershipControls:BucketOwnershipControls s3/bucketPublicAccessBlock:BucketPublicAccessBlock
 s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration
-s3/bucketVersioning:BucketVersioning secretsmanager/secret:Secret secretsmanager/secretVersion:SecretVersion
-sns/topic:Topic sns/topicSubscription:TopicSubscription sqs/queue:Queue sqs/queuePolicy:QueuePolicy
-sns/topicPolicy:TopicPolicy s3/bucketPolicy:BucketPolicy efs/fileSystemPolicy:FileSystemPolicy
-ssm/document:Document ssm/parameter:Parameter vpc/securityGroupEgressRule:SecurityGroupEgressRule
-vpc/securityGroupIngressRule:SecurityGroupIngressRule
+s3/bucketVersioning:BucketVersioning scheduler/schedule:Schedule secretsmanager/secret:Secret
+secretsmanager/secretVersion:SecretVersion sns/topic:Topic sns/topicSubscription:TopicSubscription
+sqs/queue:Queue sqs/queuePolicy:QueuePolicy sns/topicPolicy:TopicPolicy s3/bucketPolicy:BucketPolicy
+efs/fileSystemPolicy:FileSystemPolicy ssm/document:Document ssm/parameter:Parameter
+vpc/securityGroupEgressRule:SecurityGroupEgressRule vpc/securityGroupIngressRule:SecurityGroupIngressRule
 """
 """Nothing runs on what does not exist yet. Parameters have rules of their own (``parameters.py``)."""
 
@@ -91,6 +91,7 @@ _UPDATED: Final[Mapping[str, str]] = {
     "s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration": "*",
     "s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration": "*",
     "s3/bucketVersioning:BucketVersioning": "*",
+    "scheduler/schedule:Schedule": "*",
     "secretsmanager/secret:Secret": "kmsKeyId recoveryWindowInDays",
     "sns/topic:Topic": "kmsMasterKeyId",
     "sqs/queue:Queue": "visibilityTimeoutSeconds messageRetentionSeconds receiveWaitTimeSeconds "

@@ -23,11 +23,14 @@ _HARMLESS_SETTINGS: Final = frozenset(
 """Settings that the controller applies to later launches; a fallback that goes is a deleted group."""
 
 _OF_OTHERS: Final = frozenset(
-    {"agent", "checkpoints", "control", "finished", "prepared", "replacements", "rolling"}
+    {
+        *("agent", "checkpoints", "control", "finished", "prepared", "replacements", "request", "rolling"),
+        "run",
+    }
 )
 """Parameters that Pulumi writes once, or that only instances read that start later; of these by their value
 end workers:"""
-_STEERING: Final = frozenset({"control", "finished", "replacements", "rolling"})
+_STEERING: Final = frozenset({"control", "finished", "replacements", "request", "rolling", "run"})
 
 
 def parameter_effects(step: EngineStep, group: str, groups: Groups) -> Iterator[Effect]:
@@ -93,7 +96,9 @@ def _config(step: EngineStep, group: str, groups: Groups) -> Iterator[Effect]:
         return
     details = tuple(line for line in difference_lines(old, new) if not line.startswith(_DERIVED_KEYS))
     if any(line.startswith("run: ") for line in details):
-        words = "new revision: the current run ends first, then the new revision starts"
+        is_scheduled = old.get("runs") and new.get("runs")
+        current = "the current run ends first, then the new revision starts"
+        words = f"new revision: {'from the next run on' if is_scheduled else current}"
         yield Effect(Severity.LATER, group, words, details)
     elif old != new:
         # The controller reads this parameter at each of its runs.
@@ -125,6 +130,9 @@ def _undetermined(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[st
         if key == "slots":
             # A type that goes counts as one slot until its last instance ends.
             if any((after or {}).get(name, 1) != slots for name, slots in (before or {}).items()):
+                yield key
+        elif key == "runs":
+            if not (before and after):  # the run of the revision ends, or starts
                 yield key
         elif key == "budget":
             if after and (not before or after < before):

@@ -14,6 +14,7 @@ from contracts import names
 from contracts.group import config as group_config
 from contracts.group import control
 from contracts.group.config import GroupConfig
+from contracts.jobs import run as job_run
 from infra.catalogue.on_demand_prices import price, replacement_prices
 from infra.components.capacity import overrides, parameter
 from infra.components.capacity.launch_template import Launchable
@@ -293,6 +294,9 @@ class CapacityGroup(pulumi.ComponentResource):
         )
         if args.config.run:
             self._parameter(names.PARAMETER_FINISHED, "The finished run", "none", is_initial_value=True)
+        if args.config.runs is not None:
+            for leaf in (names.PARAMETER_REQUEST, names.PARAMETER_RUN):
+                self._parameter(leaf, f"Newest {leaf}", job_run.INITIAL, is_initial_value=True)
         if args.config.prepared_by == args.group:
             self._parameter(names.PARAMETER_PREPARED, "The prepared dataset", "none", is_initial_value=True)
         self._parameter(

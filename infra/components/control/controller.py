@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -33,6 +34,7 @@ class ControllerArgs:
         has_fleets: Some groups are Spot Fleets.
         has_capacity_blocks: Some groups have a Capacity Block.
         launches_by_zone: Some groups launch On-Demand instances in a given zone.
+        scheduled_jobs: Jobs with a schedule.
         depends_on: Created before the event source mapping and deleted after it.
     """
 
@@ -40,6 +42,7 @@ class ControllerArgs:
     has_fleets: bool
     has_capacity_blocks: bool
     launches_by_zone: bool
+    scheduled_jobs: Sequence[str] = ()
     depends_on: list[pulumi.Resource] = field(default_factory=list)
 
 
@@ -76,6 +79,7 @@ class Controller(pulumi.ComponentResource):
                     has_fleets=args.has_fleets,
                     has_capacity_blocks=args.has_capacity_blocks,
                     launches_by_zone=args.launches_by_zone,
+                    scheduled_jobs=args.scheduled_jobs,
                 ),
                 environment={
                     **args.context.group_variables,

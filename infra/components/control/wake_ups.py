@@ -60,6 +60,7 @@ class WakeUps(pulumi.ComponentResource):
     queue_name: pulumi.Output[str]
     dead_letter_url: pulumi.Output[str]
     dead_letter_name: pulumi.Output[str]
+    dead_letter_arn: pulumi.Output[str]
 
     def __init__(self, name: str, args: WakeUpsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare the queues and rules."""
@@ -89,6 +90,7 @@ class WakeUps(pulumi.ComponentResource):
             )
         self.queue_arn, self.queue_url, self.dead_letter_url = queue.arn, queue.url, dead_letters.url
         self.queue_name, self.dead_letter_name = queue.name, dead_letters.name
+        self.dead_letter_arn = dead_letters.arn
         self.register_outputs({"queueUrl": self.queue_url, "deadLetterUrl": self.dead_letter_url})
 
     def _queue(

@@ -88,6 +88,8 @@ def _entry(job: Training) -> Training:
         },
         "matrix": None,
         "deadline": None,
+        "schedule": None,
+        "deadline_after": None,
         "budget": None,
         "expected_hours": None,
         "volume_gib": prepare.size_gib or job.volume_gib,

@@ -21,6 +21,7 @@ from infra.schema.cluster.kubernetes import check_capacity, unsupported_error
 from infra.schema.jobs import matrix as matrices
 from infra.schema.jobs.nodes import NodesSetting, TrainingNodes
 from infra.schema.jobs.prepare import MAX_DATASET_NAME_LENGTH, Prepare
+from infra.schema.jobs.schedule import Duration, Schedule
 from infra.schema.reservation import CapacityBlock
 from infra.schema.work import Work, check_names, check_text
 
@@ -39,6 +40,7 @@ _ON_INSTANCES: Final[dict[str, str]] = {
     "capacity_block": "run the job on instances",
     "deadline": "run the job on instances",
     "budget": "run the job on instances",
+    "schedule": "run the job on instances, or write a CronJob",
 }
 """Fields that the node agent or the controller implements, and their alternatives on Kubernetes."""
 
@@ -49,6 +51,7 @@ _ON_ONE_INSTANCE: Final[dict[str, str]] = {
     "image": "use python, or the Python of the machine image (other nodes do not reach a container's ports)",
     "artifacts": "use $GPU_SPOT_ARTIFACTS on the file system",
     "capacity_block": "remove it",
+    "schedule": "use one node",
 }
 """Fields that a job of several instances does not support, and their alternatives."""
 
@@ -131,8 +134,15 @@ class Training(Work):
     deadline: str | None = None
     """Date and time by which the job should finish, in ISO 8601 with a time zone. On-Demand capacity is
     bought as needed to meet it. The command must report its steps in the file ``$GPU_SPOT_TELL``."""
+    schedule: Schedule | None = None
+    """When the job runs. Each time is a run of its own, with its own checkpoints below
+    ``checkpoints/<job>/<time>``; between runs the group is at 0. Default: the revision is the only run."""
+    deadline_after: Duration | None = None
+    """Deadline of each run of a ``schedule`` after its begin, as an ISO 8601 duration such as ``PT6H``; it is
+    kept as a ``deadline`` is."""
     expected_hours: Annotated[float, Field(ge=0.1, le=8760)] | None = None
-    """Hours that the run is expected to take, of which a forecast counts the cost. Default: a whole month."""
+    """Hours that a run is expected to take, of which a forecast counts the cost. Default: a whole month, or
+    ``deadlineAfter``."""
     budget: Annotated[float, Field(ge=0.01, le=1_000_000)] | None = None
     """Maximum cost of the run's instances in US dollars. When it is spent, the job saves a checkpoint and
     is held. Each experiment of a ``matrix`` has its own budget."""
@@ -147,12 +157,32 @@ class Training(Work):
         """The deadline in epoch seconds, 0 without one."""
         return 0.0 if self.deadline is None else _parse_date_time(self.deadline).timestamp()
 
-    @field_validator("deadline")
+    @field_validator("schedule")
+    @classmethod
+    def _one_job(cls, schedule: Schedule | None, info: ValidationInfo) -> Schedule | None:
+        for key, instead in (
+            ("matrix", "write an entry for each experiment"),
+            ("capacity_block", "remove one of them, because a block has its own dates"),
+            ("deadline", "use deadlineAfter, a deadline of each run"),
+        ):
+            if schedule is not None and info.data.get(key) is not None:
+                raise ValueError(f"does not work with {cls.model_fields[key].alias or key}; {instead}")
+        return schedule
+
+    @field_validator("deadline_after")
+    @classmethod
+    def _of_a_run(cls, duration: str | None, info: ValidationInfo) -> str | None:
+        if duration is not None and info.data.get("schedule", duration) is None:  # not if it is invalid
+            raise ValueError("needs schedule; without one use deadline, a date and time")
+        return duration
+
+    @field_validator("deadline", "deadline_after")
     @classmethod
     def _deadline_can_be_met(cls, deadline: str | None, info: ValidationInfo) -> str | None:
         if deadline is None:
             return None
-        _parse_date_time(deadline)
+        if info.field_name == "deadline":
+            _parse_date_time(deadline)
         if info.data.get("capacity_block") is not None:
             raise ValueError("is set with capacityBlock, which has its own dates; remove one of them")
         if "capacity" not in info.data:
@@ -200,6 +230,11 @@ class Training(Work):
         if fallback.policy == policies.DEFAULT and not fallback.policy_parameters:
             fallback = fallback.model_copy(update={"policy_parameters": {"shortageCost": SHORTAGE_COST}})
         return capacity.model_copy(update={"fallback": fallback})
+
+    @property
+    def has_deadline(self) -> bool:
+        """Whether the job, or each of its runs, has a deadline."""
+        return self.deadline is not None or self.deadline_after is not None
 
     @property
     def shares_group(self) -> bool:

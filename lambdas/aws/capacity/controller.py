@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from contracts import names
+from contracts import codec, names
 from contracts.group.control import Mode
+from contracts.jobs.run import RunState
 from lambdas.aws import settings as parameters
 from lambdas.aws.budget import Budget, BudgetError
 from lambdas.aws.capacity.capacity_blocks import CapacityBlocks
@@ -23,6 +25,7 @@ from lambdas.aws.memory import ConflictError, MemoryStore, StoredMemory
 from lambdas.aws.passes import MAX_ATTEMPTS, REST_SECONDS, Pass, Reporting, StackResources, Verdict, Visits
 from lambdas.aws.registry import RegistryReader
 from lambdas.aws.settings import GroupSettings, ParameterError
+from lambdas.core import runs
 from lambdas.core.capacity.alarms import ON_DEMAND_ONLY
 from lambdas.core.capacity.availability import Decision, decide
 from lambdas.core.capacity.memory import Memory, apply_events, without_failed_request
@@ -121,7 +124,8 @@ class Controller:
             return GroupOutcome(name, errors=(error,), attempts=attempt)
 
         first = groups.keys() & owners.values()
-        ended = {name for name, settings in groups.items() if settings.has_ended}
+        began = self.clock()
+        ended = {name for name, settings in groups.items() if _may_rest(settings, began)}
         visits = Visits(self.memory_store.items, names.VISITS)
         outcomes = Pass(visits, budget, reporting, read, fail).run(groups, first, ended)
         missed = dict.fromkeys(first - {o.group for o in outcomes}, BudgetError("no time for its event"))
@@ -162,6 +166,10 @@ class Controller:
         roles_to_check = _roles_to_check(stored.memory)
         observation = self.observer.observe(settings, now, budget, view, roles_to_check)
         observation = self.blocks.apply(settings, observation, now)
+        next_run = _next_run(settings, now, observation)
+        if settings.request and (early := runs.future_error(settings.request, now)):
+            early = f"parameter {name}/{names.PARAMETER_REQUEST}: {early}"
+            observation = replace(observation, read_errors=(*observation.read_errors, early))
         memory, price_error = self.prices.refresh(settings, apply_events(stored.memory, own_events, now), now)
         observation = replace(
             observation,
@@ -180,10 +188,12 @@ class Controller:
         wake_at, errors = self._schedule_wake_up(decision.next_run_at, stored.wake_at, view)
         changed = (decision.memory, wake_at) != (stored.memory, stored.wake_at)
         version = stored.version
-        if acts or changed or stored.parse_error is not None or is_aging(stored.expires_at, now):
+        if acts or changed or next_run or stored.parse_error is not None or is_aging(stored.expires_at, now):
             # Save first: of two executions with the same observation only one acts.
             version = self.memory_store.save(name, decision.memory, wake_at, version, now)
         zone_errors: tuple[str, ...] = ()
+        if next_run is not None:
+            errors += self._write_run(name, next_run)
         if acts:
             results = self.updater.apply_actions(decision.actions, settings, observation, budget)
             failures = [failure for failure in results if not isinstance(failure.error, ZoneUnavailableError)]
@@ -206,6 +216,18 @@ class Controller:
             ),
             rests_until=now + REST_SECONDS if _rests(settings, observation, decision) else 0.0,
         )
+
+    def _write_run(self, name: str, run: RunState) -> list[Exception]:
+        """Write a job's run, which the next pass serves; return the error: the request is kept."""
+        text = json.dumps(codec.dump(run))
+        try:
+            self.ssm.put_parameter(
+                Name=f"{self.root}/{name}/{names.PARAMETER_RUN}", Value=text, Type="String", Overwrite=True
+            )
+            self.wake_ups.schedule(0)
+        except (BotoCoreError, ClientError) as error:
+            return [error]
+        return []
 
     def _remove_failed_requests(
         self, name: str, failures: Sequence[FailedCapacityChange], stored: StoredMemory, now: float
@@ -252,9 +274,38 @@ def _roles_to_check(memory: Memory) -> frozenset[GroupRole]:
     return frozenset(failing | ({GroupRole.PRIMARY} if memory.history.capacity_unavailable else set()))
 
 
+def _next_run(settings: GroupSettings, now: float, observation: Observation | None = None) -> RunState | None:
+    """Return the run that a request makes a job's newest; None if nothing changes.
+
+    A run begins once no instance of the last one is left: ``observation``, if given, tells.
+    """
+    run, config = settings.run, settings.group.config
+    if run is None or config.runs is None or settings.group.control.mode is not Mode.AUTOMATIC:
+        return None
+    is_ended = settings.has_ended
+    state = runs.next_state(run, settings.request, config.runs, settings.revision, now, is_ended=is_ended)
+    is_new = state.request != run.request
+    if state == run or (is_new and observation is not None and not _is_empty(observation)):
+        return None
+    return state
+
+
+def _may_rest(settings: GroupSettings, now: float) -> bool:
+    return settings.has_ended and _next_run(settings, now) is None
+
+
+def _is_empty(observation: Observation) -> bool:
+    return not (
+        observation.is_partial
+        or observation.instances
+        or observation.primary_desired
+        or observation.fallback_desired
+    )
+
+
 def _rests(settings: GroupSettings, observation: Observation, decision: Decision) -> bool:
     """Return whether nothing is left of a job that has ended, and nothing is to be done."""
-    is_empty = not (observation.instances or observation.primary_desired or observation.fallback_desired)
+    is_empty = _is_empty(observation)
     return settings.has_ended and is_empty and not decision.actions and decision.next_run_at is None
 
 

@@ -47,6 +47,7 @@ Need = Literal[
     "hooks",
     "pull",
     "run",
+    "scheduled",
     "experiments",
     "volume",
     "dataset",
@@ -61,12 +62,11 @@ Need = Literal[
     "tenants",
     "proxy",
 ]
-"""Needs of an instance that require permissions: workers, their release,
-their image in ECR, lifecycle hooks, an image pull during a launch, a job, several experiments of it, its
-volume, a dataset in S3, volumes attached at launch, secrets and parameters that the stack file names,
-artifacts in S3,
-preparing a dataset, starting from a prepared dataset, the secret of a queue, an SQS queue, the tenants of a
-shared host, each with a volume, a proxy of a service's requests."""
+"""Needs of an instance that require permissions: workers, their release, their image in ECR, lifecycle
+hooks, an image pull during a launch, a job, its schedule, several experiments of it, its volume, a
+dataset in S3, volumes attached at launch, secrets and parameters that the stack file names, artifacts in
+S3, preparing a dataset, starting from a prepared dataset, the secret of a queue, an SQS queue, the
+tenants of a shared host, each with a volume, a proxy of a service's requests."""
 
 
 @dataclass(frozen=True)
@@ -101,10 +101,10 @@ def _items(
     )
 
 
-def _parameter(sid: str, need: Need, leaf: str) -> Permission:
-    """Allow writing a parameter of the group."""
+def _parameter(sid: str, need: Need, leaf: str, action: str = "PutParameter") -> Permission:
+    """Allow writing a parameter of the group, or another action."""
     root = "arn:{partition}:ssm:{region}:{account}:parameter/gpu-spot/{stack}/groups/{group}"
-    return Permission(sid, (need,), ("ssm:PutParameter",), (f"{root}/{leaf}",))
+    return Permission(sid, (need,), (f"ssm:{action}",), (f"{root}/{leaf}",))
 
 
 def _hook(sid: str, need: Need, action: str) -> Permission:
@@ -141,6 +141,7 @@ _STATEMENTS: Final[tuple[Permission, ...]] = (
     ),
     _items("RecordExperiments", ("experiments",), "PutItem", "job", "{job}-*#??", "StringLike"),
     _parameter("EndJob", "run", "finished"),
+    _parameter("ReadRun", "scheduled", "run", "GetParameter"),
     Permission("ReadSpotPrices", ("run",), ("ec2:DescribeSpotPriceHistory",), ("*",)),
     _parameter("SayPrepared", "prepare", "prepared"),
     # The item of the preparing job names the snapshot.

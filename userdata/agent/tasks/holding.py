@@ -9,6 +9,7 @@ from userdata.agent.lease.holder import LeaseHolder
 from userdata.agent.machine import log
 from userdata.agent.machine.errors import AgentError, HostError, RefusedError, WorkCancelledError
 from userdata.agent.tasks import job, preparing
+from userdata.agent.tasks.groups import scheduled
 from userdata.agent.tasks.node import Node, Stop
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ def volume(node: Node, action: str) -> int:
         stop = Stop()
         node.on_sigterm(stop)
         node.wait_outside_warm_pool()
+        scheduled.enter(node)
         acquire(node, stop)
     return 0
 

@@ -37,17 +37,18 @@ def code(node: Node) -> Path:
 
 def checkpoints(node: Node) -> Path:
     """Return the directory of the job's checkpoints, on its volume or on EFS."""
-    return node.data / "checkpoints" / training(node).job
+    return node.data / "checkpoints" / training(node).folder
 
 
 def progress_directory(node: Node) -> Path:
     """Return the directory whose newest file is the job's progress.
 
     On the job's volume all checkpoints count, also those that a script writes to the parent directory: no
-    other job has the volume. On EFS only the job's directory counts: jobs may share an access point.
+    other job has the volume. On EFS only the job's directory counts: jobs may share an access point. So does
+    a run's: there are those of earlier runs beside it.
     """
     directory = checkpoints(node)
-    return directory if saves_to_efs(node) else directory.parent
+    return directory if saves_to_efs(node) or training(node).scheduled else directory.parent
 
 
 def saves_to_efs(node: Node) -> bool:
@@ -59,7 +60,7 @@ def artifacts(node: Node) -> Path:
     """Return the directory of the job's artifacts; without a volume it is hidden among the checkpoints."""
     if node.config.volume is None:
         return checkpoints(node) / ".artifacts"
-    return node.data / "artifacts" / training(node).job
+    return node.data / "artifacts" / training(node).folder
 
 
 def environments(node: Node) -> Path:
@@ -135,7 +136,7 @@ def jobs(node: Node) -> Jobs:
         job.job_table,
         job.job,
         # A version of a dataset is a separate run, as in the group's `config`.
-        f"{job.revision}/{prepares.dataset}" if prepares else job.revision,
+        f"{job.revision}/{prepares.dataset}" if prepares else job.run,
         job.finished_parameter,
         node.clock,
     )

@@ -17,7 +17,7 @@ from userdata.agent.machine.errors import (
 )
 from userdata.agent.machine.host import QUICK, SLOW
 from userdata.agent.tasks import costs, holding, job, preparing, recording, snapshots
-from userdata.agent.tasks.groups import experiments, nodes
+from userdata.agent.tasks.groups import experiments, nodes, scheduled
 from userdata.agent.tasks.node import Node, Stop
 
 if TYPE_CHECKING:
@@ -42,9 +42,11 @@ _POWER_OFF_NOW: Final = "+0"
 
 def run(node: Node) -> int:
     """Train until the job ends, or the instance terminates or is faulty; then release lease and volume."""
-    jobs, stop = job.jobs(node), Stop()
+    stop = Stop()
     node.on_sigterm(stop)
     node.wait_outside_warm_pool(stop)
+    scheduled.enter(node)
+    jobs = job.jobs(node)
     if job.training(node).nodes is not None or job.shares_group(node):
         return _run_shared(node, stop)
     if node.config.volume is None:  # with a volume, its unit does this
@@ -249,6 +251,7 @@ def _prepare(node: Node, paths: TrainingPaths, environment: JobEnvironment) -> N
     if paths.progress != job.checkpoints(node):
         # A script may write to the parent directory, where an adopted volume has another user's files.
         node.host.run(["chown", "--recursive", "--no-dereference", training.user, str(paths.progress)], SLOW)
+    scheduled.delete_old_runs(node)
     scratch.prepare_scratch(node.host, training.user)
     environment.clear()
     checkout(node.host, training, paths.code, _login(node, training))

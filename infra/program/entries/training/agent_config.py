@@ -64,7 +64,15 @@ def _training(job: Training, stack: str, region: str, outputs: JobOutputs) -> ag
         experiments=dict(job.matrix or {}) if job.shares_group else {},
         nodes=job.nodes.setting,
         prices=_prices(job, region),
+        scheduled=_scheduled(job, stack),
     )
+
+
+def _scheduled(job: Training, stack: str) -> agent.ScheduledRun | None:
+    if job.schedule is None:
+        return None
+    parameter = names.group_parameter(stack, job.name, names.PARAMETER_RUN)
+    return agent.ScheduledRun(parameter, job.schedule.keep_runs or 0)
 
 
 def _prices(job: Training, region: str) -> agent.JobPrices:

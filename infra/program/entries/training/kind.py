@@ -11,6 +11,7 @@ from contracts import names
 from contracts.agent import config as agent
 from contracts.agent.experiments import run_of
 from contracts.agent.names import TAG_JOB
+from contracts.group.config import RunRules
 from infra.components.monitoring import job_alarms
 from infra.components.monitoring.monitoring import MonitoredGroup
 from infra.components.storage.file_system import FileSystem
@@ -24,6 +25,7 @@ from infra.program.entries.workload import Workload
 from infra.program.foundation import Foundation
 from infra.schema import Builder, Settings, Training
 from infra.schema.jobs.builder import dataset_of, group_of
+from infra.schema.jobs.schedule import duration_seconds
 from infra.scope import Scope
 from userdata.agent.aws.permissions import Need
 
@@ -47,6 +49,7 @@ def declare(settings: Settings, foundation: Foundation) -> list[Workload]:
 def _needs(job: Training, *, prepares: bool = False) -> frozenset[Need]:
     kind_needs: dict[Need, bool] = {
         "run": True,
+        "scheduled": job.schedule is not None,
         "volume": job.has_volume,
         "experiments": job.shares_group or job.has_nodes,
         "prepare": prepares,
@@ -74,6 +77,14 @@ def _job(job: Training, foundation: Foundation) -> Workload:
 def _run(job: Training) -> str:
     """Return the id of a job's run, as its instances report it."""
     return run_of(job.revision, job.matrix or {}) if job.shares_group else job.revision
+
+
+def _rules(job: Training) -> RunRules | None:
+    """Return which requests start a run of a job with a schedule."""
+    if job.schedule is None:
+        return None
+    after = duration_seconds(job.deadline_after) if job.deadline_after else 0.0
+    return RunRules(job.schedule.overlap, job.schedule.missed, after)
 
 
 def _builder(builder: Builder, foundation: Foundation) -> Workload:
@@ -117,6 +128,7 @@ def _workload(
             run=run,
             block=job.capacity_block.reservation if job.capacity_block else "",
             deadline=job.deadline_at,
+            runs=_rules(job),
             budget=job.budget or 0.0,
             dataset=prepared.dataset if prepared else "",
             prepared_by=prepared.group if prepared else "",
@@ -133,7 +145,7 @@ def _workload(
         scope.stack,
         job.name,
         has_volume=job.has_volume,
-        has_deadline=bool(job.deadline),
+        has_deadline=job.has_deadline,
         has_budget=bool(job.budget),
     )
     return Workload(

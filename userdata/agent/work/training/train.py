@@ -157,7 +157,7 @@ class Trainer:
     @property
     def checkpoints(self) -> Path:
         """Directory of the job's checkpoints."""
-        return self._paths.data / "checkpoints" / self._training.job
+        return self._paths.data / "checkpoints" / self._training.folder
 
     @property
     def done_file(self) -> Path:

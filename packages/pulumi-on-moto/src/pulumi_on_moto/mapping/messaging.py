@@ -134,6 +134,12 @@ SPECS: dict[str, Spec] = {
         shape=_target,
         outputs=lambda resource: {"targetId": resource.params["Targets"][0]["Id"]},
     ),
+    "aws:scheduler/schedule:Schedule": Spec(
+        "scheduler.create_schedule",
+        lambda resource: f"{resource.params.get('GroupName', 'default')}/{resource.params['Name']}",
+        autoname="name",
+        outputs=output_paths(arn="ScheduleArn"),
+    ),
     "aws:sns/topic:Topic": Spec(
         "sns.create_topic",
         "TopicArn",

@@ -171,7 +171,9 @@ class Rig:
         self.measure(name, came)
 
     def close(self) -> None:
-        """End the machines."""
+        """End the machines and what is left of faults."""
+        for faults in (self.cloud.shim.faults, self.cloud.metadata.silent, self.cloud.metadata.missing):
+            faults.clear()  # type: ignore[attr-defined]
         for machine in self.machines:
             machine.close()
             if machine.instance in self.cloud.machines:

@@ -83,7 +83,7 @@ def test_a_drain_is_in_time_without_aws(rig: Rig, kind: str, seconds: float) -> 
     assert all(at < deadline - DRAIN_SECONDS + 2 for at in said(machine, "term"))
     if seconds < SECONDS:
         rig.measure("hook completed", lambda: not rig.cloud.state(machine.instance))
-    assert_well(machine, began, time.time())
+    assert_well(machine, began, time.time() + SECONDS)  # the outage may go on
 
 
 @pytest.mark.soak

@@ -39,7 +39,7 @@ class RunRequest:
         try:
             datetime.fromisoformat(self.time)
         except ValueError:
-            raise ValueError(f"time is {self.time!r}; allowed: an existing date and time") from None
+            raise ValueError(f"time must be an existing date and time, not {self.time!r}") from None
         if reserved := [name for name in self.environment if name.startswith(limits.RESERVED_VARIABLES)]:
             raise ValueError(f"environment: {reserved[0]} is reserved")
 

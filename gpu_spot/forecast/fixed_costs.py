@@ -119,7 +119,7 @@ def not_counted(stack: Stack, file_system_gib: float) -> Iterator[str]:
     if stack.has(_FILE_SYSTEM):
         if not file_system_gib:
             yield "data on EFS: --file-system-gib is 0"
-        if any(files["throughputMode"] == "elastic" for files in stack.of_type(_FILE_SYSTEM)):
+        if any(files.get("throughputMode") == "elastic" for files in stack.of_type(_FILE_SYSTEM)):
             yield (
                 f"reads and writes on EFS: ${prices.EFS_READ_GB:.2f} a GB read, ${prices.EFS_WRITE_GB:.2f} "
                 f"written (a checkpoint of 10 GB ${10 * prices.EFS_WRITE_GB:.2f}); see throughputMib"

@@ -222,15 +222,14 @@ class Settings(Model):
         Source: Lambda guide, "Enable internet access for VPC-connected Lambda functions": "Connecting a
         function to a public subnet doesn't give it internet access or a public IP address".
         """
-        kinds = {service.queue.kind for service in self.services if service.queue is not None}
+        queues = [service.queue for service in self.services if service.queue is not None]
         with_http = any(service.http is not None for service in self.services)
         if self.network.egress != "public" or self.network.endpoints == "interface":
             return ()
-        if "rabbitmq" not in kinds and not with_http:
+        if not with_http and not any(queue.has_secret for queue in queues):
             return ()
-        called = {"ec2": with_http, "secretsmanager": "rabbitmq" in kinds}
-        called |= dict.fromkeys(("monitoring", "sqs"), "sqs" in kinds)
-        return tuple(service for service, is_called in called.items() if is_called)
+        called = {name for queue in queues for name in queue.called_by_functions}
+        return tuple(sorted(called | {"ec2"} if with_http else called))
 
     def zones_of(self, group: str) -> tuple[str, ...]:
         """Return the zones of a group's instances: those of the network, or the one of its nodes."""

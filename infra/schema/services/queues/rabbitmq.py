@@ -83,6 +83,7 @@ class Queue(QueueSettings):
     title: ClassVar[str] = "RabbitMQ"
     has_secret: ClassVar[bool] = True
     need: ClassVar[Need] = "queue"
+    called_by_functions: ClassVar[tuple[str, ...]] = ("secretsmanager",)
 
     kind: Literal["rabbitmq"]
     """A queue in RabbitMQ."""

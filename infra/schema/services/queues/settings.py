@@ -25,6 +25,8 @@ class QueueSettings(Model):
     """Whether workers connect with a URL from a secret; else with their IAM role."""
     need: ClassVar[Need]
     """What the network and the instances of its workers need."""
+    called_by_functions: ClassVar[tuple[str, ...]]
+    """Services of AWS that the functions in the VPC call for it."""
 
     @property
     def broker_of(self) -> str | None:

@@ -64,6 +64,7 @@ class SqsQueue(QueueSettings):
     title: ClassVar[str] = "SQS"
     has_secret: ClassVar[bool] = False
     need: ClassVar[Need] = "sqs"
+    called_by_functions: ClassVar[tuple[str, ...]] = ("monitoring", "sqs")
 
     kind: Literal["sqs"]
     """A queue in Amazon SQS."""

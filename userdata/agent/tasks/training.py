@@ -42,12 +42,12 @@ _POWER_OFF_NOW: Final = "+0"
 
 def run(node: Node) -> int:
     """Train until the job ends, or the instance terminates or is faulty; then release lease and volume."""
-    stop = Stop()
+    shared, stop = job.training(node), Stop()
     node.on_sigterm(stop)
     node.wait_outside_warm_pool(stop)
     scheduled.enter(node)
     jobs = job.jobs(node)
-    if job.training(node).nodes is not None or job.shares_group(node):
+    if shared.nodes is not None or job.shares_group(node):
         return _run_shared(node, stop)
     if node.config.volume is None:  # with a volume, its unit does this
         holding.end_container(node)

@@ -166,7 +166,7 @@ def test_a_request_during_a_run_is_skipped_and_a_missed_one_comes_later(seen: di
 
 def test_wrong_requests_start_nothing_and_are_shown(seen: dict[str, Any]) -> None:
     assert len({run for run, _, _ in seen["states"][18:28]}) == 1
-    for minute, words in ((21, "revision is not a known key"), (23, "not JSON"), (26, "not be in the future")):
+    for minute, words in ((21, "not a known key"), (23, "not JSON"), (26, "not be in the future")):
         assert words in seen["states"][minute][2]
 
 

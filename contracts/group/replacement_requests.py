@@ -39,5 +39,5 @@ def dump(requests: Iterable[ReplacementRequest]) -> str:
 
 def parse(text: str) -> tuple[ReplacementRequest, ...]:
     """Parse the parameter's value; raise ``ValueError`` if it is invalid."""
-    by_instance = codec.parse_text(dict[str, tuple[int, str]], text, "invalid replacement requests")
+    by_instance = codec.parse_text(dict[str, tuple[int, str]], text)
     return tuple(ReplacementRequest(instance, at, reason) for instance, (at, reason) in by_instance.items())

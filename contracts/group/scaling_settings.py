@@ -128,4 +128,4 @@ def dumps(settings: ScalingSettings) -> str:
 
 def parse(text: str) -> ScalingSettings:
     """Parse the parameter's value; raise `ContractError` if it is invalid."""
-    return codec.parse_text(ScalingSettings, text, "invalid scaling settings")
+    return codec.parse_text(ScalingSettings, text)

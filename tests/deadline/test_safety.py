@@ -109,12 +109,15 @@ def test_spot_is_not_held_where_there_is_none():
 @pytest.mark.parametrize(
     ("kwargs", "message"),
     [
-        ({"compute": 0.0}, "compute is 0 s, a number above 0"),
-        ({"compute": math.nan}, "compute is nan"),
-        ({"deadline": math.inf}, "deadline is inf"),
-        ({"restart_overhead": -1.0}, "restart_overhead is -1, a number ≥ 0"),
-        ({"spot_price": math.nan}, "spot_price is nan"),
-        ({"deadline": 3700.0}, "deadline is 1.02778 h, at least compute"),
+        ({"compute": 0.0}, "compute must be a number above 0, not 0 s"),
+        ({"compute": math.nan}, "compute must be a number above 0, not nan s"),
+        ({"deadline": math.inf}, "deadline must be a number above 0, not inf s"),
+        ({"restart_overhead": -1.0}, "restart_overhead must be a number ≥ 0, not -1"),
+        ({"spot_price": math.nan}, "spot_price must be a number ≥ 0, not nan"),
+        (
+            {"deadline": 3700.0},
+            r"deadline must be at least compute \+ restart overhead = 1\.1 h, not 1\.02778 h",
+        ),
     ],
 )
 def test_an_invalid_job_is_rejected(kwargs, message):

@@ -15,7 +15,7 @@ from tests.lambdas.single_group import controller
 @pytest.mark.parametrize(
     ("leaf", "text", "message"),
     [
-        ("config", "{", "parameter broken/config is not JSON"),
+        ("config", "{", "parameter broken/config: the value is not JSON: "),
         ("config", "{}", "parameter broken/config: kind is missing"),
         ("config", config(policy={"name": "magic"}), "policy 'magic' is unknown; use "),
         ("config", config(max="many"), "parameter broken/config: max must be of type int, not 'many'"),
@@ -27,8 +27,8 @@ from tests.lambdas.single_group import controller
             config(policy={"name": ["magic"]}),
             "parameter broken/config: policy.name must be of type str, not ['magic']",
         ),
-        ("config", "[" * 100_000, "parameter broken/config is not JSON: "),
-        ("config", '{"max":' + "9" * 5_000 + "}", "parameter broken/config is not JSON: "),
+        ("config", "[" * 100_000, "parameter broken/config: the value is not JSON: "),
+        ("config", '{"max":' + "9" * 5_000 + "}", "parameter broken/config: the value is not JSON: "),
         ("target", "four", "parameter broken/target must be a whole number from 0 to 8, not 'four'"),
         ("target", "100000", "parameter broken/target must be a whole number from 0 to 8, not '100000'"),
         ("target", "9" * 5_000, "must be a whole number from 0 to 8"),
@@ -57,7 +57,7 @@ from tests.lambdas.single_group import controller
             ("control", f'{{"mode": "automatic", "budget": {text}}}', f"not {shown}")
             for text, shown in (('"many"', "'many'"), ("-1", "-1"), ("true", "True"), ("0", "0"))
         ),
-        ("control", "[" * 100_000, "parameter broken/control is not JSON: "),
+        ("control", "[" * 100_000, "parameter broken/control: the value is not JSON: "),
     ],
 )
 def test_a_broken_group_is_reported_and_does_not_affect_the_others(
@@ -71,15 +71,25 @@ def test_a_broken_group_is_reported_and_does_not_affect_the_others(
     assert fine.decision is not None
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"i-1": 5}', '{"i-1": [1e999, "xid"]}', "[" * 100_000])
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "the value is not JSON: "),
+        ("{", "the value is not JSON: "),
+        ("[]", "the value must be an object, not []"),
+        ('{"i-1": 5}', "i-1 must be a list of 2, not 5"),
+        ('{"i-1": [1e999, "xid"]}', "i-1 must be of type int, not inf"),
+        ("[" * 100_000, "the value is not JSON: "),
+    ],
+)
 def test_malformed_replacement_requests_are_reported_and_the_group_is_reconciled(
-    aws: FakeAws, text: str
+    aws: FakeAws, text: str, message: str
 ) -> None:
     aws.parameters[f"{ROOT}/inference/replacements"] = text
     [outcome] = controller(aws).run()
     assert outcome.error is None
     [error] = outcome.read_errors
-    assert error.startswith("parameter inference/replacements: invalid replacement requests: ")
+    assert error.startswith(f"parameter inference/replacements: {message}")
     assert len(error) < 150
 
 

@@ -119,12 +119,12 @@ def write(path: Path, data: Any, gap: float = 60) -> Path:
 @pytest.mark.parametrize(
     ("data", "gap", "message"),
     [
-        ([], 60, "data is a list of 0, a list of at least one sample"),
-        ([1, -1], 60, r"data\[1\] is -1, a whole number ≥ 0"),
-        ([1, float("nan")], 60, r"data\[1\] is nan, a whole number ≥ 0"),
-        ([1, 0.5], 60, r"data\[1\] is 0.5"),
-        ([1, True], 60, r"data\[1\] is True"),
-        ([1] * 100, 0, "metadata.gap_seconds is 0, a positive number"),
+        ([], 60, "data must be a list of at least one sample, not a list of 0"),
+        ([1, -1], 60, r"data\[1\] must be a whole number ≥ 0, not -1"),
+        ([1, float("nan")], 60, r"data\[1\] must be a whole number ≥ 0, not nan"),
+        ([1, 0.5], 60, r"data\[1\] must be a whole number ≥ 0, not 0\.5"),
+        ([1, True], 60, r"data\[1\] must be a whole number ≥ 0, not True"),
+        ([1] * 100, 0, r"metadata\.gap_seconds must be a positive number, not 0"),
     ],
 )
 def test_a_wrong_trace_is_one_line(tmp_path: Path, data: Any, gap: float, message: str) -> None:
@@ -179,7 +179,11 @@ def test_pools_are_named_and_sampled_once_a_minute() -> None:
 
 @pytest.mark.parametrize(
     ("pools", "hours", "message"),
-    [(0, 24, "pools is 0, at least 1"), (1, 0, "hours is 0, at least"), (1, math.nan, "hours is nan")],
+    [
+        (0, 24, "pools must be at least 1, not 0"),
+        (1, 0, "hours must be at least one minute, not 0"),
+        (1, math.nan, "hours must be at least one minute, not nan"),
+    ],
 )
 def test_nothing_to_draw_is_refused(pools: int, hours: float, message: str) -> None:
     with pytest.raises(TraceError, match=message):

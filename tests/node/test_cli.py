@@ -180,7 +180,7 @@ def test_a_wrong_configuration_is_one_line_and_exit_78(
     path.write_text(json.dumps(configs.training(side="third")))
     assert cli.main(["--config", str(path), "watch"]) == 78
     [line] = capfd.readouterr().err.splitlines()
-    assert "side: 'third'" in json.loads(line)["error"]
+    assert json.loads(line)["error"] == f"{path}: side must be 'primary' or 'fallback', not 'third'"
 
 
 def test_efs_is_mounted_once_with_tls_and_iam() -> None:

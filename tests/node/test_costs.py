@@ -23,6 +23,7 @@ from tests.node.configs import FakeClock
 from userdata.agent.aws.imds import IdentityDocument
 from userdata.agent.machine.background import at_once
 from userdata.agent.tasks import costs, job, recording
+from userdata.agent.tasks.groups import scheduled
 from userdata.agent.tasks.node import Node
 from userdata.agent.work import container, process
 from userdata.agent.work.failures import faults
@@ -192,7 +193,7 @@ def environment(trainer: Trainer) -> dict[str, str]:
 def test_the_table_names_each_variable_and_no_other(environment: dict[str, str]) -> None:
     named = {name for cell in rows("The environment") for name in re.findall(r"`([A-Z_]+)`", cell)}
     of_task = {recording.INTERRUPTIONS_VARIABLE, costs.INSTANCE_VARIABLE, costs.STORAGE_VARIABLE}
-    of_task |= {variables.LOCAL_VARIABLE}
+    of_task |= {variables.LOCAL_VARIABLE, scheduled.RUN_VARIABLE}
     assert named == {*environment, *of_task}
 
 

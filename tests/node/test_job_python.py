@@ -143,7 +143,7 @@ def test_two_environments_stay(bench: Bench) -> None:
 @pytest.mark.parametrize("name", ["missing.txt", "deep"])
 def test_requirements_that_are_not_there_are_named(bench: Bench, name: str) -> None:
     (bench.code / "deep").mkdir()
-    message = re.escape(f"{name}: no text file in https://example.com/a at {'0' * 40}")
+    message = re.escape(f"{name} is not a text file in https://example.com/a at {'0' * 40}")
     with pytest.raises(AgentError, match=message):
         bench.made(python=Python("3.11", name)).prepare()
     assert not bench.built

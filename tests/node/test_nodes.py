@@ -252,7 +252,7 @@ def test_after_an_end_none_starts_while_rank_0_exports_and_one_repeats_a_lost_ex
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"nodes": {"min": 3, "max": 2}}, "nodes.min must be at most nodes.max (2), not 3"),
+        ({"nodes": {"min": 3, "max": 2}}, r"nodes\.min must be at most nodes\.max \(2\), not 3"),
         ({"nodes": {"max": 65}}, "65"),
         ({"nodes": {"max": 2}, "artifacts": "s3://bucket/a/"}, "nodes: allowed without"),
     ],

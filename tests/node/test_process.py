@@ -290,7 +290,7 @@ def test_a_command_that_is_not_there_says_so_and_a_folder_too(
     assert "no-such-program: not found" in capfd.readouterr().err
     with pytest.raises(AgentError, match=r"^true: cannot be started: .*no/such/place"):
         process.spawn(["true"], "", None, tmp_path / "no/such/place")
-    with pytest.raises(AgentError, match="user: 'no-such-user' does not exist"):
+    with pytest.raises(AgentError, match=r"^user 'no-such-user' does not exist; name "):
         process.spawn(["true"], "no-such-user")
 
 

@@ -169,7 +169,7 @@ def test_a_malformed_history_is_reset(aws: Proxies) -> None:
 
 def test_a_history_too_large_for_an_item_is_refused(aws: Proxies, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proxies, "_MAX_HISTORY_BYTES", 100)
-    assert "at 2 proxies have" in minute(aws, 60, 60).error
+    assert "at 2 proxies must have at most 100 bytes, not " in minute(aws, 60, 60).error
 
 
 def test_the_handler_logs_and_counts_what_is_unknown(

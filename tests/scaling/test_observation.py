@@ -172,18 +172,18 @@ def test_settings_survive_as_text_and_count_in_workers() -> None:
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("changes", "message"),
     [
-        {"max": 0},
-        {"min": 10},
-        {"perSlot": 0},
-        {"waitSeconds": "nan"},
-        {"floors": [[1, 2]]},
-        {"floors": [[1, 5, 5, [0]]]},
-        {"min": None},
+        ({"max": 0}, "minimum 4, maximum 0: "),
+        ({"min": 10}, "minimum 40, maximum 36: "),
+        ({"perSlot": 0}, "a slot must have at least 1 worker, not 0"),
+        ({"waitSeconds": "nan"}, "waitSeconds must be of type float, not 'nan'"),
+        ({"floors": [[1, 2]]}, r"floors\[0\] must be a list of workers, start, end, days, not \[1, 2\]"),
+        ({"floors": [[1, 5, 5, [0]]]}, r"floors\[0\]: floor of 1 from minute 5 to 5 is not a time of a day"),
+        ({"min": None}, "min must be of type int, not None"),
     ],
 )
-def test_malformed_settings_are_rejected(changes: dict[str, Any]) -> None:
+def test_malformed_settings_are_rejected(changes: dict[str, Any], message: str) -> None:
     text = json.dumps({**json.loads(settings.dumps(ScalingSettings(1, 9, 4))), **changes})
-    with pytest.raises(ValueError, match="invalid scaling settings"):
+    with pytest.raises(ValueError, match=f"^{message}"):
         settings.parse(text)

@@ -127,4 +127,4 @@ def dumps(history: QueueHistory) -> str:
 
 def parse(text: str) -> QueueHistory:
     """Parse the text of `dumps`; raise ``ValueError`` if it is malformed."""
-    return codec.parse_text(QueueHistory, text, "malformed history of a queue")
+    return codec.parse_text(QueueHistory, text, "history of a queue")

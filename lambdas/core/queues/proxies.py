@@ -397,4 +397,4 @@ def dumps(history: ProxyHistory) -> str:
 
 def parse(text: str) -> ProxyHistory:
     """Parse the text of `dumps`; raise ``ValueError`` if it is malformed."""
-    return codec.parse_text(ProxyHistory, text, "malformed history of a service's proxies")
+    return codec.parse_text(ProxyHistory, text, "history of a service's proxies")

@@ -59,7 +59,10 @@ def test_a_batch_without_wait_time_takes_only_waiting_items() -> None:
     assert gather(Batch(16, 0.0), arriving.receive, arriving.clock, 1.0) == [0.0]
 
 
-@pytest.mark.parametrize(("size", "seconds", "error"), [(0, 1.0, "size 0"), (1, -1.0, "seconds -1.0")])
+@pytest.mark.parametrize(
+    ("size", "seconds", "error"),
+    [(0, 1.0, "size must be 1 or more, not 0"), (1, -1.0, r"seconds must be 0 or more, not -1\.0")],
+)
 def test_invalid_batches_are_rejected(size: int, seconds: float, error: str) -> None:
     with pytest.raises(ValueError, match=error):
         Batch(size, seconds)

@@ -181,8 +181,7 @@ def test_pools_are_named_and_sampled_once_a_minute() -> None:
     ("pools", "hours", "message"),
     [
         (0, 24, "pools must be at least 1, not 0"),
-        (1, 0, "hours must be at least one minute, not 0"),
-        (1, math.nan, "hours must be at least one minute, not nan"),
+        *((1, hours, f"hours must be at least one minute, not {hours}") for hours in (0, math.nan)),
     ],
 )
 def test_nothing_to_draw_is_refused(pools: int, hours: float, message: str) -> None:

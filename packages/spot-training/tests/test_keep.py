@@ -219,7 +219,7 @@ def test_another_mode_is_another_metric() -> None:
     [
         ({"mode": "lowest"}, "mode must be min or max, not 'lowest'"),
         ({"pins": ("a b",)}, "a pin must have 1 to 64 letters"),
-        ({"pins": ("",)}, "pin is ''"),
+        ({"pins": ("",)}, r"a pin must have 1 to 64 letters, digits and _\.-, not ''"),
     ],
 )
 def test_what_is_no_request_is_refused(arguments: Mapping[str, Any], text: str) -> None:

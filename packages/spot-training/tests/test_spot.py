@@ -71,7 +71,7 @@ def test_writing_costs_at_most_a_twentieth_of_the_instance(
     small.saved(0.3)
     small.wrote(1_000)
     assert small.seconds == free.seconds
-    with pytest.raises(SpotTrainingError, match="storage_share 2"):
+    with pytest.raises(SpotTrainingError, match=r"storage_share between 0 and 1; they are .* and 2$"):
         Interval(storage_share=2, environment={})
 
 

@@ -39,7 +39,7 @@ def test_the_three_lines_of_the_readme_add_a_type(python: Callable[..., str], tm
 
 
 def test_what_is_no_type_token_is_refused() -> None:
-    with pytest.raises(LocalCloudError, match="type 'Stream': a token such as"):
+    with pytest.raises(LocalCloudError, match=r"^type 'Stream' must be a token such as aws:"):
         register("Stream", Spec("kinesis.create_stream", "=StreamName"))
 
 

@@ -99,7 +99,7 @@ class Progress:
         if error is None and self._is_first and not (self._is_complete or self.is_interrupted()):
             error = UnfinishedError(
                 f"the script ended at step {self._body.get('step', 0)}{self._of_steps}, not at its end:"
-                " it is started again; allowed before an end on purpose: loop.stop(), Spot.finish() or"
+                " it is started again; an end on purpose needs loop.stop(), Spot.finish() or"
                 " Progress.finished()"
             )
             say(str(error))

@@ -32,11 +32,11 @@ LIBRARY_LINES = {
 OTHER_LINES = {
     "packages/tests": 21_485,
     "research": 10_260,
-    "tests": 85_200,
+    "tests": 85_210,
     "docs": 440,
     "examples": 1_421,
 }
-DOC_WORDS = 33_300
+DOC_WORDS = 33_360
 """Words of README, CONTRIBUTING, ``docs/*.md`` but generated pages, and the libraries' READMEs."""
 RECORDS = 40
 RECORD_WORDS = 10_083

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
+from gpu_spot.commands import files
 from gpu_spot.errors import UserError
 
 _SAMPLES: Final = Path(__file__).with_name("samples")
@@ -32,19 +33,19 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write the files; raise ``UserError`` if the directory has any."""
     directory: Path = args.directory
-    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+    files.check_directory_writable("directory", directory)
+    if directory.exists() and any(directory.iterdir()):
         raise UserError(f"{directory} is not an empty directory; name a new one")
     project = (_root() / "Pulumi.yaml").read_text("utf-8").replace("main: infra/\n", "")
     sample = _root() / "stacks" / f"Pulumi.{args.sample}.yaml"
-    files = {
+    texts = {
         "Pulumi.yaml": project.replace("virtualenv: .venv", "toolchain: pip\n    virtualenv: .venv"),
         "__main__.py": _PROGRAM,
         "requirements.txt": "gpu-spot\n",
         f"stacks/Pulumi.{args.stack}.yaml": sample.read_text("utf-8"),
     }
-    for name, text in files.items():
-        (directory / name).parent.mkdir(parents=True, exist_ok=True)
-        (directory / name).write_text(text, "utf-8")
+    for name, text in texts.items():
+        files.write("directory", directory / name, text)
     sys.stdout.write(f"Next: cd {directory} && gpu-spot deploy --local --stack {args.stack}\n")
     return 0
 

@@ -199,7 +199,7 @@ def desired_capacities(endpoint: str) -> list[int]:
     [
         (["demo", "--trace", "nowhere.json"], "trace nowhere.json does not exist"),
         (["demo", "--trace", "broken.json"], "trace broken.json is not JSON"),
-        (["demo", "--trace", "negative.json"], "trace negative.json: data[1] is -1, a whole number ≥ 0"),
+        (["demo", "--trace", "negative.json"], "negative.json: data[1] must be a whole number ≥ 0, not -1"),
         (["demo", "--trace", "empty"], "trace folder empty holds no .json file"),
         (["demo", "--stack", "moon"], "stack 'moon': no file Pulumi.moon.yaml; stacks here: "),
         (["demo", "--notice-share", "1.5"], "'1.5' is not a number between 0 and 1"),

@@ -83,6 +83,8 @@ TEXTS: Final[dict[str, tuple[int, int, Callable[[int], str]]]] = {
     "http.subnets[0]": (15, 24, lambda n: "subnet-" + "0" * (n - 7)),
     "queue.allowedSources[0]": (9, 20, lambda n: "10.0.0.0/8" if n < 11 else "sg-" + "0" * (n - 3)),
     "queue.calls[0]": (1, 24, lambda n: "c" * n),
+    "schedule.at": (17, 256, lambda n: f"cron(0 {'2' if n % 2 else '02'}{',2' * ((n - 17) // 2)} * * ? *)"),
+    "schedule.timeZone": (3, 30, {3: "UTC", 30: "America/Argentina/Buenos_Aires", 51: "Z" * 51}.__getitem__),
     "queue.maintenance.time": (5, 5, lambda n: "00:00"[:n]),
     "queue<sqs>.existing.account": (12, 12, lambda n: "1" * n),
     "queue<sqs>.existing.queue": (1, 80, lambda n: "q" * n),

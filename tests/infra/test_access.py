@@ -95,8 +95,8 @@ def test_a_pod_has_an_identity_for_them_and_reads_them_by_the_driver(tmp_path: P
 @pytest.mark.parametrize(
     ("permission", "said"),
     [
-        ({"Action": ["s3:*"], "Resource": ["arn:aws:s3:::models/*"]}, "action s3:*"),
-        ({"Action": ["s3:GetObject"], "Resource": ["*"]}, "resource * for s3:GetObject"),
+        ({"Action": ["s3:*"], "Resource": ["arn:aws:s3:::models/*"]}, "allows s3:*; "),
+        ({"Action": ["s3:GetObject"], "Resource": ["*"]}, "allows s3:GetObject on every resource (*); "),
         ({"Action": ["s3:GetObject"], "Resource": ["arn:aws:s3:::models/*"]}, ""),
     ],
 )

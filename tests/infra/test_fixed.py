@@ -133,7 +133,7 @@ def test_a_stack_of_its_own_may_have_each_of_them(tmp_path: Path) -> None:
 def test_the_key_of_a_clusters_secrets_stays_in_both_directions(tmp_path: Path) -> None:
     with_key = run("known", variant(tmp_path, key, ROOT / "stacks" / "Pulumi.eks.yaml"), "eks").declared
     error, _ = apart(program.refused, "again", "eks", ROOT / "stacks" / "Pulumi.eks.yaml", with_key)
-    assert f"is not what cluster 'gpu-spot-eks' of this stack has ({KEY})" in error
+    assert f"kmsKeyArn must stay {KEY}: cluster 'gpu-spot-eks' of this stack cannot change" in error
     assert "EKS never changes the key of a cluster's secrets" in error
 
 

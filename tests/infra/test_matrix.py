@@ -127,7 +127,7 @@ def test_every_experiment_has_its_own_of_everything(tmp_path: Path) -> None:
 def test_more_than_twenty_are_one_job() -> None:
     [job] = settings(**SHARED).jobs
     assert (job.name, job.shares_group, job.environment) == (NAME, True, {})
-    with pytest.raises(SettingsError, match="'resnet-x' has the prefix of the experiments of 'resnet'"):
+    with pytest.raises(SettingsError, match="'resnet-x' begins like the experiments of 'resnet'"):
         settings(others=(training.job(name="resnet-x"),), **SHARED)
 
 

@@ -77,7 +77,7 @@ def test_an_existing_network_gets_interface_endpoints_if_enabled(tmp_path: Path)
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"vpcId": "vpc-0000000d", "subnets": {}}, "network.vpcId: vpc-0000000d has not both DNS attributes"),
+        ({"vpcId": "vpc-0000000d", "subnets": {}}, "DNS support and DNS host names; vpc-0000000d lacks one"),
         (
             {"subnets": {"us-west-2b": "subnet-000000ee"}},
             "subnets.us-west-2b must be a subnet of vpc-0000000a; subnet-000000ee is in vpc-0000000e",

@@ -73,7 +73,7 @@ def test_there_is_no_budget_where_there_are_no_budgets(tmp_path: Path) -> None:
         "gpu-spot:network": {**prod["gpu-spot:network"], "zones": zones},
     }
     with pytest.raises(
-        SettingsError, match=r"^gpu-spot:monitoring\.monthlyBudgetUsd: 12000 in us-gov-west-1, "
+        SettingsError, match=r"^gpu-spot:monitoring\.monthlyBudgetUsd is 12000, but .* in us-gov-west-1; "
     ):
         load_settings(raw)
 

@@ -382,7 +382,7 @@ def test_wrong_settings_end_the_program_before_anything_is_declared(tmp_path: Pa
 
     error, declared = apart(program.refused, "known", "dev", variant(tmp_path, change))
     assert error == (
-        "SettingsError: gpu-spot:services[0].capacity.spotPercentage must be at most 100, not 140"
+        "SettingsError: gpu-spot:services[0].capacity.spotPercentage must be at most 100, not 140."
     )
     assert not declared
 

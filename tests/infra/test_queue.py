@@ -332,7 +332,8 @@ def test_every_pair_in_the_table_is_allowed_and_no_other() -> None:
             if kind in allowed:
                 check(version, deployment, kind)
             else:
-                with pytest.raises(ValueError, match=rf"'{kind}' for RabbitMQ {version}"):
+                said = rf"'{kind}' does not run RabbitMQ {version} as '{deployment}'; use "
+                with pytest.raises(ValueError, match=said):
                     check(version, deployment, kind)
     assert not [kind for kind in TYPES["4.2", "single"] if not kind.startswith("mq.m7g.")]
 

@@ -106,7 +106,7 @@ def test_the_image_of_system_nodes_is_pinned_and_of_the_clusters_version(tmp_pat
     group = by_short_name(declared(tmp_path, "1.36", systemImage="1.36.2-20261110"))["NodeGroup"]["inputs"]
     assert (group["version"], group["releaseVersion"]) == ("1.36", "1.36.2-20261110")
     wrong = {**CREATED, "version": "1.37", "create": {**CREATED["create"], "systemImage": "1.36.2-20261110"}}
-    with pytest.raises(SettingsError, match=r"systemImage '1.36.2-20261110' with version '1.37'"):
+    with pytest.raises(SettingsError, match=r"systemImage must be of version '1.37', not '1.36.2-20261110'"):
         settings(kubernetes=wrong)
 
 

@@ -282,6 +282,10 @@ TYPES: Final[dict[str, As | Part]] = {
         shape=_group,
         tag_format=pascal_case,
     ),
+    "aws:autoscaling/lifecycleHook:LifecycleHook": As(
+        "AWS::AutoScaling::LifecycleHook",
+        rename={"autoscalingGroupName": "AutoScalingGroupName", "name": "LifecycleHookName"},
+    ),
     "aws:budgets/budget:Budget": As("AWS::Budgets::Budget", shape=_budget, tags="ResourceTags"),
     "aws:cloudwatch/dashboard:Dashboard": As("AWS::CloudWatch::Dashboard"),
     "aws:cloudwatch/eventRule:EventRule": As("AWS::Events::Rule", "Name", json_inputs=("eventPattern",)),

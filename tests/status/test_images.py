@@ -6,17 +6,17 @@ from datetime import datetime
 from typing import Any
 
 import boto3
-from moto import mock_aws
 
 from gpu_spot.status.images import OLD_SECONDS, RunningImage, count_images, read_images
 from gpu_spot.status.snapshot import DeclaredEntries, GroupSnapshot, StackSnapshot
 from gpu_spot.status.text import _images
+from tests import models
 
 NOW = 1_800_000_000.0
 
 
 def test_images_are_counted_by_group_and_a_deregistered_one_has_no_age() -> None:
-    with mock_aws():
+    with models.moto():
         ec2: Any = boto3.client("ec2", "us-west-2", aws_access_key_id="a", aws_secret_access_key="b")
         base = ec2.describe_images()["Images"][0]["ImageId"]
         images = [_made(ec2, base, name) for name in ("kept", "gone")]

@@ -35,9 +35,7 @@ def _vpc(scope: Scope, vpc: str) -> pulumi.Output[str]:
     def check(result: aws.ec2.GetVpcResult) -> str:
         # EFS and interface endpoints need DNS (VPC guide, "DNS attributes for your VPC").
         if not (result.enable_dns_support and result.enable_dns_hostnames):
-            raise _error(
-                "vpcId", f"must be a VPC with DNS support and DNS host names enabled; {vpc} lacks one of them"
-            )
+            raise _error("vpcId", f"must be a VPC with DNS support and DNS host names; {vpc} lacks one")
         return vpc
 
     vpc_id: pulumi.Output[str] = aws.ec2.get_vpc_output(id=vpc, opts=scope.invoke_options).apply(check)
@@ -74,4 +72,4 @@ def _security_group(scope: Scope, vpc: str, group: str) -> pulumi.Output[str]:
 
 
 def _error(key: str, problem: str) -> pulumi.RunError:
-    return pulumi.RunError(f"gpu-spot:network.{key}: {problem}")
+    return pulumi.RunError(f"gpu-spot:network.{key} {problem}")

@@ -125,7 +125,7 @@ def test_what_cannot_go_on_is_refused_in_one_line(torch_bin: Path, tmp_path: Pat
         "other data": "was saved with other data: {'length': 8, 'seed': 0",
         "a stream that is read again": "a Numbers has no state_dict: a resumed epoch reads it again",
         "a stream that has changed": "not resumed: the order of samples in this epoch",
-        "workers that stay": "StatefulNumbers with a state in persistent workers cannot be resumed; allowed:",
+        "workers that stay": "StatefulNumbers with a state in persistent workers cannot be resumed; set",
         "a state with arguments": "state_dict of a CountedNumbers needs arguments; use one without",
         "no DataLoader": "a list has no position that can be saved; use a DataLoader of torch.utils.data",
         "unreadable": "it has spot_training.errors.SpotTrainingError; use tensors, plain values",

@@ -98,6 +98,8 @@ def set_flags(parts: Mapping[str, Any], saved: Mapping[str, Any]) -> None:
         modules = dict(part.named_modules())
         for key, attributes in saved[name]["attributes"].items():
             for attribute, value in attributes.items() if key in modules else ():
+                if attribute in dict(modules[key].named_parameters(recurse=False)):
+                    continue  # a weight that is pruned later, and follows from the parameter until then
                 now = getattr(modules[key], attribute, None)
                 device = now.device if isinstance(now, torch.Tensor) else None
                 setattr(modules[key], attribute, mapped(value, lambda tensor: tensor.to(device, copy=True)))  # noqa: B023

@@ -120,6 +120,9 @@ def _collect(
         seen_ids.add(id(value))
         for name, inner in inner_of(value):
             _collect(inner, f"{path}.{name}", depth + 1, result, seen_ids)
+        if isinstance(value, FunctionType):
+            for name in value.__code__.co_names:
+                _collect(value.__globals__.get(name), name, depth + 1, result, seen_ids, is_global=True)
 
 
 def inner_of(value: Any) -> Iterator[tuple[str, Any]]:

@@ -79,6 +79,6 @@ def test_a_priority_needs_rabbitmq_4(broker: RabbitServer) -> None:
         if error is None:
             pytest.skip("a server that has priorities")
         assert isinstance(error, WorkError)
-        assert "priority must be 'normal' before RabbitMQ 4.0 (this is 3.), not 'high'" in str(error)
-        with pytest.raises(ValueError, match="priority 'high'"):
+        assert "priority must be 'normal' before RabbitMQ 4.0 (this is 3." in str(error)
+        with pytest.raises(ValueError, match="priority must be 'normal' before RabbitMQ 4.0"):
             client.submit(1, priority="high")

@@ -80,5 +80,5 @@ def test_a_priority_needs_rabbitmq_4(broker: RabbitServer) -> None:
             pytest.skip("a server that has priorities")
         assert isinstance(error, WorkError)
         assert "priority must be 'normal' before RabbitMQ 4.0 (this is 3." in str(error)
-        with pytest.raises(ValueError, match="priority must be 'normal' before RabbitMQ 4.0"):
+        with pytest.raises(ValueError, match=r"priority must be 'normal' before RabbitMQ 4\.0"):
             client.submit(1, priority="high")

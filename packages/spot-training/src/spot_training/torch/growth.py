@@ -95,14 +95,14 @@ def set_flags(parts: Mapping[str, Any], saved: Mapping[str, Any]) -> None:
         for key, parameter in part.named_parameters():
             if parameter.is_leaf:
                 parameter.requires_grad_(key not in saved[name]["frozen"])
-        modules = dict(part.named_modules())
-        for key, attributes in saved[name]["attributes"].items():
-            for attribute, value in attributes.items() if key in modules else ():
-                if attribute in dict(modules[key].named_parameters(recurse=False)):
+        for key, module in part.named_modules():
+            parameters = dict(module.named_parameters(recurse=False))
+            for attribute, value in saved[name]["attributes"].get(key, {}).items():
+                if attribute in parameters:
                     continue  # a weight that is pruned later, and follows from the parameter until then
-                now = getattr(modules[key], attribute, None)
+                now = getattr(module, attribute, None)
                 device = now.device if isinstance(now, torch.Tensor) else None
-                setattr(modules[key], attribute, mapped(value, lambda tensor: tensor.to(device, copy=True)))  # noqa: B023
+                setattr(module, attribute, mapped(value, lambda tensor: tensor.to(device, copy=True)))  # noqa: B023
 
 
 def _attributes(module: torch.nn.Module) -> dict[str, Any]:

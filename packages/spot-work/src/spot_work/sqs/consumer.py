@@ -51,7 +51,7 @@ class SqsConsumer(RequestConsumer):
     """
 
     max_batches_ahead = 1
-    ack_timeout_seconds = 43_200.0
+    ack_timeout_seconds = 43_200.0  # the visibility timeout's maximum, which extensions do not pass
     stopped_reason = ""  # messages in flight, and so unsent replies, are limited by ``prefetch``
 
     def __init__(

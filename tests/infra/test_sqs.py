@@ -18,7 +18,7 @@ from tests.infra.test_queue import KEY
 from tests.infra.test_statements import OF_SQS
 from tests.infra.training import queue_stack
 
-OWN = {"kind": "sqs", "maxDeliveries": 7, "visibilitySeconds": 90}
+OWN = {"kind": "sqs", "maxReceiveCount": 7, "visibilityTimeout": 90}
 EXISTING = {"kind": "sqs", "existing": {"queue": "ocr", "deadLetters": "ocr-lost"}}
 ARN = "arn:aws:sqs:us-west-2:123456789012:"
 

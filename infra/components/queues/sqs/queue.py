@@ -122,10 +122,10 @@ class Sqs(pulumi.ComponentResource):
         queue = aws.sqs.Queue(
             name,
             message_retention_seconds=days * _DAY,
-            visibility_timeout_seconds=args.settings.visibility_seconds if dead_letters else None,
+            visibility_timeout_seconds=args.settings.visibility_timeout if dead_letters else None,
             receive_wait_time_seconds=_POLL_SECONDS if dead_letters else None,
             redrive_policy=pulumi.Output.json_dumps(
-                {"deadLetterTargetArn": dead_letters.arn, "maxReceiveCount": args.settings.max_deliveries}
+                {"deadLetterTargetArn": dead_letters.arn, "maxReceiveCount": args.settings.max_receive_count}
             )
             if dead_letters
             else None,

@@ -70,9 +70,9 @@ class SqsQueue(QueueSettings):
     """A queue in Amazon SQS."""
     existing: ExistingSqs | None = None
     """Existing queues. Default: the stack creates them."""
-    max_deliveries: limits.MaxDeliveries = 20
+    max_receive_count: limits.MaxDeliveries = 20
     """Maximum number of deliveries of a message. A delivery to a worker that was lost counts."""
-    visibility_seconds: Annotated[int, Field(ge=10, le=43_200)] = 60
+    visibility_timeout: Annotated[int, Field(ge=10, le=43_200)] = 60
     """Visibility timeout in seconds: the time after which another worker receives the messages of a lost
     worker. Workers extend it while they process a message."""
     retention_days: Annotated[int, Field(ge=1, le=14)] = 4
@@ -84,7 +84,7 @@ class SqsQueue(QueueSettings):
         """Return the queue in the format of the node agent; ``attributes`` has its ``name`` and ``url``."""
         return agent.Queue(attributes["name"], url=attributes["url"])
 
-    @field_validator("max_deliveries", "visibility_seconds", "retention_days")
+    @field_validator("max_receive_count", "visibility_timeout", "retention_days")
     @classmethod
     def _only_of_a_created_queue(cls, value: int, info: ValidationInfo) -> Any:
         default = cls.model_fields[str(info.field_name)].default

@@ -54,7 +54,7 @@ $(STAMP): requirements.lock pyproject.toml $(DISTRIBUTIONS:%=%/pyproject.toml)
 	@echo "installing requirements.lock into $(VENV) (some minutes)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable . $(DISTRIBUTIONS:%=--editable %)
-	@$(BIN)/python -m compileall -q -j 0 -x '/pulumi_(aws/(?!($(USED))/)|kubernetes/(?!helm/))[^/]+/|site-packages/(.*/tests|debugpy|mypy|mypyc|pip|plotly)/' \
+	@$(BIN)/python -m compileall -q -j 0 -x '/pulumi_(aws/(?!($(USED))/)|kubernetes/(?!helm/))[^/]+/|site-packages/(.*/tests|debugpy|mypy|mypyc|pip)/' \
 	  $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 	@touch $@
 

@@ -11,6 +11,7 @@ from typing import Literal
 
 from contracts import names
 from gpu_spot.jobs.reader import JobReader
+from infra.catalogue import on_demand_prices
 from lambdas.aws import settings
 from lambdas.aws.memory import MemoryStore
 from lambdas.aws.settings import GroupSettings
@@ -98,6 +99,7 @@ def rehearse(
         **HOSTILE,
     )
     setup = _setup(options, view, group, rules)
+    hour_price = _hour_price(setup.shape, cloud.clients.region)
     market, ticks = setup.market, setup.ticks
     with _nodes(cloud, view, job) as nodes:
         start = cloud.clock.now
@@ -110,7 +112,7 @@ def rehearse(
         if nodes is not None:
             nodes.advance(start + ticks * TICK_SECONDS)
             if is_shared(cloud, view.name):
-                tenants = tenancy.tenancy_account(cloud, view, nodes, ledger)
+                tenants = tenancy.tenancy_account(cloud, view, nodes, ledger, hour_price)
             else:
                 reader = JobReader(cloud.clients, stack, cloud.clients.region, lambda: cloud.clock.now)
                 migrations, account = nodes.migrations(), reader.report(view.name)
@@ -130,10 +132,18 @@ def rehearse(
         decisions=tuple(fleet.decisions),
         ticks_played=replay.played,
         wall_seconds=time.perf_counter() - started,
+        hour_price=hour_price,
         migrations=migrations,
         job=account,
         tenancy=tenants,
     )
+
+
+def _hour_price(shape: GroupShape, region: str) -> float | None:
+    """Return the lowest On-Demand price of the ledger's unit, a slot for an hour; None if none is known."""
+    prices = [on_demand_prices.price(pool.instance_type, region) for pool in shape.pools]
+    by_slot = [usd / shape.slots_of(n) for n, usd in enumerate(prices) if usd is not None]
+    return min(by_slot, default=None)
 
 
 def is_shared(cloud: LocalCloud, group: str | None) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby, pairwise
 
-from infra.catalogue import on_demand_prices
 from market.replay.ledger import Ledger
 from market.rules import TICK_SECONDS
 from rehearsal.cloud.local_cloud import LocalCloud
@@ -19,14 +18,11 @@ from userdata.agent.tenants import codec
 from userdata.agent.tenants.model import Tenant
 
 
-def tenancy_account(cloud: LocalCloud, view: GroupView, nodes: Nodes, ledger: Ledger) -> TenancyAccount:
-    """Return the account of the tenants.
-
-    The machine's price is the lowest On-Demand price of its types, the unit of the ledger's hours.
-    """
+def tenancy_account(
+    cloud: LocalCloud, view: GroupView, nodes: Nodes, ledger: Ledger, hour_price: float | None
+) -> TenancyAccount:
+    """Return the account of the tenants; ``hour_price`` is that of a run."""
     tenants, entries = listed(cloud, view.name), nodes.journal.entries
-    prices = [on_demand_prices.price(kind, cloud.clients.region) for kind in view.instance_types]
-    hour_price = min((price for price in prices if price is not None), default=None)
     hours = ledger.cost * sum(span.ticks for span in ledger.since_warm_up()) * TICK_SECONDS / 3600
     cpu_price = None if hour_price is None else hour_price * hours / sum(tenant.cpus for tenant in tenants)
     moves, away = returns(entries), absences(entries, cloud.clock.now, moving=nodes.has_successor)

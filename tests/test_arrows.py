@@ -186,7 +186,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "rehearsal.results": {"gpu_spot.jobs", "gpu_spot.status.decisions", "market"},
     "rehearsal.report": {
         *("rehearsal.results", "gpu_spot.jobs", "gpu_spot.status.decisions", "gpu_spot.text", "market"),
-        *("lambdas.core", "plotly", "rich"),
+        *("lambdas.core", "rich"),
     },
     # Studies of the product, for its maintainers: everything but the tests, and nothing imports it but they.
     "research": {

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from lambdas.core.capacity.memory import PRICE_SECONDS
 from lambdas.core.model import GroupRole, Pool, PurchaseOption
@@ -208,19 +208,26 @@ class Replay:
 
     def _ripen(self, tick: int) -> bool:
         if self._reporting is not None:
-            return self._deliver_heartbeats(self._reporting.working())
+            return self._deliver_heartbeats(tick, self._reporting.working())
         ripe = [h for h in self.instances if not h.ready and h.ready_tick <= tick]
         for instance in ripe:
             instance.ready = True
         if ripe:
             self.fleet.ready([h.id for h in ripe])
+        self._note_ready(tick, ripe)
         return bool(ripe)
 
-    def _deliver_heartbeats(self, working: Collection[str]) -> bool:
+    def _deliver_heartbeats(self, tick: int, working: Collection[str]) -> bool:
         changed = [h for h in self.instances if h.ready != (h.id in working)]
         for instance in changed:
             instance.ready = not instance.ready
+        self._note_ready(tick, [h for h in changed if h.ready])
         return bool(changed)
+
+    def _note_ready(self, tick: int, instances: Sequence[HeldInstance]) -> None:
+        for option in PurchaseOption:
+            if count := sum(h.market is option for h in instances):
+                self._note(tick, f"ready-{option}", count, "")
 
     # Controller.
 

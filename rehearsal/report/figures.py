@@ -1,16 +1,21 @@
-"""The figures of the page as plotly data: capacity, ready workers."""
+"""The figures of the page: capacity, ready workers, one interruption in seconds."""
 
 from __future__ import annotations
 
 from gpu_spot.text import counted, duration
+from market.rules import TICK_SECONDS
 from rehearsal.report import series
-from rehearsal.report.plotting import LOST, Figure, area, line, markers, ms, target, time_layout
+from rehearsal.report.plotting import LOST, Figure, line, markers, ms, stacked, target, warm_up
 from rehearsal.results.run import Run
+
+_AROUND = 2, 4
+"""Minutes shown before the notice, and after Spot is back."""
 
 
 def figures(run: Run) -> tuple[Figure, ...]:
     """Return all figures of a run in page order."""
-    return (capacity(run), ready(run))
+    shown = series.typical_interruption(run) if run.migrations is None else None
+    return (capacity(run), ready(run), *([] if shown is None else [interruption(run, shown)]))
 
 
 def capacity(run: Run) -> Figure:
@@ -24,6 +29,21 @@ def capacity(run: Run) -> Figure:
         if run.migrations is None
         else ""
     )
+
+    def marked(kind: str, colour: str) -> dict[str, object]:
+        of_kind = [loss for loss in losses if loss.kind == kind]
+        return markers(
+            f"Interrupted, {'without notice' if kind == 'unannounced' else kind}",
+            colour,
+            "circle" if kind == "announced" else "cross",
+            [ms(run, loss.tick) for loss in of_kind],
+            [run.target] * len(of_kind),
+            [
+                f"{counted(loss.count, 'instance')} of {run.pools[loss.where]} interrupted, {kind}"
+                for loss in of_kind
+            ],
+        )
+
     return Figure(
         "capacity",
         "Capacity against target",
@@ -33,28 +53,19 @@ def capacity(run: Run) -> Figure:
         f"{run.target}; at most {peak:g} On-Demand at once; "
         f"{counted(sum(loss.count for loss in losses), 'instance')} interrupted.",
         [
-            area(times, [step.on_demand for step in shown], "On-Demand", "--on-demand"),
-            area(times, [step.spot for step in shown], "Spot", "--spot"),
-            target(times, [step.target for step in shown]),
-            *(
-                markers(
-                    f"Interrupted, {kind}",
-                    [ms(run, loss.tick) for loss in losses if loss.kind == kind],
-                    [run.target for loss in losses if loss.kind == kind],
-                    [
-                        f"{counted(loss.count, 'instance')} of {run.pools[loss.where]} interrupted, {kind}"
-                        for loss in losses
-                        if loss.kind == kind
-                    ],
-                    symbol="circle" if kind == "announced" else "x",
-                    size=8,
-                    color=f"var({colour})",
-                    line={"width": 1, "color": "var(--card)"},
-                )
-                for kind, colour in LOST.items()
+            *stacked(
+                times,
+                ("On-Demand", "--on-demand", [step.on_demand for step in shown]),
+                ("Spot", "--spot", [step.spot for step in shown]),
             ),
+            target(times, [step.target for step in shown]),
+            *(marked(kind, colour) for kind, colour in LOST.items()),
         ],
-        time_layout(run, 300, "instances"),
+        axis="time",
+        titles=("time (UTC)", "billed instances"),
+        range=(ms(run, 0), ms(run, run.ticks)),
+        height=300,
+        shaded=warm_up(run),
     )
 
 
@@ -62,17 +73,12 @@ def ready(run: Run) -> Figure:
     """Return the figure of ready workers against the target, with a marker for every shortage."""
     shown, shortages = series.steps(run), series.shortages(run)
     times = [ms(run, step.tick) for step in shown]
-    stem_x: list[int | None] = []
-    stem_y: list[float | None] = []
-    for shortage in shortages:
-        stem_x += [ms(run, shortage.tick)] * 2 + [None]
-        stem_y += [shortage.lowest, run.target, None]
-    named, shortage_group = f"Shortage ({len(shortages):,})", {"legendgroup": "shortage"}
     lost = sum(shortage.lost for shortage in shortages)
     longest = max((shortage.ticks for shortage in shortages), default=0)
     summed = (
         f"{counted(len(shortages), 'shortage')} after the warm-up, the longest {duration(longest)}, "
-        f"in total {counted(lost, 'worker-minute')} of {run.target * run.ledger.counted:,}."
+        f"in total {counted(lost, 'worker-minute')} of {run.target * run.ledger.counted:,}. "
+        f"No worker was ready for {duration(run.ledger.minutes_none_ready)}."
         if shortages
         else "No shortage after the warm-up."
     )
@@ -83,32 +89,70 @@ def ready(run: Run) -> Figure:
         f"target is marked, even if short. {summed}",
         f"Timeline of ready workers against a target of {run.target}. {summed}",
         [
-            line(
-                "Ready",
-                "--ready",
-                times,
-                [step.ready for step in shown],
-                "%{y} ready",
-                line={"shape": "hv"},
-                fill="tozeroy",
-                fillcolor="var(--ready-fill)",
-            ),
-            line(named, "--lost", stem_x, stem_y, line={"width": 2}, **shortage_group, showlegend=False),
+            line("Ready", "--ready", times, [step.ready for step in shown], fill="--ready-fill"),
             markers(
-                named,
+                f"Shortage ({len(shortages):,})",
+                "--lost",
+                "diamond",
                 [ms(run, shortage.tick) for shortage in shortages],
                 [shortage.lowest for shortage in shortages],
                 [
                     f"{shortage.lowest} of {run.target} ready for {duration(shortage.ticks)}"
-                    + (f"<br>{shortage.cause}" if shortage.cause else "")
+                    + (f"; {shortage.cause}" if shortage.cause else "")
                     for shortage in shortages
                 ],
-                size=7,
-                color="var(--lost)",
-                symbol="diamond",
             )
-            | shortage_group,
+            | {"stems": run.target},
             target(times, [step.target for step in shown]),
         ],
-        time_layout(run, 260, "workers"),
+        axis="time",
+        titles=("time (UTC)", "ready workers"),
+        range=(ms(run, 0), ms(run, run.ticks)),
+        height=260,
+        shaded=warm_up(run),
+    )
+
+
+def interruption(run: Run, shown: series.Interruption) -> Figure:
+    """Return one interruption in seconds since its notice: On-Demand ready, instance gone, Spot back."""
+    first = max(0, shown.notice - _AROUND[0])
+    last = min(run.ticks, shown.spot_ready + _AROUND[1])
+
+    def seconds(tick: int) -> float:
+        return (tick - shown.notice) * TICK_SECONDS
+
+    steps = [step for step in series.steps(run) if step.tick + step.ticks > first and step.tick <= last]
+    # The last value holds to the figure's end, the first one from its beginning.
+    times = [seconds(max(first, step.tick)) for step in steps] + [seconds(last)]
+    steps = [*steps, steps[-1]]
+    moments = sorted(
+        (
+            (0.0, "notice"),
+            (seconds(shown.on_demand_ready), "On-Demand ready"),
+            (seconds(shown.ended), f"{shown.count} interrupted"),
+            (seconds(shown.spot_ready), "Spot back"),
+        )
+    )
+    told = "; ".join(f"after {at:.0f} s {text}" for at, text in moments[1:])
+    return Figure(
+        "interruption",
+        "One interruption in seconds",
+        f"The interruption of {counted(shown.count, 'instance')} on {shown.pool} with the median time until "
+        f"Spot is back, of {counted(shown.of, 'interruption')} with a notice that nothing else disturbed. "
+        f"Since the notice: {told}. The replay's clock moves in steps of {TICK_SECONDS:g} s.",
+        f"Ready workers and billed instances from {-seconds(first):.0f} s before the notice. {told}.",
+        [
+            *stacked(
+                times,
+                ("On-Demand, billed", "--on-demand", [step.on_demand for step in steps]),
+                ("Spot, billed", "--spot", [step.spot for step in steps]),
+            ),
+            line("Ready", "--ready", times, [step.ready for step in steps], width=3),
+            target(times, [step.target for step in steps]),
+            {"kind": "moments", "x": [at for at, _ in moments], "text": [text for _, text in moments]},
+        ],
+        axis="seconds",
+        titles=("seconds since the notice", "instances, workers"),
+        range=(seconds(first), seconds(last)),
+        height=300,
     )

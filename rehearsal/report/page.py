@@ -17,7 +17,7 @@ from rehearsal.report import series, tenant_texts
 from rehearsal.report.figures import figures
 from rehearsal.report.job import moves_table
 from rehearsal.report.plotting import Figure
-from rehearsal.report.summary import headline, source
+from rehearsal.report.summary import dollars, headline, source
 from rehearsal.results.run import Run
 from rehearsal.results.summary import summarise
 
@@ -26,7 +26,7 @@ DECISIONS: Final = 200
 
 
 def render(run: Run) -> str:
-    """Return the HTML page with styles, script, data and plotly.js embedded."""
+    """Return the HTML page with styles, script and data embedded."""
     summary = summarise(run)
     drawn = figures(run)
     shown = noteworthy(run)
@@ -56,10 +56,9 @@ def render(run: Run) -> str:
             f"<tr><td>{escape(kind)}</td><td>{count}</td></tr>" for kind, count in kinds.items()
         ),
         summary=_embedded(summary),
-        data=_embedded([{"id": f.id, "data": f.data, "layout": f.layout} for f in drawn]),
+        data=_embedded([figure.to_json() for figure in drawn]),
         css=_asset("page.css"),
         script=_asset("page.js"),
-        plotly=_plotly(),
     )
 
 
@@ -105,20 +104,18 @@ def _tiles(summary: Mapping[str, Any]) -> list[tuple[str, str, str, float, str]]
             "Availability",
             percent(summary["availability"], 2),
             summary["availability"],
-            f"full target ready {percent(summary['full_fraction'], 2)} of the time, "
-            f"none for {duration(summary['minutes_none_ready'])}, "
-            f"at most {number(summary['largest_loss'])} lost at once",
+            f"full target ready {percent(summary['full_fraction'], 2)} of the time",
         ),
-        ("cost_vs_on_demand", "Cost vs On-Demand", percent(cost), cost, saved),
-        *((key, title, number(summary[key]), summary[key], note) for key, (title, note) in counts.items()),
         (
-            "hours",
-            "Simulated",
-            f"{number(summary['hours'])} h",
-            summary["hours"],
-            f"in {summary['wall_seconds']:.1f} s, {number(summary['ticks_played'])} of "
-            f"{number(summary['ticks'])} ticks simulated",
+            "minutes_none_ready",
+            "Nobody ready",
+            duration(summary["minutes_none_ready"]),
+            summary["minutes_none_ready"],
+            f"of {duration(60 * summary['hours'])}; "
+            f"at most {counted(summary['largest_loss'], 'instance')} lost at once",
         ),
+        ("cost_vs_on_demand", "Cost vs On-Demand", percent(cost), cost, f"{dollars(summary)}; {saved}"),
+        *((key, title, number(summary[key]), summary[key], note) for key, (title, note) in counts.items()),
     ]
 
 
@@ -132,7 +129,13 @@ def _simulated(run: Run, summary: Mapping[str, Any]) -> Iterable[tuple[str, str]
         yield "Market", f"replayed from {', '.join(PurePath(path).name for path in run.market)}"
     yield "Pools", ", ".join(run.pools.values())
     yield "Pool size", f"{counted(run.pool_size, 'instance')} for each instance of a sample"
-    yield "Time", f"{clock(run.at(0))} to {clock(run.at(run.ticks))} UTC, ticks of {TICK_SECONDS:g} s"
+    yield (
+        "Time",
+        (
+            f"{clock(run.at(0))} to {clock(run.at(run.ticks))} UTC, ticks of {TICK_SECONDS:g} s; "
+            f"{number(run.ticks_played)} of {number(run.ticks)} simulated in {run.wall_seconds:.1f} s"
+        ),
+    )
     yield "Warm-up", f"the first {duration(rules.warm_up_ticks)} (shaded) are not counted"
     yield "Notice", f"{percent(rules.notice, 0)} of the interruptions have a notice of {NOTICE_SECONDS:g} s"
     is_counted = run.migrations is None and run.tenancy is None
@@ -140,7 +143,8 @@ def _simulated(run: Run, summary: Mapping[str, Any]) -> Iterable[tuple[str, str]
     on_demand = rules.spot_cold_start if rules.warm_instances == 0 else rules.on_demand_cold_start
     yield "Boot", f"Spot {rules.spot_cold_start:g} s, On-Demand {on_demand:g} s {ready}"
     yield "Drain", f"an instance stops receiving work {rules.drain_seconds:g} s before its termination"
-    yield "Spot price", f"{percent(rules.spot_price, 0)} of On-Demand"
+    listed = "" if run.hour_price is None else f", ${run.hour_price:g} an hour by the built-in price list"
+    yield "Spot price", f"{percent(rules.spot_price, 0)} of On-Demand{listed}"
     if run.migrations is not None:
         yield "Agent", "the node agent's own code, started from the instance's user data"
         yield "Training", "a simulated process that reads, saves and resumes, but does not compute"
@@ -162,7 +166,7 @@ def _figure(figure: Figure) -> str:
         f'    <figure id="{figure.id}">\n'
         f"      <figcaption><h2>{escape(figure.title)}</h2><p>{escape(figure.caption)}</p></figcaption>\n"
         f'      <div class="plot" role="img" aria-label="{escape(figure.alt)}" '
-        f'style="min-height:{figure.layout["height"]}px"></div>\n'
+        f'style="min-height:{figure.height}px"></div>\n'
         "    </figure>"
     )
 
@@ -184,7 +188,3 @@ def _embedded(value: Any) -> str:
 
 def _asset(name: str) -> str:
     return (files("rehearsal.report") / name).read_text(encoding="utf-8").rstrip("\n")
-
-
-def _plotly() -> str:
-    return (files("plotly") / "package_data" / "plotly.min.js").read_text(encoding="utf-8")

@@ -1,17 +1,19 @@
-"""Shared parts of the figures: axes, areas, bars, markers.
+"""Shared parts of the figures: axes, areas, lines, markers.
 
-Colours are CSS variables of the page; its script replaces them by the values of the light or dark scheme.
+A figure's data are plain values, drawn as SVG by the page's script. Colours are names of its CSS
+variables, for the light and the dark scheme.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from rehearsal.results.run import Run
 
 Data: TypeAlias = dict[str, Any]
+"""A layer: ``kind``, ``name`` in the legend, ``colour``, ``x`` and ``y``, and what its kind needs."""
 
 LOST: Final = {"announced": "--announced", "unannounced": "--lost"}
 """Colours of interrupted instances."""
@@ -19,95 +21,63 @@ LOST: Final = {"announced": "--announced", "unannounced": "--lost"}
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure; ``alt`` describes it in words."""
+    """A figure; ``alt`` describes it in words.
+
+    ``axis`` is ``time`` (epoch milliseconds, in UTC) or ``seconds``. The axes' ``titles`` (x, y) say their
+    units. ``shaded`` is a range of x with its label; ``height`` is in pixels.
+    """
 
     id: str
     title: str
     caption: str
     alt: str
-    data: list[Data]
-    layout: Data
+    layers: list[Data]
+    axis: Literal["time", "seconds"]
+    titles: tuple[str, str]
+    range: tuple[float, float]
+    height: int
+    shaded: tuple[float, float, str] | None = None
+
+    def to_json(self) -> Data:
+        """Return what the script draws."""
+        drawn = ("id", "layers", "axis", "titles", "range", "height", "shaded")
+        return {name: getattr(self, name) for name in drawn}
 
 
-def time_layout(run: Run, height: int, y_title: str) -> Data:
-    """Return the layout of a figure over simulated time, ``height`` pixels high, with the warm-up shaded."""
-    line = {"linecolor": "var(--rule)", "gridcolor": "var(--rule)", "zeroline": False, "fixedrange": False}
-    time = {
-        "type": "date",
-        "range": [ms(run, 0), ms(run, run.ticks)],
-        "hoverformat": "%a %b %-d, %H:%M",
-        "tickformatstops": [
-            {"dtickrange": [None, 86_399_999], "value": "%H:%M\n%b %-d"},
-            {"dtickrange": [86_400_000, None], "value": "%b %-d"},
-        ],
-    }
-    y_axis = {"title": {"text": y_title, "standoff": 8}, "fixedrange": True, "rangemode": "tozero"}
-    warm_up = {"x0": ms(run, 0), "x1": ms(run, min(run.ledger.warm_up, run.ticks)), "y0": 0, "y1": 1}
-    shade = {"type": "rect", "xref": "x", "yref": "paper", "fillcolor": "var(--shade)", "line": {"width": 0}}
-    return {
-        "height": height,
-        "autosize": True,
-        "margin": {"l": 88, "r": 14, "t": 12, "b": 40},
-        "paper_bgcolor": "rgba(0,0,0,0)",
-        "plot_bgcolor": "rgba(0,0,0,0)",
-        "font": {"family": "var(--sans)", "size": 12, "color": "var(--muted)"},
-        "legend": {"orientation": "h", "traceorder": "normal", "x": 0, "xanchor": "left"}
-        | {"y": 1.02, "yanchor": "bottom"},
-        "hovermode": "x unified",
-        "hoverlabel": {
-            "bgcolor": "var(--card)",
-            "bordercolor": "var(--rule)",
-            "font": {"color": "var(--ink)"},
-        },
-        "xaxis": line | {"showgrid": False, "ticks": "outside", "tickcolor": "var(--rule)"} | time,
-        "yaxis": line | y_axis,
-        "shapes": [shade | warm_up | {"label": {"text": "warm-up, not counted", "textangle": -90}}],
-    }
+def warm_up(run: Run) -> tuple[float, float, str] | None:
+    """Return the part of the time axis that is not counted, with its label."""
+    end = min(run.ledger.warm_up, run.ticks)
+    return (ms(run, 0), ms(run, end), "warm-up, not counted") if end else None
 
 
 def ms(run: Run, tick: int) -> int:
-    """Return the start of ``tick`` in epoch milliseconds, for plotly's time axes."""
+    """Return the start of ``tick`` in epoch milliseconds."""
     return round(1000 * run.at(tick))
 
 
-def line(
-    name: str, colour: str, x: Sequence[int | None], y: Sequence[float | None], hover: str = "", **more: Any
+def line(name: str, colour: str, x: Sequence[float], y: Sequence[float], **more: Any) -> Data:
+    """Return a line that keeps each value until the next ``x``; ``more``: ``dash``, ``fill``, ``width``."""
+    return {"kind": "line", "name": name, "colour": colour, "x": x, "y": y, **more}
+
+
+def stacked(x: Sequence[float], *layers: tuple[str, str, Sequence[float]]) -> list[Data]:
+    """Return areas on top of each other from (name, colour, heights), the lowest first."""
+    base: list[float] = [0.0] * len(x)
+    drawn = []
+    for name, colour, heights in layers:
+        top = [low + height for low, height in zip(base, heights, strict=True)]
+        drawn.append({"kind": "area", "name": name, "colour": colour, "x": x, "y": top, "base": base})
+        base = top
+    return drawn
+
+
+def markers(
+    name: str, colour: str, symbol: str, x: Sequence[float], y: Sequence[float], text: Sequence[str]
 ) -> Data:
-    """Return a line; ``hover`` is the text of a point, ``more`` is added to plotly's trace."""
-    hover_fields = {"hovertemplate": f"{hover}<extra></extra>"} if hover else {"hoverinfo": "skip"}
-    style = {"width": 1.5, "color": f"var({colour})", **more.pop("line", {})}
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "name": name,
-        "x": x,
-        "y": y,
-        "line": style,
-        **hover_fields,
-        **more,
-    }
+    """Return markers (``symbol``: circle, cross or diamond), each with the text of its tooltip."""
+    return {"kind": "points", "name": name, "colour": colour, "symbol": symbol, "x": x, "y": y, "text": text}
 
 
-def markers(name: str, x: Sequence[int], y: Sequence[float], text: Sequence[str], **marker: Any) -> Data:
-    """Return markers with hover texts."""
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": name,
-        "x": x,
-        "y": y,
-        "text": text,
-        "marker": marker,
-        "hovertemplate": "%{text}<extra></extra>",
-    }
-
-
-def area(x: Sequence[int], y: Sequence[float], name: str, colour: str, shape: str = "hv") -> Data:
-    """Return one layer of stacked areas."""
-    hover, style = f"%{{y:,.3~r}} {name.lower()}", {"shape": shape, "width": 1}
-    return line(name, colour, x, y, hover, line=style, stackgroup="all", fillcolor=f"var({colour})")
-
-
-def target(x: Sequence[int], y: Sequence[float]) -> Data:
+def target(x: Sequence[float], y: Sequence[float]) -> Data:
     """Return the dashed line of the target."""
-    return line("Target", "--ink", x, y, line={"dash": "dash", "shape": "hv"})
+    return line("Target", "--ink", x, y, dash="5 4")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from market.replay.ledger import Happening, Span
@@ -86,3 +87,60 @@ def by_pool(run: Run) -> str:
 
 def _shown(span: Span) -> tuple[int, int, int, int]:
     return span.ready, span.spot, span.on_demand, span.target
+
+
+@dataclass(frozen=True, slots=True)
+class Interruption:
+    """An announced interruption of ``count`` instances of ``pool``, in ticks; one of ``of`` alike.
+
+    ``ended``: the instances were gone. ``on_demand_ready`` and ``spot_ready``: as many On-Demand and as
+    many Spot instances had become ready since the ``notice``.
+    """
+
+    count: int
+    pool: str
+    notice: int
+    ended: int
+    on_demand_ready: int
+    spot_ready: int
+    of: int = 1
+
+
+def typical_interruption(run: Run) -> Interruption | None:
+    """Return the announced interruption with the median time until Spot is back, None if there is none.
+
+    Those are left out during which other instances were interrupted, or whose Spot came back only after
+    ``_WITHIN`` ticks.
+    """
+    found = sorted(_undisturbed(run), key=lambda one: one.spot_ready - one.notice)
+    return replace(found[(len(found) - 1) // 2], of=len(found)) if found else None
+
+
+_WITHIN = 60
+
+
+def _undisturbed(run: Run) -> Iterator[Interruption]:
+    happenings = [one for one in run.ledger.happenings if one.tick >= run.ledger.warm_up]
+    for notice in happenings:
+        if notice.kind != "notice":
+            continue
+        after = [one for one in happenings if notice.tick <= one.tick <= notice.tick + _WITHIN]
+        ends = [one for one in after if one.kind in {"interruption", "unannounced"}]
+        if not ends or ends[0].kind == "unannounced" or ends[0].count != notice.count:
+            continue
+        on_demand = _reached(after, "ready-on-demand", notice.count)
+        spot = _reached(after, "ready-spot", notice.count)
+        others = [one for one in ends[1:] if spot is not None and one.tick <= spot]
+        if on_demand is not None and spot is not None and on_demand <= spot and not others:
+            pool = run.pools[ends[0].where]
+            yield Interruption(notice.count, pool, notice.tick, ends[0].tick, on_demand, spot)
+
+
+def _reached(happenings: Sequence[Happening], kind: str, count: int) -> int | None:
+    """Return the tick by which ``count`` instances had become ready."""
+    for happening in happenings:
+        if happening.kind == kind:
+            count -= happening.count
+            if count <= 0:
+                return happening.tick
+    return None

@@ -38,6 +38,13 @@ def source(summary: Mapping[str, Any]) -> str:
     return f"{words}, {counted(summary['pools'], 'pool')}"
 
 
+def dollars(summary: Mapping[str, Any]) -> str:
+    """Return the cost in US dollars, or that no list price is known."""
+    if summary["cost_usd"] is None:
+        return "no list price for these types in this region"
+    return f"${summary['cost_usd']:,.2f} instead of ${summary['on_demand_usd']:,.2f}"
+
+
 def moved(moves: Sequence[Mapping[str, Any]]) -> str:
     """Return a short summary of the moves of a job's volume."""
     if not moves:
@@ -83,7 +90,8 @@ def _rows(summary: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         (
             "cost",
             percent(summary["cost_vs_on_demand"]),
-            f"of all On-Demand; {percent(summary['spot_share'])} of the instance time was Spot",
+            f"of all On-Demand: {dollars(summary)}; {percent(summary['spot_share'])} of the instance time "
+            "was Spot",
         ),
         *(
             [("warm pool", percent(summary["warm_pool_cost"]), "of all On-Demand, in addition")]

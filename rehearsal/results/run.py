@@ -23,6 +23,8 @@ class Run:
     (type, name) pairs. ``ticks_played`` of all ticks were simulated, in ``wall_seconds`` of real time.
     ``migrations`` are the moves of a training job, None for a service; ``job`` is the report of
     `gpu-spot jobs show` at the end; ``tenancy`` is the account of a shared host's tenants.
+    ``hour_price`` is the On-Demand list price of a slot for an hour in US dollars, of the cheapest type; None
+    if none is known.
     """
 
     stack: str
@@ -40,6 +42,7 @@ class Run:
     decisions: tuple[DecisionLine, ...]
     ticks_played: int
     wall_seconds: float
+    hour_price: float | None = None
     migrations: JobMigrations | None = None
     job: JobReport | None = None
     tenancy: TenancyAccount | None = None

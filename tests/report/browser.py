@@ -30,17 +30,10 @@ class Browser:
     program: str
     profile: Path
 
-    def dom(self, page: Path, width: int, height: int) -> str:
+    def dom(self, page: Path, width: int, height: int, *, dark: bool = False) -> str:
         """Return the document after its scripts have run."""
-        return self._call(page, width, height, "--dump-dom")
-
-    def picture(self, page: Path, width: int, height: int, target: Path, *, dark: bool = False) -> Path:
-        """Write a screenshot at half scale to ``target``."""
-        flags = [f"--screenshot={target}", "--force-device-scale-factor=0.5"]
-        if dark:
-            flags.append("--blink-settings=preferredColorScheme=0")
-        self._call(page, width, height, *flags)
-        return target
+        scheme = ["--blink-settings=preferredColorScheme=0"] if dark else []
+        return self._call(page, width, height, "--dump-dom", *scheme)
 
     def _call(self, page: Path, width: int, height: int, *flags: str) -> str:
         command = [

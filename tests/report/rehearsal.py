@@ -56,6 +56,7 @@ def rehearse(hours: int, *, target: int = 4, notice: float = 0.5, flips: float =
         ),
         ticks_played=replay.played,
         wall_seconds=1.25,
+        hour_price=0.8,
     )
 
 

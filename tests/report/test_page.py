@@ -7,14 +7,14 @@ from html.parser import HTMLParser
 from importlib.resources import files
 from typing import Any
 
-import plotly.graph_objects as go
 import pytest
 
 from gpu_spot.status.decisions import DecisionLine
 from gpu_spot.text import number, percent
-from rehearsal.report.figures import figures
+from rehearsal.report.figures import figures, interruption
 from rehearsal.report.page import DECISIONS, noteworthy, render
-from rehearsal.report.plotting import Figure
+from rehearsal.report.series import typical_interruption
+from rehearsal.report.summary import dollars
 from rehearsal.results.run import Run
 from rehearsal.results.summary import summarise
 from tests.report.rehearsal import rehearse
@@ -104,20 +104,39 @@ def test_the_table_holds_a_bounded_number_of_decisions_and_those_around_shortage
 
 
 def colours(value: Any) -> set[str]:
-    return set(re.findall(r"var\((--[\w-]+)\)", json.dumps(value)))
+    return set(re.findall(r"--[\w-]+", json.dumps(value)))
 
 
-def all_figures(run: Run) -> list[Figure]:
-    return [*figures(run), *figures(rehearse(2, flips=0.0, notice=1.0))]
+def test_a_page_without_its_data_is_small(run: Run) -> None:
+    assert len(render(run).encode()) < 200_000
 
 
-def test_plotly_knows_every_property_of_the_figures(run: Run) -> None:
-    for figure in all_figures(run):
-        go.Figure({"data": figure.data, "layout": figure.layout})  # raises on what it does not know
+def test_a_run_without_an_interruption_draws_none() -> None:
+    assert [figure.id for figure in figures(rehearse(2, flips=0.0, notice=1.0))] == ["capacity", "ready"]
+
+
+def test_the_interruption_is_drawn_from_the_replays_own_events(run: Run) -> None:
+    shown = typical_interruption(run)
+    assert shown is not None
+    happened = {(h.kind, h.tick) for h in run.ledger.happenings}
+    assert happened >= {
+        ("notice", shown.notice),
+        ("interruption", shown.ended),
+        ("ready-on-demand", shown.on_demand_ready),
+        ("ready-spot", shown.spot_ready),
+    }
+    times = next(layer["x"] for layer in interruption(run, shown).layers if layer["kind"] == "moments")
+    assert times[0] == 0 < times[1] <= times[-1] == 60 * (shown.spot_ready - shown.notice)
+
+
+def test_dollars_are_shares_at_the_list_price_and_absent_without_one(run: Run) -> None:
+    hours = run.target * run.ledger.counted / 60
+    assert f"${0.8 * hours * run.ledger.cost:,.2f} instead of ${0.8 * hours:,.2f}" in render(run)
+    assert "$" not in dollars(summarise(replace(run, hour_price=None)))
 
 
 def test_every_colour_is_defined_in_light_and_in_dark(run: Run) -> None:
     light, dark, *_ = re.findall(r":root \{(.*?)\}", CSS, re.DOTALL)
-    used = set().union(*(colours([f.data, f.layout]) for f in figures(run))) - {"--sans"}
+    used = set().union(*(colours(f.layers) for f in figures(run)))
     for scheme in (light, dark):
         assert used <= set(re.findall(r"(--[\w-]+):", scheme))

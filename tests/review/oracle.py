@@ -158,7 +158,7 @@ RULES: Final[tuple[Rule, ...]] = (
     (r"services\[\]\.(datasets|reportsReadiness)", _job),
     (r"(services|sharedHosts)\[\]\.drainSeconds", "nothing"),
     (r"services\[\]\.queue\.(maintenance.*|callers|allowedSources|logs)", "nothing"),
-    (r"services\[\]\.queue\.(maxDeliveries|maxReceiveCount|visibilityTimeout|retentionDays|maxMessageAgeSeconds)", "nothing"),
+    (r"services\[\]\.queue\.(max[DMR]\w+|visibilityTimeout|retentionDays)", "nothing"),
     # Of RabbitMQ: workers that run keep their queue, and later ones may be refused other settings of it.
     (r"services\[\]\.queue\.(name|maxLength)", "nothing"),
     (r"services\[\]\.health\.(graceSeconds|stallTimeoutSeconds)", _stricter),

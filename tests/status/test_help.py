@@ -52,7 +52,7 @@ def test_commands_of_other_packages_are_found_by_their_entry_points() -> None:
 
 
 COMMANDS = sorted(cli._name(module) for panel in cli._PANELS.values() for module in panel)
-HEAVY = {"boto3", "infra.schema", "moto", "numpy", "plotly", "pulumi", "pulumi_aws", "pydantic"}
+HEAVY = {"boto3", "infra.schema", "moto", "numpy", "pulumi", "pulumi_aws", "pydantic"}
 """What takes tenths of seconds to import."""
 HELP = """
 import contextlib, json, sys

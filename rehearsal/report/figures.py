@@ -133,14 +133,14 @@ def interruption(run: Run, shown: series.Interruption) -> Figure:
             (seconds(shown.spot_ready), "Spot back"),
         )
     )
-    told = "; ".join(f"after {at:.0f} s {text}" for at, text in moments[1:])
+    sequence = "; ".join(f"after {at:.0f} s {text}" for at, text in moments[1:])
     return Figure(
         "interruption",
         "One interruption in seconds",
         f"The interruption of {counted(shown.count, 'instance')} on {shown.pool} with the median time until "
         f"Spot is back, of {counted(shown.of, 'interruption')} with a notice that nothing else disturbed. "
-        f"Since the notice: {told}. The replay's clock moves in steps of {TICK_SECONDS:g} s.",
-        f"Ready workers and billed instances from {-seconds(first):.0f} s before the notice. {told}.",
+        f"Since the notice: {sequence}. The replay's clock moves in steps of {TICK_SECONDS:g} s.",
+        f"Ready workers and billed instances from {-seconds(first):.0f} s before the notice. {sequence}.",
         [
             *stacked(
                 times,

@@ -108,7 +108,7 @@ def _tiles(summary: Mapping[str, Any]) -> list[tuple[str, str, str, float, str]]
         ),
         (
             "minutes_none_ready",
-            "Nobody ready",
+            "No worker ready",
             duration(summary["minutes_none_ready"]),
             summary["minutes_none_ready"],
             f"of {duration(60 * summary['hours'])}; "

@@ -112,26 +112,26 @@ def typical_interruption(run: Run) -> Interruption | None:
     Those are left out during which other instances were interrupted, or whose Spot came back only after
     ``_WITHIN`` ticks.
     """
-    found = sorted(_undisturbed(run), key=lambda one: one.spot_ready - one.notice)
-    return replace(found[(len(found) - 1) // 2], of=len(found)) if found else None
+    undisturbed = sorted(_undisturbed(run), key=lambda shown: shown.spot_ready - shown.notice)
+    return replace(undisturbed[(len(undisturbed) - 1) // 2], of=len(undisturbed)) if undisturbed else None
 
 
 _WITHIN = 60
 
 
 def _undisturbed(run: Run) -> Iterator[Interruption]:
-    happenings = [one for one in run.ledger.happenings if one.tick >= run.ledger.warm_up]
+    happenings = [event for event in run.ledger.happenings if event.tick >= run.ledger.warm_up]
     for notice in happenings:
         if notice.kind != "notice":
             continue
-        after = [one for one in happenings if notice.tick <= one.tick <= notice.tick + _WITHIN]
-        ends = [one for one in after if one.kind in {"interruption", "unannounced"}]
+        after = [event for event in happenings if notice.tick <= event.tick <= notice.tick + _WITHIN]
+        ends = [event for event in after if event.kind in {"interruption", "unannounced"}]
         if not ends or ends[0].kind == "unannounced" or ends[0].count != notice.count:
             continue
         on_demand = _reached(after, "ready-on-demand", notice.count)
         spot = _reached(after, "ready-spot", notice.count)
-        others = [one for one in ends[1:] if spot is not None and one.tick <= spot]
-        if on_demand is not None and spot is not None and on_demand <= spot and not others:
+        later_ends = [event for event in ends[1:] if spot is not None and event.tick <= spot]
+        if on_demand is not None and spot is not None and on_demand <= spot and not later_ends:
             pool = run.pools[ends[0].where]
             yield Interruption(notice.count, pool, notice.tick, ends[0].tick, on_demand, spot)
 

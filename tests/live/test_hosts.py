@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 from rich.console import Console, RenderableType
 
-from market.replay.ledger import Ledger, Span
+from market.replay.ledger import Span
 from market.supply.trace import PoolTrace
 from rehearsal import tenancy
 from rehearsal.cloud.local_cloud import LocalCloud
@@ -66,9 +66,9 @@ def played() -> dict[str, Any]:
     )
     seen: dict[str, Any] = {}
 
-    def record_account(cloud: LocalCloud, view: GroupView, nodes: Nodes, ledger: Ledger) -> TenancyAccount:
+    def record_account(cloud: LocalCloud, view: GroupView, nodes: Nodes, *more: Any) -> TenancyAccount:
         seen.update(looked_at(cloud, nodes))
-        return ACCOUNT_OF(cloud, view, nodes, ledger)
+        return ACCOUNT_OF(cloud, view, nodes, *more)
 
     with living(load("shared", {"sharedHosts[0].capacity.fallback.enabled": False})) as world:
         changing = Changing(lambda: change_list(world))

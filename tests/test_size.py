@@ -14,16 +14,16 @@ import pytest
 from tests.test_repository import FILES, ROOT
 
 PRODUCT_LINES = {
-    "contracts": 3_605,
+    "contracts": 3_614,
     "infra": 19_372,
-    "lambdas": 14_252,
+    "lambdas": 14_295,
     "userdata": 17_744,
-    "gpu_spot": 12_848,
+    "gpu_spot": 12_856,
     "policy": 1_488,
     "market": 1_753,
     "rehearsal": 5_271,
 }
-MAX_PRODUCT_LINES = 76_333
+MAX_PRODUCT_LINES = 76_393
 LIBRARY_LINES = {
     "packages/pulumi-on-moto/src": 8_190,
     "packages/spot-training/src": 11_903,
@@ -31,7 +31,7 @@ LIBRARY_LINES = {
 }
 OTHER_LINES = {
     "packages/tests": 21_484,
-    "research": 10_252,
+    "research": 10_265,
     "tests": 85_144,
     "docs": 439,
     "examples": 1_421,

@@ -1,7 +1,7 @@
-"""Runs of a job with a ``schedule``: the parameters ``request`` and ``run`` of its group.
+"""Runs of a job with a ``schedule``: the parameters ``request``, ``firing`` and ``run`` of its group.
 
-EventBridge Scheduler and ``gpu-spot jobs run`` write a request. The controller makes it the job's run, which
-the instances read.
+``gpu-spot jobs run`` writes ``request``, EventBridge Scheduler ``firing``. The controller makes each the job's
+run, which the instances read.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ RunTime: TypeAlias = Annotated[str, Matches(r"2\d{3}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 Argument: TypeAlias = Annotated[str, Matches(r"--[A-Za-z0-9][A-Za-z0-9_.-]*=[^\x00-\x1f\x7f]*")]
 
 INITIAL: Final = "{}"
-"""Initial value of both parameters."""
+"""Initial value of these parameters."""
 SCHEDULED: Final = '{"time": "<aws.scheduler.scheduled-time>"}'
 """The request of a schedule: EventBridge Scheduler replaces the keyword with the time of the firing."""
 RUN_FOLDER: Final = r"2\d{7}T\d{6}Z"
@@ -59,6 +59,7 @@ class RunState:
         began: When the request became the run, in epoch seconds.
         waits: Time of the newest request that waited for the end of a run.
         dropped: Time of the newest request that starts no run.
+        considered: Time of the newest request that is the run, or starts none, by parameter.
     """
 
     request: RunRequest | None = None
@@ -66,6 +67,7 @@ class RunState:
     began: Annotated[float, AtLeast(0)] = 0.0
     waits: str = ""
     dropped: str = ""
+    considered: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def id(self) -> str:
@@ -73,9 +75,13 @@ class RunState:
         return run_id(self.revision, folder(self.request.time)) if self.request else ""
 
     @property
-    def considered(self) -> str:
+    def newest(self) -> str:
         """Time of the newest request that is the run, or starts none; times sort as texts."""
         return max(self.request.time if self.request else "", self.dropped)
+
+    def is_considered(self, parameter: str, request: RunRequest) -> bool:
+        """Return whether the request in ``parameter`` is the run, or starts none."""
+        return request.time <= self.considered.get(parameter, self.newest)
 
 
 def folder(time: str) -> str:

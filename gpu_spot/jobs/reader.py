@@ -232,9 +232,9 @@ class JobReader:
         workers = [worker for workers in registered.workers.values() for worker in workers]
         target = group_parameters.get(names.PARAMETER_TARGET, "")
         now, budget = self.time(), _budget(name, group_parameters, config)
-        request, errors = settings.read_request(name, group_parameters) if config.runs else (None, ())
-        if request and (error := runs.future_error(request, now)):
-            request, errors = None, (f"request: {error}",)
+        requests, errors = settings.read_requests(name, group_parameters) if config.runs else ({}, ())
+        early = {leaf: error for leaf, at in requests.items() if (error := runs.future_error(at, now))}
+        errors = (*errors, *(f"{leaf}: {error}" for leaf, error in early.items()))
         row = job_item.parse(rows.get(name, {}))
         return JobSnapshot(
             name=name,
@@ -258,8 +258,8 @@ class JobReader:
             spent=0.0 if budget is None else self._spent(name, config.run, now),
             runs=config.runs,
             run_state=_run_state(name, group_parameters, config),
-            request=request,
-            request_error="".join(errors),
+            requests={leaf: request for leaf, request in requests.items() if leaf not in early},
+            request_error="; ".join(errors),
         )
 
     def _spent(self, name: str, run: str, now: float) -> float:

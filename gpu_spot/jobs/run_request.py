@@ -30,9 +30,13 @@ def request_run(ssm: Any, stack: str, snapshot: JobSnapshot, changes: Iterable[s
             f"job {name!r} has no schedule, so its revision is its only run; set training[].schedule ({{}} "
             "if only people start runs), or deploy a new revision"
         )
-    if snapshot.pending:
+    pending = snapshot.pending
+    if before := pending.get(names.PARAMETER_REQUEST):
+        raise JobError(f"job {name!r}: a run was requested for {before} and has not begun; one waits at most")
+    scheduled = pending.get(names.PARAMETER_FIRING)
+    if scheduled and snapshot.runs.overlap == "skip":
         raise JobError(
-            f"job {name!r}: a run was requested for {snapshot.pending} and has not begun; one waits at most"
+            f"job {name!r}: the schedule's run of {scheduled} is about to begin and schedule.overlap is skip"
         )
     is_running = snapshot.is_in_progress
     if is_running and snapshot.runs.overlap == "skip":
@@ -42,8 +46,8 @@ def request_run(ssm: Any, stack: str, snapshot: JobSnapshot, changes: Iterable[s
         )
     # Later than all requests before it: an older one is not seen.
     time = job_run.time_of(snapshot.now)
-    if time <= state.considered:
-        raise JobError(f"job {name!r}: a run was requested for {state.considered}; try again in a minute")
+    if time <= (newest := max(state.newest, scheduled or "")):
+        raise JobError(f"job {name!r}: a run was requested for {newest}; try again in a minute")
     request = _request(time, changes)
     text = json.dumps(codec.dump(request))
     if len(text.encode()) > _MAX_BYTES:
@@ -51,6 +55,7 @@ def request_run(ssm: Any, stack: str, snapshot: JobSnapshot, changes: Iterable[s
     parameter = names.group_parameter(stack, name, names.PARAMETER_REQUEST)
     ssm.put_parameter(Name=parameter, Value=text, Type="String", Overwrite=True)
     when = f"once {snapshot.run} has ended" if is_running else "within two minutes"
+    when = f"after the schedule's run of {scheduled}" if scheduled else when
     return f"requested run {job_run.folder(time)} of {name}: an instance is requested {when}"
 
 

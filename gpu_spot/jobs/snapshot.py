@@ -40,7 +40,7 @@ class JobSnapshot:
     the controller; both 0 without a budget. For an experiment that shares a ``group`` only the worker and
     host that hold its lease are included; ``experiments`` are the items of such a group's experiments, by
     name; ``nodes`` those of the nodes of a job of several. A job with a schedule has ``runs``, its newest run
-    ``run_state`` and the newest ``request`` for one, or the ``request_error`` of an invalid one.
+    ``run_state``, the newest ``requests`` for one by parameter, and the ``request_error`` of invalid ones.
     """
 
     name: str
@@ -63,7 +63,7 @@ class JobSnapshot:
     nodes: Mapping[str, JobItem] = field(default_factory=dict)
     runs: RunRules | None = None
     run_state: RunState | None = None
-    request: RunRequest | None = None
+    requests: Mapping[str, RunRequest] = field(default_factory=dict)
     request_error: str = ""
 
     @property
@@ -77,10 +77,13 @@ class JobSnapshot:
         return not (self.awaits_first_run or self.is_stopped)
 
     @property
-    def pending(self) -> str:
-        """Time of a request that has neither become a run nor been dropped; empty without one."""
-        state, request = self.run_state, self.request
-        return request.time if state and request and request.time > state.considered else ""
+    def pending(self) -> Mapping[str, str]:
+        """Times of the requests that neither became a run nor were dropped, by parameter, in their order."""
+        state = self.run_state
+        times = sorted((request.time, leaf, request) for leaf, request in self.requests.items())
+        return {
+            leaf: time for time, leaf, request in times if state and not state.is_considered(leaf, request)
+        }
 
     @property
     def request_note(self) -> str:
@@ -91,8 +94,8 @@ class JobSnapshot:
         if self.pending:
             waits = self.is_in_progress and self.runs is not None and self.runs.overlap == "wait"
             after = " and waits for the end of this one" if waits else ""
-            return f"a run is requested for {self.pending}{after}"
-        if state and state.dropped and state.dropped == state.considered:
+            return f"a run is requested for {', then for '.join(self.pending.values())}{after}"
+        if state and state.dropped and state.dropped == state.newest:
             return f"the run of {state.dropped} was skipped"
         return ""
 

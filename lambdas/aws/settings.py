@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from contracts import codec, names
@@ -55,8 +55,8 @@ class GroupSettings:
 
     ``resources`` has no fallback if the group has none. ``replacement_requests`` and ``rollout_request`` are
     written by the health checker. ``has_ended``: the job's run has finished, or none was requested yet.
-    ``run``: the newest run of a job with a schedule, and ``request``, the newest request for one, which runs
-    ``revision``.
+    ``run``: the newest run of a job with a schedule, and ``requests``, the newest ones for a run by
+    parameter, which run ``revision``.
     ``read_errors``: invalid parameters without which the group can be managed.
     """
 
@@ -67,7 +67,7 @@ class GroupSettings:
     rollout_request: RolloutRequest = NO_REQUEST
     has_ended: bool = False
     run: RunState | None = None
-    request: RunRequest | None = None
+    requests: Mapping[str, RunRequest] = field(default_factory=dict)
     revision: str = ""
     read_errors: tuple[str, ...] = ()
 
@@ -128,7 +128,7 @@ def parse(
         name, names.PARAMETER_REPLACEMENT_REQUESTS, parameters, replacement_requests.parse
     )
     rollout, more_errors = _requests(name, names.PARAMETER_ROLLOUT_REQUEST, parameters, rollout_request.parse)
-    request, request_errors = (None, ()) if run is None else read_request(name, parameters)
+    run_requests, request_errors = ({}, ()) if run is None else read_requests(name, parameters)
     return GroupSettings(
         group=Group.of(
             name,
@@ -143,7 +143,7 @@ def parse(
         rollout_request=rollout,
         has_ended=has_ended,
         run=run,
-        request=request,
+        requests=run_requests,
         revision=declared.run,
         read_errors=(*above, *errors, *more_errors, *request_errors),
     )
@@ -189,14 +189,17 @@ def with_run(
     return replace(config, run=run.id or config.run, deadline=deadline), run
 
 
-def read_request(name: str, parameters: Mapping[str, str]) -> tuple[RunRequest | None, tuple[str, ...]]:
-    """Return the newest request for a run, None without one, and the error of an invalid one."""
-    text = parameters.get(names.PARAMETER_REQUEST, job_run.INITIAL)
-    try:
-        return (None if text == job_run.INITIAL else codec.parse_text(RunRequest, text)), ()
-    except ContractError as error:
-        reason = str(error)[:_MAX_QUOTED]
-        return None, (f"parameter {name}/{names.PARAMETER_REQUEST}: {reason}; it starts no run",)
+def read_requests(name: str, parameters: Mapping[str, str]) -> tuple[dict[str, RunRequest], tuple[str, ...]]:
+    """Return the newest requests for a run by parameter, and the errors of invalid ones."""
+    requests, errors = {}, []
+    for leaf in names.RUN_REQUESTS:
+        text = parameters.get(leaf, job_run.INITIAL)
+        try:
+            if text != job_run.INITIAL:
+                requests[leaf] = codec.parse_text(RunRequest, text)
+        except ContractError as error:
+            errors.append(f"parameter {name}/{leaf}: {str(error)[:_MAX_QUOTED]}; it starts no run")
+    return requests, tuple(errors)
 
 
 def _target(name: str, parameters: Mapping[str, str], config: GroupConfig) -> int:

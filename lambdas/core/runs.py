@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from contracts import names
 from contracts.group.config import RunRules
 from contracts.jobs.run import RunRequest, RunState
 
@@ -23,18 +25,33 @@ def future_error(request: RunRequest, now: float) -> str:
 
 
 def next_state(
-    state: RunState, request: RunRequest | None, rules: RunRules, revision: str, now: float, *, is_ended: bool
+    state: RunState,
+    requests: Mapping[str, RunRequest],
+    rules: RunRules,
+    revision: str,
+    now: float,
+    *,
+    is_ended: bool,
 ) -> RunState:
-    """Return the state after a request, the same if nothing changes.
+    """Return the state after ``requests``, by parameter; the same if nothing changes.
 
-    During a run a request is dropped or waits, by ``overlap``. Of several that wait only the newest is known.
+    The earliest comes first. During a run a request is dropped or waits, by ``overlap``: of those of a
+    schedule only the newest is known, one of ``gpu-spot jobs run`` stays.
     """
-    if request is None or request.time <= state.considered or future_error(request, now):
-        return state
-    if not is_ended:
-        waits = rules.overlap == "wait"
-        return replace(state, waits=request.time) if waits else replace(state, dropped=request.time)
-    is_missed = now - request.at > MISSED_SECONDS and state.waits != request.time
-    if is_missed and rules.missed == "skip":
-        return replace(state, dropped=request.time)
-    return RunState(request, revision, now, dropped=state.dropped)
+    for parameter, request in sorted(requests.items(), key=lambda item: item[1].time):
+        if state.is_considered(parameter, request) or future_error(request, now):
+            continue
+        is_missed = now - request.at > MISSED_SECONDS and request.time > state.waits
+        is_known = state.request is not None and request.time == state.request.time  # its directory is taken
+        considered = {
+            **dict.fromkeys(names.RUN_REQUESTS, state.newest),
+            **state.considered,
+            parameter: request.time,
+        }
+        if not is_ended and rules.overlap == "wait" and not is_known:
+            state = replace(state, waits=max(state.waits, request.time))
+        elif is_known or not is_ended or (is_missed and rules.missed == "skip"):
+            state = replace(state, dropped=max(state.dropped, request.time), considered=considered)
+        else:
+            return RunState(request, revision, now, dropped=state.dropped, considered=considered)
+    return state

@@ -37,13 +37,35 @@ def at(seconds: float) -> RunRequest:
 def test_a_request_starts_one_run(
     state: RunState, request_: RunRequest | None, rules: RunRules, is_ended: bool, expected: RunState
 ) -> None:
-    found = next_state(state, request_, rules, "b" * 40, NOW, is_ended=is_ended)
-    assert found == expected
-    assert next_state(found, request_, rules, "b" * 40, NOW, is_ended=is_ended) == found
+    requests = {"firing": request_} if request_ else {}
+    found = next_state(state, requests, rules, "b" * 40, NOW, is_ended=is_ended)
+    assert replace(found, considered={}) == expected
+    assert next_state(found, requests, rules, "b" * 40, NOW, is_ended=is_ended) == found
 
 
 def test_one_that_waited_was_not_missed() -> None:
-    waits = replace(DONE, waits=at(-7200).time)
-    assert next_state(waits, at(-7200), RunRules("wait", "skip"), "b" * 40, NOW, is_ended=True).request == at(
-        -7200
-    )
+    waits, rules = replace(DONE, waits=at(-7200).time), RunRules("wait", "skip")
+    assert next_state(waits, {"firing": at(-7200)}, rules, "b" * 40, NOW, is_ended=True).request == at(-7200)
+
+
+@pytest.mark.parametrize("by_hand", [-60, -30, -15])
+@pytest.mark.parametrize("overlap", ["wait", "skip"])
+def test_a_firing_and_a_request_by_hand_replace_none_of_each_other(by_hand: float, overlap: str) -> None:
+    rules, requests = RunRules(overlap), {"request": at(by_hand), "firing": at(-30)}  # type: ignore[arg-type]
+    state, began, dropped = DONE, list[str](), set[str]()
+    for is_ended in (False, True, False, True, True) if overlap == "wait" else (True, False, True):
+        after = next_state(state, requests, rules, "b" * 40, NOW, is_ended=is_ended)
+        began += [after.request.time] if after.request and after.request != state.request else []
+        dropped |= {after.dropped} - {""}
+        state = after
+    expected = sorted({at(by_hand).time, at(-30).time})
+    assert began == (expected if overlap == "wait" else expected[:1])
+    # Of two of the same second only one can have its directory.
+    assert dropped == ({expected[-1]} if overlap == "skip" or len(expected) == 1 else set())
+
+
+def test_a_clock_that_is_ahead_hides_no_firing() -> None:
+    first = next_state(DONE, {"request": at(200)}, RunRules(), "b" * 40, NOW, is_ended=True)
+    assert first.request == at(200)
+    both = {"request": at(200), "firing": at(60)}
+    assert next_state(first, both, RunRules(), "b" * 40, NOW + 90, is_ended=True).request == at(60)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from contracts import names
 from contracts.jobs.run import SCHEDULED, folder, time_of
+from gpu_spot.jobs.reader import JobError
 from lambdas.aws import settings
 from market.replay.ledger import Span
 from market.rules import Rules
@@ -79,7 +81,7 @@ WHEN = {"at": "cron(0 2 * * ? *)", "timeZone": "Europe/Berlin"}
 
 
 def waiting() -> dict[str, Any]:
-    """A night during a night, which waits, with checkpoints on EFS and a deadline of each run."""
+    """A night and a run by hand during a night, which wait, with checkpoints on EFS and a deadline each."""
     changed = {
         "training[0].schedule": {**WHEN, "overlap": "wait", "keepRuns": 1},
         "training[0].deadlineAfter": "PT2H",
@@ -89,8 +91,9 @@ def waiting() -> dict[str, Any]:
         living(load("research-efs", changed)) as world,
         playing(world.clients, world.clock, PROFILE) as nodes,
     ):
-        acts: Acts = {2: fire, 6: fire, 8: deadline}
-        return played(world, nodes, acts, 44)
+        refused = partial(pytest.raises, JobError, guide("run"))
+        acts: Acts = {2: fire, 5: guide("run"), 6: fire, 7: lambda w: str(refused(w).value), 8: deadline}
+        return played(world, nodes, acts, 64)
 
 
 def deadline(world: World) -> float:
@@ -184,11 +187,14 @@ def test_the_newest_runs_keep_their_checkpoints(seen: dict[str, Any]) -> None:
     assert all(seen["folders"].values())
 
 
-def test_a_request_that_waits_follows_the_run(waited: dict[str, Any]) -> None:
+def test_requests_that_wait_follow_the_run_in_their_order(waited: dict[str, Any]) -> None:
     first, second = (folder(waited["did"][minute]) for minute in (2, 6))
-    assert ids(waited) == ["", f"@{first}", f"@{second}"]
-    assert any("waits for the end of this one" in why for _, _, why in waited["states"])
-    assert waited["first_steps"] == [0, 0]
+    by_hand = re.findall(r"requested run (\S+) of", waited["did"][5])[0]
+    assert ids(waited) == ["", f"@{first}", f"@{by_hand}", f"@{second}"]
+    both = r"requested for \S+, then for \S+ and waits for the end of this one"
+    assert any(re.search(both, why) for _, _, why in waited["states"])
+    assert "has not begun; one waits at most" in waited["did"][7]
+    assert waited["first_steps"] == [0, 0, 0]
     assert waited["finished"] == f"{REVISION}@{second}"
     began = [minute for minute, count in waited["alive"].items() if count]
     assert max(waited["alive"].values()) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 from dataclasses import replace
 from typing import Any
@@ -119,7 +120,7 @@ def test_the_allowed_wait_bounds_the_batch() -> None:
 
 def test_a_batch_that_may_not_wait_needs_more_workers() -> None:
     speed, demand = WorkerSpeed(((1.0, BatchTime(8, 0.25, 16)),)), Demand(5, 0, 240)
-    needed = [min_workers(demand, speed, wait, 200) for wait in (60, 10, 3)]
+    needed = [min_workers(lambda _: demand, speed, wait, 200) for wait in (60, 10, 3)]
     assert needed == sorted(needed)
     assert needed[0] == 4  # 5 requests a second, 1.33 a worker
     assert late_probability(demand, speed, needed[2], 3) <= 0.01
@@ -137,9 +138,29 @@ def test_the_target_ends_the_same_from_one_worker_and_from_the_maximum(time: Bat
             assert max(outcome.p99(3 * 3600, 6 * 3600) for outcome in played) <= 60
     low, high = sorted(ends[type(ours())])
     assert high <= 7  # 5.5 at the largest batch: six, and one at times
-    assert high - low <= 0.02 * high
+    assert high - low <= 0.07 * high  # after late requests more workers are held, for a day
     if time.fixed > 1:
         assert max(ends[Blind]) > 1.15 * high  # small batches, so a small rate, so more workers
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_a_step_of_the_load_is_answered_with_what_its_backlog_needs(seed: int) -> None:
+    draw = random.Random(seed)
+    boot, wait = draw.choice((60.0, 180.0, 300.0, 600.0)), draw.choice((5.0, 30.0, 300.0))
+    high, service = (50.0, 0.6) if seed == 0 else (draw.uniform(4, 30), draw.uniform(0.3, 5))
+    low, step, lead = (0.0 if seed == 0 else draw.uniform(0, 0.5)) * high, 1800, boot + 60
+    before = math.ceil(low * service) + 1
+    rates = np.where(np.arange(int(step + 4 * boot + 900)) < step, low, high)
+    arrivals = np.random.default_rng(seed).poisson(rates)
+    rule = ScalerRule(Bounds(wait, 1, 10_000), boot)
+    played = play_batches(arrivals, BatchTime(0, service), rule, boot, 10_000, first=before)
+    # Who knows the load orders a minute after the step, with the reserve for the wait that is held later:
+    # what waits when these are ready is done as much later as they booted.
+    targets = played.targets[step // 30 :]
+    backlog = (60 + lead) * max(0.0, high - before / service)
+    needed = max(1.0, (backlog / high + lead) / (lead + wait)) * targets[-1]
+    assert high * service <= targets.max() <= 1.3 * needed + 2
+    assert played.queue.waits(int(step + 3 * boot + 300), len(rates)).mean() < wait
 
 
 def report(rows: tuple[BatchRow, ...] | None, size: int | None) -> Worker:

@@ -83,7 +83,7 @@ def test_an_old_instance_without_workers_is_not_booting() -> None:
         host("i-1", workers=(), expected_workers=4, launched_at=NOW - 60),
         host("i-2", workers=(), expected_workers=4, launched_at=NOW - 600),
     )
-    assert observation.booting == 4
+    assert (observation.booting, observation.booting_seconds) == (4, 60)
 
 
 @pytest.mark.parametrize(

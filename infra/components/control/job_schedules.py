@@ -24,7 +24,7 @@ def declare(
 ) -> None:
     """Declare a job's schedule and its role, which may write that one parameter of ``group``."""
     name = scope.name(job, "schedule")
-    parameter = names.group_parameter(scope.stack, job, names.PARAMETER_REQUEST)
+    parameter = names.group_parameter(scope.stack, job, names.PARAMETER_FIRING)
     role = aws.iam.Role(
         name,
         assume_role_policy=document(assumed_by_schedules(scope)),

@@ -56,7 +56,7 @@ class Schedule(Model):
     """Time zone of ``cron`` expressions, such as ``Europe/Berlin``."""
     overlap: Literal["skip", "wait"] = "skip"
     """What happens to a time during a run: ``skip`` starts none, ``wait`` starts the newest one when that
-    run has ended."""
+    run has ended, also a run by hand that was requested before."""
     missed: Literal["once", "skip"] = "once"
     """What happens to times that no controller could serve within 15 minutes, because it was paused or
     failed: ``once`` starts the newest, ``skip`` none."""

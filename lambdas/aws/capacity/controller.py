@@ -167,9 +167,10 @@ class Controller:
         observation = self.observer.observe(settings, now, budget, view, roles_to_check)
         observation = self.blocks.apply(settings, observation, now)
         next_run = _next_run(settings, now, observation)
-        if settings.request and (early := runs.future_error(settings.request, now)):
-            early = f"parameter {name}/{names.PARAMETER_REQUEST}: {early}"
-            observation = replace(observation, read_errors=(*observation.read_errors, early))
+        for leaf, request in settings.requests.items():
+            if early := runs.future_error(request, now):
+                early = f"parameter {name}/{leaf}: {early}"
+                observation = replace(observation, read_errors=(*observation.read_errors, early))
         memory, price_error = self.prices.refresh(settings, apply_events(stored.memory, own_events, now), now)
         observation = replace(
             observation,
@@ -283,7 +284,7 @@ def _next_run(settings: GroupSettings, now: float, observation: Observation | No
     if run is None or config.runs is None or settings.group.control.mode is not Mode.AUTOMATIC:
         return None
     is_ended = settings.has_ended
-    state = runs.next_state(run, settings.request, config.runs, settings.revision, now, is_ended=is_ended)
+    state = runs.next_state(run, settings.requests, config.runs, settings.revision, now, is_ended=is_ended)
     is_new = state.request != run.request
     if state == run or (is_new and observation is not None and not _is_empty(observation)):
         return None

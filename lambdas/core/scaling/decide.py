@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from contracts.group.scaling_settings import Bounds
@@ -27,8 +27,6 @@ SATURATED_SHARE: Final = 0.9
 """Share of busy time from which requests counted at their end may be fewer than those that arrive."""
 SATURATED_GROWTH: Final = 1.5
 """Workers desired then, as a multiple of the ready ones; again when those are ready."""
-DRAIN_SECONDS: Final = 15.0
-"""A backlog that is left when workers ordered now are ready is within the wait this much later."""
 MIN_RELEASE_SECONDS: Final = THROUGHPUT_STALE_SECONDS + POLL_SECONDS
 """A worker is not released sooner than that: stale throughput is noticed before."""
 CONTRADICTED_SHARE: Final = 0.5
@@ -108,25 +106,35 @@ def _workers_for_load(
     worker_rate: float,
     expected_rate: float,
 ) -> int:
-    """Return the minimum number of workers of the group for the allowed wait, after those on premises."""
+    """Return the minimum number of workers of the group for the allowed wait, after those on premises.
+
+    A backlog is within the wait as long after workers ordered now are ready as they booted. Each that stays
+    counts as capacity until then, also while it boots: no backlog is a reason for two launches.
+    """
     on_premises_speed = memory.batch_times.speed(memory.throughput, observation.on_premises) or speed
     on_premises_rate = sum(observation.on_premises.values()) * on_premises_speed.rate(speed.max_size)
     lead_seconds = observation.boot_seconds + POLL_SECONDS
     ready_rate = sum(observation.ready.values()) * worker_rate + on_premises_rate
-    # A booting worker has half of its boot behind it on average.
-    capacity = ready_rate * lead_seconds + observation.booting * worker_rate * lead_seconds / 2
-    backlog = max(0.0, _waiting(memory, load) + expected_rate * lead_seconds - capacity)
-    demand = Demand(expected_rate, backlog, lead_seconds, memory.dispersion)
+    waiting = _waiting(memory, load) + expected_rate * lead_seconds
+    booted_seconds = observation.booting_seconds
+    if booted_seconds is None:
+        booted_seconds = observation.boot_seconds / 2
+
+    def demand(workers: int) -> Demand:
+        """Return the load from the time on at which workers ordered now are ready, if so many stay."""
+        ready = min(workers, ready_rate / worker_rate)
+        booting = min(workers - ready, observation.booting)
+        capacity = ready * lead_seconds + booting * min(lead_seconds, POLL_SECONDS + booted_seconds)
+        backlog = max(0.0, waiting - capacity * worker_rate)
+        return Demand(expected_rate, backlog, lead_seconds, memory.dispersion)
+
     max_workers = bounds.maximum + int(on_premises_rate / worker_rate) + 1
     share = SCARCE_LATE_SHARE if observation.is_spot_scarce else LATE_SHARE
     wait = bounds.wait_seconds * memory.staffed_wait.factor
     total = min_workers(demand, speed, wait, max_workers, share)
-    if backlog:
-        drain, drain_wait = replace(demand, seconds=DRAIN_SECONDS), max(wait, bounds.wait_seconds)
-        total = max(total, min_workers(drain, speed, drain_wait, max_workers, share))
     if bounds.headroom:
         spare = Demand(expected_rate * (1 + bounds.headroom), 0.0, lead_seconds, memory.dispersion)
-        total = max(total, min_workers(spare, speed, wait, max_workers))
+        total = max(total, min_workers(lambda _: spare, speed, wait, max_workers))
     return max(1 if not observation.on_premises else 0, total - int(on_premises_rate / worker_rate))
 
 

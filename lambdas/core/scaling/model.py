@@ -134,6 +134,7 @@ class LoadObservation:
         on_premises: ready workers on premises by host type.
         batches: batches of the last minute by instance type.
         is_spot_scarce: On-Demand instances replace missing Spot instances, and would do so for the next one.
+        booting_seconds: mean time since the launch of those that boot; None if unknown.
     """
 
     now: float
@@ -147,6 +148,7 @@ class LoadObservation:
     is_spot_scarce: bool = False
     unknown: Reason = Reason.QUEUE_UNKNOWN
     batches: Mapping[str, BatchesDone] = field(default_factory=dict)
+    booting_seconds: float | None = None
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for impossible values."""

@@ -29,14 +29,16 @@ def observe(
     """
     hosts_seen = tuple(hosts)
     ready: dict[str, list[Worker]] = {}
-    booting = 0
+    booting, booted_seconds = 0, 0.0
     for host in hosts_seen:
         serving = [w for w in host.workers if w.is_fresh(now) and w.state == "ready" and w.deadline is None]
         if host.exemption_reason:
             continue
         ready.setdefault(_host_type(host, types), []).extend(serving)
         if host.launched_at is not None and now - host.launched_at < 2 * boot_seconds:
-            booting += max(0, host.expected_workers - len(serving))
+            missing = max(0, host.expected_workers - len(serving))
+            booting += missing
+            booted_seconds += missing * max(0.0, now - host.launched_at)
     return LoadObservation(
         now,
         target,
@@ -48,6 +50,7 @@ def observe(
         is_spot_scarce=_is_spot_scarce(hosts_seen, on_demand),
         unknown=source.unknown,
         batches=dict(source.batches(now, ready)),
+        booting_seconds=booted_seconds / booting if booting else None,
     )
 
 

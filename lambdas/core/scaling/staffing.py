@@ -12,6 +12,7 @@ exponential servers, Operations Research 29, 1981.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -84,17 +85,25 @@ def late_probability(demand: Demand, speed: WorkerSpeed, workers: int, wait: flo
 
 
 def min_workers(
-    demand: Demand, speed: WorkerSpeed, wait: float, max_workers: int, share: float = LATE_SHARE
+    demand: Callable[[int], Demand],
+    speed: WorkerSpeed,
+    wait: float,
+    max_workers: int,
+    share: float = LATE_SHARE,
 ) -> int:
     """Return the minimum number of workers for which at most ``share`` of the requests wait too long.
 
-    At most ``max_workers``, even if these are too few.
+    At most ``max_workers``, even if these are too few. ``demand`` is that of so many workers: its rate is the
+    same of any number, and the more there are, the fewer requests wait.
     """
     # With fewer workers the queue would grow without bound.
-    low, high = min(max_workers, math.ceil(demand.rate / speed.rate(speed.max_size))), max_workers
+    low, high = (
+        min(max_workers, math.ceil(demand(max_workers).rate / speed.rate(speed.max_size))),
+        max_workers,
+    )
     while low < high:
         middle = (low + high) // 2
-        if late_probability(demand, speed, middle, wait) <= share:
+        if late_probability(demand(middle), speed, middle, wait) <= share:
             high = middle
         else:
             low = middle + 1

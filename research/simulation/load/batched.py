@@ -185,7 +185,9 @@ def play_batches(
         queue.run(begin, end)
         history.append((queue.ended, queue.busy_seconds))
         if end % poll_seconds == 0:
-            target = min(max_workers, max(1, rule.target(_view(queue, end, target, booting, history))))
+            target = min(
+                max_workers, max(1, rule.target(_view(queue, end, target, booting, history, boot_seconds)))
+            )
             queue.rows = {}
         missing = target - queue.workers - len(booting)
         booting = booting[: len(booting) + missing] if missing < 0 and booting else booting
@@ -199,7 +201,12 @@ def play_batches(
 
 
 def _view(
-    queue: BatchQueue, end: int, target: int, booting: list[float], history: list[tuple[int, float]]
+    queue: BatchQueue,
+    end: int,
+    target: int,
+    booting: list[float],
+    history: list[tuple[int, float]],
+    boot_seconds: float,
 ) -> View:
     """Return what a rule sees: rates and busy time of the last minute, the queue now."""
     before, seconds = history[-1 - min(_RATE_STEPS, len(history) - 1)], min(end, _RATE_STEPS * STEP_SECONDS)
@@ -210,6 +217,7 @@ def _view(
         target=target,
         ready={TYPE: queue.workers} if queue.workers else {},
         booting=len(booting),
+        booting_seconds=boot_seconds + end - sum(booting) / len(booting) if booting else None,
         arriving=queue.arrived(end - seconds, end) / seconds,
         leaving=ended / seconds,
         waiting=queue.waiting(end - 1),

@@ -100,11 +100,13 @@ class ScaledFleet(LightFleet):
             name: (minute.ended * self.speeds[name] * count / speed, minute.busy_seconds * count / total)
             for name, count in working.items()
         }
+        booting = [i.launched_at for i in self._instances.values() if i.ready_since is None]
         return View(
             now=now,
             target=self.group.target,
             ready=dict(ready),
-            booting=len(self._instances) - len(reporting),
+            booting=len(booting),
+            booting_seconds=now - sum(booting) / len(booting) if booting else None,
             arriving=minute.arrived / TICK_SECONDS,
             leaving=minute.ended / TICK_SECONDS,
             waiting=minute.waiting,

@@ -16,7 +16,7 @@ class View:
     """A service at ``now``: workers by state, rates in requests a second, requests by state.
 
     ``busy`` is the GPU utilization of the ready workers in the last minute. ``scarce``: On-Demand instances
-    replace missing Spot capacity.
+    replace missing Spot capacity. ``booting_seconds`` is the mean time since the launch of those that boot.
     """
 
     now: float
@@ -32,6 +32,7 @@ class View:
     served: dict[str, tuple[float, float]]
     scarce: bool = False
     batches: Mapping[str, BatchesDone] = field(default_factory=dict)
+    booting_seconds: float | None = None
 
     @property
     def per_worker(self) -> float:

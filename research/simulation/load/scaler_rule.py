@@ -40,6 +40,7 @@ class ScalerRule:
             work_done=work_done,
             boot_seconds=self.boot_seconds,
             is_spot_scarce=view.scarce,
+            booting_seconds=view.booting_seconds,
             batches=view.batches,
         )
         self.decision = decide(observation, self.bounds, self.memory)
@@ -79,6 +80,7 @@ class HttpRule(ScalerRule):
             target=view.target,
             ready=view.ready,
             booting=view.booting,
+            booting_seconds=view.booting_seconds,
             batches={name: _at_once(done) for name, done in written.batches.items()},
         )
         return ScalerRule.target(self, delayed)

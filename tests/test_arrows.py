@@ -55,7 +55,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     **{
         f"infra.program.entries.{kind}": {
             *BELOW_THE_ENTRIES,
-            *(f"infra.program.entries.{shared}" for shared in ("group", "needs", "workload")),
+            *(f"infra.program.entries.{shared}" for shared in ("checkpoints", "group", "needs", "workload")),
         }
         for kind in ("cluster", "service", "shared_host", "training")
     },

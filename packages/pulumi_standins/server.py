@@ -133,6 +133,10 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         self._meet_faults("create", request.urn, context)
         _require_known(request.urn, inputs, context)
         with self._lock:
+            try:
+                self._world.refuse_if_taken(request.urn, inputs)
+            except RefusedError as error:
+                context.abort(grpc.StatusCode.UNKNOWN, str(error))
             self._world.record("create", request.urn, resource_id, inputs)
         return provider_pb2.CreateResponse(id=resource_id, properties=write({**outputs, **inputs}))
 

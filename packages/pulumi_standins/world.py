@@ -15,9 +15,39 @@ from typing import Any, Final
 VARIABLE: Final = "GPU_SPOT_STANDINS"
 """Variable with the directory."""
 
+_IN_USE: Final = {
+    **dict.fromkeys(("Eip", "InternetGateway", "SecurityGroup", "Subnet", "Vpc"), "DependencyViolation"),
+    **dict.fromkeys(("InstanceProfile", "Policy", "Role"), "DeleteConflict"),
+    **dict.fromkeys(("Cluster", "TargetGroup"), "ResourceInUse"),
+    "EventRule": "ValidationException",
+    "FileSystem": "FileSystemInUse",
+    "RouteTable": "DependencyViolation",
+}
+"""What cannot be deleted while something refers to it, with AWS's error."""
+_UNIQUE: Final = {
+    "EventTarget": ("rule", "targetId"),
+    "InternetGateway": ("vpcId",),
+    "LifecycleHook": ("autoscalingGroupName", "name"),
+    "Listener": ("loadBalancerArn", "port"),
+    "MountTarget": ("fileSystemId", "subnetId"),
+    "PodIdentityAssociation": ("clusterName", "namespace", "serviceAccount"),
+    "Route": ("routeTableId", "destinationCidrBlock"),
+    "RouteTableAssociation": ("subnetId",),
+    "Subnet": ("vpcId", "cidrBlock"),
+    "RolePolicy": ("role", "name"),
+    "VpcEndpoint": ("vpcId", "serviceName"),
+}
+"""The inputs of which two resources of a kind cannot have the same; else the name."""
+
 
 class RefusedError(Exception):
     """The cloud refuses a call; the text is what the engine shows."""
+
+
+def _kind(urn: str) -> str:
+    """Return the last part of a type of AWS, else an empty text."""
+    type_ = urn.split("::")[2].rpartition("$")[2]
+    return type_.rpartition(":")[2] if type_.startswith("aws:") else ""
 
 
 @dataclass(frozen=True)
@@ -75,6 +105,14 @@ class World:
         """Set the ids of the instances that run, by zone."""
         (self.folder / "instances.json").write_text(json.dumps(zones), "utf-8")
 
+    def _end_instances(self, owner: str) -> None:
+        """End the instances of a group or fleet that is deleted (``forceDelete``)."""
+        path = self.folder / "instances.json"
+        zones: dict[str, list[str]] = json.loads(path.read_text("utf-8")) if path.exists() else {}
+        self.put_instances(
+            {zone: [one for one in ids if not one.startswith(owner)] for zone, ids in zones.items()}
+        )
+
     def instances(self, zones: Container[str]) -> list[str]:
         """Return the ids of the instances in some zones."""
         path = self.folder / "instances.json"
@@ -82,12 +120,12 @@ class World:
         return [instance for zone, ids in found.items() if zone in zones for instance in ids]
 
     def refuse_if_used(self, urn: str, resource_id: str) -> None:
-        """Fail the deletion of what is in use, as AWS does (``DependencyViolation``): by id, or by instances.
+        """Fail the deletion of what is in use, as AWS does: by another resource, or by instances.
 
-        Sources: EC2 API reference, ``DeleteSubnet``, ``DeleteSecurityGroup``, ``ReleaseAddress``.
+        Sources: the errors of each deletion in AWS's API references, as ``_IN_USE`` names them.
         """
-        kind = urn.split("::")[2].rpartition(":")[2]
-        if kind not in ("Eip", "SecurityGroup", "Subnet", "Vpc"):
+        kind = _kind(urn)
+        if kind not in _IN_USE:
             return
         path = self._path(urn, resource_id)
         inputs = json.loads(path.read_text("utf-8"))["inputs"] if path.exists() else {}
@@ -99,7 +137,18 @@ class World:
             if one["id"] != resource_id and json.dumps(resource_id) in json.dumps(one["inputs"])
         ]
         if users:
-            raise RefusedError(f"DependencyViolation: {resource_id} is in use by {', '.join(users[:3])}")
+            raise RefusedError(f"{_IN_USE[kind]}: {resource_id} is in use by {', '.join(users[:3])}")
+
+    def refuse_if_taken(self, urn: str, inputs: dict[str, Any]) -> None:
+        """Fail the creation of what exists: two resources of a kind with the same name, block or place."""
+        kind = _kind(urn)
+        keys = _UNIQUE.get(kind, ("name",))
+        place = [inputs.get(key) for key in keys]
+        if not kind or not any(place):
+            return
+        for one in self.exists():
+            if _kind(one["urn"]) == kind and [one["inputs"].get(key) for key in keys] == place:
+                raise RefusedError(f"AlreadyExists: {kind} {place} is {one['urn']}")
 
     def record(self, call: str, urn: str, resource_id: str, inputs: dict[str, Any]) -> None:
         """Note a call that succeeded."""
@@ -109,6 +158,8 @@ class World:
         path = self._path(urn, resource_id)
         if call == "delete":
             path.unlink(missing_ok=True)
+            if _kind(urn) in ("Group", "SpotFleetRequest"):
+                self._end_instances(f"{resource_id}/")
         else:
             path.write_text(json.dumps({"urn": urn, "id": resource_id, "inputs": inputs}), "utf-8")
 

@@ -128,12 +128,21 @@ def test_a_package_that_is_not_installed(workspace: Workspace) -> None:
     assert remedy(run) == "run: make setup"
 
 
-def test_an_unknown_key(workspace: Workspace) -> None:
-    workspace.edit(set_key("taget", 3))
+@pytest.mark.parametrize(
+    ("key", "value", "text"),
+    [
+        ("taget", 3, "is not a known key"),
+        ("target", -1, "must be"),
+        ("ami", "x", "must match"),
+        ("kind", None, "is required"),
+    ],
+)
+def test_a_wrong_key(key: str, value: object, text: str, workspace: Workspace) -> None:
+    workspace.edit(set_key(key, value))
     run = failed(workspace.up(code=None))
-    assert "gpu-spot:services[0].capacity.taget is not a known key; did you mean target?" in run.output
+    assert f"gpu-spot:services[0].capacity.{key} {text}" in run.output
     assert "Traceback" not in run.output
-    assert remedy(run) == "is not a known key"
+    assert remedy(run) == text
 
 
 def test_a_protected_resource(workspace: Workspace) -> None:

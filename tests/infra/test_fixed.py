@@ -42,7 +42,11 @@ def job(**values: Any) -> Edit:
 
 
 @pytest.mark.parametrize(
-    ("stack", "place"), [("research", "volume"), ("research-efs", "/checkpoints on the file system")]
+    ("stack", "place"),
+    [
+        ("research", "volume"),
+        *((stack, "/checkpoints on the file system") for stack in ("research-efs", "eks")),
+    ],
 )
 def test_a_job_begins_again_only_if_it_is_asked_to(stack: str, place: str, tmp_path: Path) -> None:
     """Another place of checkpoints, on the file system too, fails the preview without ``startOver``."""
@@ -311,3 +315,15 @@ def test_another_zone_or_way_out_moves_no_subnet(tmp_path: Path) -> None:
     before, after = run("known"), run("known", variant(tmp_path, change))
     for name, subnet in before.of("Subnet").items():
         assert after.of("Subnet")[name] == subnet | {"mapPublicIpOnLaunch": False}
+
+
+def test_another_dataset_on_a_jobs_volume_is_refused(tmp_path: Path) -> None:
+    def prepared(version: str) -> Path:
+        prepare = {"name": "pages", "version": version, "command": ["fill"], "instanceType": "c7i.large"}
+        (tmp_path / version).mkdir()
+        return variant(tmp_path / version, job(prepare=prepare), ROOT / "stacks" / "Pulumi.research.yaml")
+
+    before = run("known", prepared("1"), "research").declared
+    error, _ = apart(program.refused, "again", "research", prepared("2"), before)
+    assert "training.resnet.checkpoints must stay volume with dataset pages@1: the job 'resnet'" in error
+    assert "rename the job; or delete its volume" in error

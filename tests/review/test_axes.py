@@ -200,6 +200,10 @@ def test_a_removed_job_names_the_volume_that_stays_and_a_volume_does_not_shrink(
     removed = EngineStep("delete", type_, "gpu-spot-prod-job", boot(100))
     [effect] = left_behind(find_groups([removed]), [removed])
     assert "its volume of 100 GiB and its snapshots stay" in effect.words
+    inputs = {"insecureValue": "/runs on the file system", "tags": {"gpu-spot:group": "job"}}
+    removed = EngineStep("delete", "aws:ssm/parameter:Parameter", "job-checkpoints", inputs)
+    [effect] = left_behind(find_groups([removed]), [removed])
+    assert "its checkpoints stay** in /runs on the file system" in effect.words
     smaller = EngineStep("update", type_, "gpu-spot-prod-job", boot(100), boot(20), ("userData",))
     assert "a volume does not shrink" in " ".join(effect.words for effect in meaning(smaller).effects)
 

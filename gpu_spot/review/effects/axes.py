@@ -391,9 +391,17 @@ def _of_kubernetes(step: EngineStep, group: str, groups: Groups) -> Iterator[Eff
 def left_behind(groups: Groups, steps: Sequence[EngineStep]) -> Iterator[Effect]:
     """Yield what a removed or renamed entry leaves in the account, and what a smaller volume does not do."""
     for step in steps:
+        group = groups.of(step)
+        if step.type == PARAMETER and step.op == "delete" and step.name.endswith("-checkpoints"):
+            location = value_of(step.old)
+            if group in groups.removed and not location.startswith("volume"):
+                words = (
+                    f"removed or renamed: **its checkpoints stay** in {label(location)}; under another name "
+                    "the job starts without them, from its first step"
+                )
+                yield Effect(Severity.WATCH, group, words, axis=DATA, direction="shrinks")
         if step.type != "aws:ec2/launchTemplate:LaunchTemplate" or step.op not in ("delete", "update"):
             continue
-        group = groups.of(step)
         before, after = (
             boot_data.volume_gib(str(inputs.get("userData", ""))) for inputs in (step.old, step.new)
         )

@@ -35,6 +35,23 @@ of the VPC (EKS guide, "Amazon EKS VPC and subnet requirements and consideration
 """
 
 
+def _refuse_version(update: pulumi.ResourceHookArgs) -> None:
+    """Refuse a version that EKS does, in the preview: back, or several minor versions at once.
+
+    Source: EKS user guide, "Update existing cluster to new Kubernetes version".
+
+    Raises:
+        pulumi.RunError: the version.
+    """
+    old, new = (str((inputs or {}).get("version")) for inputs in (update.old_inputs, update.new_inputs))
+    steps = int(new.partition(".")[2]) - int(old.partition(".")[2])
+    if steps not in (0, 1):
+        raise pulumi.RunError(
+            f"gpu-spot:kubernetes.version must be {old} or the next minor version, not {new}: EKS updates "
+            "a cluster by one minor version at a time, and goes back by none"
+        )
+
+
 @dataclass(frozen=True)
 class ControlPlaneArgs:
     """``settings`` are those of any cluster, ``created`` those of a cluster that the stack creates.
@@ -105,7 +122,19 @@ class ControlPlane(pulumi.ComponentResource):
             upgrade_policy=aws.eks.ClusterUpgradePolicyArgs(support_type="STANDARD"),
             tags=scope.tags(name),
             opts=pulumi.ResourceOptions(
-                parent=self, protect=scope.protect or None, depends_on=[logs], ignore_changes=_FIXED
+                parent=self,
+                protect=scope.protect or None,
+                depends_on=[logs],
+                ignore_changes=_FIXED,
+                hooks=pulumi.ResourceHookBinding(
+                    before_update=[
+                        pulumi.ResourceHook(
+                            "kubernetes-version",
+                            _refuse_version,
+                            opts=pulumi.ResourceHookOptions(on_dry_run=True),
+                        )
+                    ]
+                ),
             ),
         )
         self.name = _checked_name(eks_cluster, args, key)

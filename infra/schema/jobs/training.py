@@ -105,8 +105,8 @@ class Training(Work):
     checkpoints: limits.Name = ON_THE_VOLUME
     """Location of checkpoints: ``volume``, or the name of an access point of ``storage.fileSystem``."""
     start_over: bool = False
-    """Whether a job on instances may begin at step 0 in a new place of its checkpoints. Otherwise the preview
-    refuses: copy them first, or keep the place."""
+    """Whether the job may begin at step 0 in a new place of its checkpoints. Otherwise the preview refuses:
+    copy them first, or keep the place."""
     max_restarts: limits.MaxRestarts = 5
     """Number of restarts in a row, without a new checkpoint, after which the job has failed."""
     stalled_after_minutes: limits.StalledAfterMinutes = 60

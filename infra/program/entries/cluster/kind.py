@@ -14,6 +14,7 @@ from infra.components.kubernetes.engines import EnginePolicies, EnginePoliciesAr
 from infra.components.kubernetes.pod_identity import PodIdentity, PodIdentityArgs
 from infra.iam import kubernetes_statements
 from infra.iam.statement import Statement, grant_key, use_key
+from infra.program.entries import checkpoints
 from infra.program.entries import needs as entry_needs
 from infra.program.entries.cluster import objects
 from infra.program.entries.workload import Workload
@@ -61,7 +62,11 @@ def _declare(settings: Settings, kubernetes: Kubernetes, foundation: Foundation)
         scope.export("kubernetes", {"policies": policies.arns})
     else:
         provider, depends_on = created.provider, created.depends_on
-    manifests = objects.build_objects(settings, foundation, created.node_profile if created else "")
+    files = foundation.storage.file_system
+    paths = {} if files is None else files.paths
+    locations = {job.name: checkpoints.stay(job, scope, paths) for job in settings.on_kubernetes.training}
+    profile = created.node_profile if created else ""
+    manifests = objects.build_objects(settings, foundation, profile, locations)
     ClusterObjects(
         scope.name("objects"), ClusterObjectsArgs(scope, provider, manifests, depends_on), scope.child_options
     )

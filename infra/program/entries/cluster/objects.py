@@ -12,7 +12,7 @@ from infra.components.capacity.launch_template import look_up_snapshot
 from infra.components.cluster.objects import KubernetesObject
 from infra.components.queues.declared_queue import DeclaredQueue
 from infra.kubernetes import render
-from infra.kubernetes.context import ClusterContext, Manifest
+from infra.kubernetes.context import LABEL_GROUP, ClusterContext, Manifest
 from infra.program.foundation import Foundation
 from infra.schema import Settings
 from infra.scope import Scope
@@ -25,18 +25,28 @@ ValueKey: TypeAlias = tuple[str, ...]
 
 
 def build_objects(
-    settings: Settings, foundation: Foundation, profile: pulumi.Input[str]
+    settings: Settings,
+    foundation: Foundation,
+    profile: pulumi.Input[str],
+    locations: Mapping[str, pulumi.Output[str]],
 ) -> list[KubernetesObject]:
     """Return the objects. Their number and names do not depend on AWS, but parts of their content do.
 
     They are rendered with placeholders first. A part depends on the values whose placeholders it has, so a
-    value that is not known in a preview makes no other part unknown.
+    value that is not known in a preview makes no other part unknown. ``locations`` are those of the jobs'
+    checkpoints by job, which raise for another one: a job's objects depend on it.
     """
     outputs = _assigned_values(settings.on_kubernetes, foundation, profile)
     marks = {key: _MARK.format(number) for number, key in enumerate(outputs)}
     placeholders = _placeholders(settings.on_kubernetes, foundation, marks)
     templates = _render(settings, foundation.scope, placeholders)
     rendered: dict[frozenset[ValueKey], pulumi.Output[list[Manifest]]] = {}
+
+    def checked(index: int, name: str) -> pulumi.Input[Any]:
+        location = locations.get(templates[index]["metadata"].get("labels", {}).get(LABEL_GROUP, ""))
+        if location is None or templates[index]["kind"] not in ("Job", "TrainJob"):
+            return part(index, name)
+        return pulumi.Output.all(part(index, name), location).apply(lambda values: values[0])
 
     def part(index: int, name: str) -> pulumi.Input[Any]:
         text = json.dumps(templates[index][name])
@@ -54,7 +64,7 @@ def build_objects(
     return [
         KubernetesObject(
             template,
-            {name: part(index, name) for name in template.keys() - {"apiVersion", "kind", "metadata"}},
+            {name: checked(index, name) for name in template.keys() - {"apiVersion", "kind", "metadata"}},
         )
         for index, template in enumerate(templates)
     ]

@@ -17,9 +17,10 @@ from infra.components.monitoring.monitoring import MonitoredGroup
 from infra.components.storage.file_system import FileSystem
 from infra.iam.instance_statements import InstanceAccess
 from infra.program import group_config
+from infra.program.entries import checkpoints
 from infra.program.entries import needs as entry_needs
 from infra.program.entries.group import EntryGroup, declare_capacity_group
-from infra.program.entries.training import agent_config, checkpoints
+from infra.program.entries.training import agent_config
 from infra.program.entries.training.agent_config import JobOutputs
 from infra.program.entries.workload import Workload
 from infra.program.foundation import Foundation
@@ -70,7 +71,8 @@ def _images(job: Training) -> tuple[str, ...]:
 def _job(job: Training, foundation: Foundation) -> Workload:
     prepared = _prepared(dataset_of(job), group_of(job), foundation.scope) if job.prepare else None
     files = foundation.storage.file_system
-    location = checkpoints.stay(job, foundation.scope, {} if files is None else files.paths)
+    dataset = dataset_of(job) if job.prepare and job.has_volume else ""
+    location = checkpoints.stay(job, foundation.scope, {} if files is None else files.paths, dataset)
     return _workload(job, _run(job), prepared, foundation, location)
 
 

@@ -12,6 +12,8 @@ CAUSES: Final[Mapping[Literal["notice", "loss", "hand-over"], str]] = {
     "hand-over": "handed over",
 }
 """Why an instance ended, as displayed."""
+OUTLINE: Final = "### What will happen"
+"""Heading of what a stack does entry by entry, at the end of a forecast in Markdown."""
 
 
 def percent(fraction: float, digits: int = 1) -> str:

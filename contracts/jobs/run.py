@@ -1,7 +1,7 @@
 """Runs of a job with a ``schedule``: the parameters ``request``, ``firing`` and ``run`` of its group.
 
-``gpu-spot jobs run`` writes ``request``, EventBridge Scheduler ``firing``. The controller makes each the job's
-run, which the instances read.
+``gpu-spot jobs run`` writes ``request``, EventBridge Scheduler ``firing``. The controller makes each the
+job's run, which the instances read.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ def _add_market_options(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Forecast and print. Returns `ExitStatus.EXCEEDED` if a threshold is exceeded."""
     from gpu_spot.commands import forecast_inputs
-    from gpu_spot.forecast import running, stack, text
+    from gpu_spot.forecast import outline, running, stack, text
     from gpu_spot.forecast.groups import all_entries
 
     _check(args)
@@ -125,7 +125,7 @@ def run(args: argparse.Namespace) -> int:
         document = {**text.to_json(base, head, basis), "exceeded": over}
         sys.stdout.write(json.dumps(document, indent=1) + "\n")
     else:
-        sys.stdout.write(text.markdown(base, head, basis))
+        sys.stdout.write(f"{text.markdown(base, head, basis)}\n{outline.markdown(settings)}")
     sys.stderr.writelines(f"gpu-spot: {message}\n" for message in over)
     return ExitStatus.EXCEEDED if over else ExitStatus.DONE
 

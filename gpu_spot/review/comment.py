@@ -19,6 +19,7 @@ from gpu_spot.review.environments import ReviewedEnvironment
 from gpu_spot.review.preview import Preview
 from gpu_spot.review.text import code, label, plural, short
 from gpu_spot.review.verdict import verdict_of
+from gpu_spot.text import OUTLINE
 
 MARKER: Final = "<!-- gpu-spot preview -->"
 """First line of the comment, by which it is found for an update."""
@@ -197,13 +198,14 @@ def _section(environment: ReviewedEnvironment) -> str:
             lines += _limited([f"! {short(message, 600)}" for message in messages], title.lower())
             lines += [_FENCE]
     if environment.forecast.strip():
-        text = environment.forecast.strip()
+        text, heading, outline = map(str.strip, environment.forecast.partition(OUTLINE))
         if len(text) > _MAX_FORECAST_LENGTH:
             text = (
                 text[:_MAX_FORECAST_LENGTH].rpartition("\n")[0]
                 + "\n\n(truncated; the forecast continues in the full output)"
             )
         lines += ["", "<details><summary>Forecast</summary>", "", text, "", "</details>"]
+        lines += ["", heading, "", outline]
     return "\n".join([*lines, "", ""])
 
 

@@ -16,13 +16,13 @@ from rich.table import Table
 from contracts.sentences import sentence
 from gpu_spot.declared.stackfile import find_project, load
 from gpu_spot.errors import ExitStatus
+from gpu_spot.forecast import outline
 from gpu_spot.preflight.stack import settings_of as settings_of_stack
 from infra.catalogue import on_demand_prices
 from infra.schema import Settings
 from policy.evaluation import Violation, settings_of, violations
 from policy.rules.model import ExternalFacts, Subject
 from pulumi_on_moto import Deployment, sandbox, tree
-from rehearsal.commands import outline
 from rehearsal.commands.deployed import deployed
 
 

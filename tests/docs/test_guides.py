@@ -7,10 +7,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
-from rehearsal.commands import outline
+from gpu_spot.forecast import outline
 from tests.infra.declared import ROOT, Run, run
 
 FILES = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "guides.md").read_text("utf-8"), re.DOTALL)
@@ -29,10 +28,6 @@ def row(text: str) -> dict[str, Any]:
     assert not [*settings.warnings()]
     [only] = outline.rows(settings)
     return dict(zip(outline.HEAD, only, strict=True))
-
-
-def test_there_are_three_guides() -> None:
-    assert len(FILES) == 3
 
 
 def test_a_model_server_has_two_gpus_a_token_and_a_port_of_its_own(tmp_path: Path) -> None:
@@ -61,10 +56,12 @@ def test_a_nightly_fine_tune_is_requested_by_a_schedule_and_begins_once_it_is(tm
     found = declared(FILES[2], tmp_path)
     schedule = found.the("Schedule", "tune-schedule")
     target = json.loads(schedule["target"]["input"])
-    assert target["Name"] == "/gpu-spot/dev/groups/tune/request"
+    assert target["Name"] == "/gpu-spot/dev/groups/tune/firing"
     [written] = found.statements("tune-schedule")["RequestRun"]["Resource"]
     assert written.endswith(f":parameter{target['Name']}")
-    assert {found.the("Parameter", f"tune-{leaf}")["insecureValue"] for leaf in ("request", "run")} == {"{}"}
+    assert {
+        found.the("Parameter", f"tune-{leaf}")["insecureValue"] for leaf in ("request", "firing", "run")
+    } == {"{}"}
     [read] = found.statements("tune-instance")["ReadRun"]["Resource"]
     assert read.endswith("/groups/tune/run")
     assert found.statements("controller-function")["StartRuns"]["Resource"] == [read]
@@ -72,8 +69,3 @@ def test_a_nightly_fine_tune_is_requested_by_a_schedule_and_begins_once_it_is(tm
     config = json.loads(found.the("Parameter", "tune-config")["insecureValue"])
     assert config["runs"] == {"deadlineAfter": 21_600}
     assert found.the("MetricAlarm", "tune-deadline")
-
-
-@pytest.mark.parametrize("text", FILES)
-def test_a_guide_has_no_secret_in_it(text: str) -> None:
-    assert "hf_" not in text

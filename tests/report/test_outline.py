@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 
+from gpu_spot.forecast import outline
+from gpu_spot.review.comment import comment
+from gpu_spot.review.environments import review_environments
 from infra.settings import load_settings
-from rehearsal.commands import outline
 from tests.infra import training
 from tests.infra.declared import ROOT
 from tests.infra.test_refusals import STACKS, stack_file
+from tests.review.test_comment import huge
 
 WIDE: dict[str, Any] = {
     "name": "chat",
@@ -47,3 +50,9 @@ def test_every_sample_has_its_rows(stack: str) -> None:
     entries = (*settings.services, *settings.jobs, *settings.shared_hosts)
     assert [row.entry for row in outline.rows(settings)] == [entry.name for entry in entries]
     assert "an hour" in outline.total(settings)
+    forecast = f"**$5 a month**\n\n{outline.markdown(settings)}"
+    text = comment(review_environments([huge(stack, 1)], {stack: forecast}))
+    folded, _, shown = text.partition("</details>\n\n### What will happen\n\n")
+    assert "$5" in folded
+    table = [line.split(" | ")[0].strip("| ") for line in shown.splitlines()]
+    assert table[2 : 2 + len(entries)] == [entry.name for entry in entries]

@@ -1,4 +1,4 @@
-"""What a stack will do, a row for each entry: the end of ``gpu-spot deploy --local``."""
+"""What a stack will do, entry by entry: the end of a forecast, a comment and ``deploy --local``."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from gpu_spot.forecast.ceiling import ceiling, cost
+from gpu_spot.text import OUTLINE
 from infra.catalogue import accelerators as catalogue
 from infra.schema import Service, Settings, SharedHost, Training
 from infra.schema.work import GroupEntry
@@ -34,6 +35,13 @@ def rows(settings: Settings) -> Iterator[OutlineRow]:
     yield from (_service(service, region) for service in settings.services)
     yield from (_job(job, region) for job in settings.jobs)
     yield from (_host(host, region) for host in settings.shared_hosts)
+
+
+def markdown(settings: Settings) -> str:
+    """Return the table in Markdown, below its heading."""
+    table = [HEAD, ["---"] * len(HEAD), *rows(settings)]
+    lines = ("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in table)
+    return "\n".join([OUTLINE, "", *lines, "", total(settings), ""])
 
 
 def total(settings: Settings) -> str:

@@ -20,8 +20,8 @@ from botocore.client import BaseClient
 from botocore.exceptions import BotoCoreError, ClientError
 
 from gpu_spot.commands import files
-from gpu_spot.commands.forecast_inputs import progress_bar
 from gpu_spot.forecast import account
+from gpu_spot.progress import progress
 from infra.catalogue import accelerators, price_tables
 from infra.catalogue.price_tables import PriceTable
 
@@ -229,8 +229,8 @@ def main() -> int:
     file = price_tables.PROJECT_FILE
     try:
         files.check_writable("the file of prices", file)
-        with progress_bar("read") as progress:
-            reading = read(boto3.client("pricing", region_name=REGION), instance_types(), progress)
+        with progress("reading prices") as on_progress:
+            reading = read(boto3.client("pricing", region_name=REGION), instance_types(), on_progress)
         if not reading.prices:
             raise ValueError(f"the Price List has no price, {file} is unchanged")
         add_spot(reading, lambda region: boto3.client("ec2", region_name=region), datetime.now(UTC))

@@ -97,10 +97,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     # What runs for a real account: neither moto, nor what builds on it, nor what rehearses.
     "gpu_spot": {"contracts.sentences", "gpu_spot.declared"},
     "gpu_spot.errors": set(),  # of every command
+    "gpu_spot.progress": {"rich"},
     # The Pulumi SDK alone: stack files, and what a program declares.
     "gpu_spot.declared": {"pulumi", "google", "yaml"},
     "gpu_spot.commands": {
-        *("gpu_spot.forecast", "gpu_spot.jobs"),
+        *("gpu_spot.forecast", "gpu_spot.jobs", "gpu_spot.progress"),
         *("gpu_spot.preflight", "lambdas.core.model", "market.rules", "market.supply"),
         *("gpu_spot.reference", "gpu_spot.review", "gpu_spot.status", "contracts"),
         *("infra.catalogue", "infra.schema", "infra.settings", "userdata.tensorboard", "gpu_spot.declared"),
@@ -147,7 +148,9 @@ MAY_IMPORT: dict[str, set[str]] = {
             "rich",
         )
     },
-    "gpu_spot.preflight.command": {"gpu_spot.commands", "gpu_spot.preflight", "gpu_spot.declared", "rich"},
+    "gpu_spot.preflight.command": {
+        *("gpu_spot.preflight", "gpu_spot.declared", "gpu_spot.progress", "rich"),
+    },
     # It tries what the program declares.
     "research.smoke": {
         *("contracts", "gpu_spot.declared", "gpu_spot.preflight", "infra.components", "lambdas.core"),

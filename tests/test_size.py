@@ -18,25 +18,25 @@ PRODUCT_LINES = {
     "infra": 19_422,
     "lambdas": 14_295,
     "userdata": 17_744,
-    "gpu_spot": 13_016,
+    "gpu_spot": 13_044,
     "policy": 1_488,
     "market": 1_753,
-    "rehearsal": 5_131,
+    "rehearsal": 5_133,
 }
-MAX_PRODUCT_LINES = 76_463
+MAX_PRODUCT_LINES = 76_493
 LIBRARY_LINES = {
-    "packages/pulumi-on-moto/src": 8_190,
+    "packages/pulumi-on-moto/src": 8_236,
     "packages/spot-training/src": 11_903,
     "packages/spot-work/src": 5_958,
 }
 OTHER_LINES = {
-    "packages/tests": 21_539,
+    "packages/tests": 21_582,
     "research": 10_265,
-    "tests": 85_011,
+    "tests": 85_078,
     "docs": 439,
     "examples": 1_421,
 }
-DOC_WORDS = 33_360
+DOC_WORDS = 29_999
 """Words of README, CONTRIBUTING, ``docs/*.md`` but generated pages, and the libraries' READMEs."""
 RECORDS = 40
 RECORD_WORDS = 10_083

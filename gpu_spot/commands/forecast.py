@@ -91,6 +91,7 @@ def run(args: argparse.Namespace) -> int:
     from gpu_spot.commands import forecast_inputs
     from gpu_spot.forecast import outline, running, stack, text
     from gpu_spot.forecast.groups import all_entries
+    from gpu_spot.progress import progress
 
     _check(args)
     recorded = forecast_inputs.market(args)
@@ -109,11 +110,11 @@ def run(args: argparse.Namespace) -> int:
     with ExitStack() as opened:
         programs = [opened.enter_context(running.processes(1)) for _ in versions]
         replays = opened.enter_context(running.processes(max(1, args.processes)))
-        progress = opened.enter_context(forecast_inputs.progress_bar("replayed"))
+        on_progress = opened.enter_context(progress("replaying weeks"))
         declared = running.declared([(config, settings) for config, settings, *_ in versions], programs)
         outlooks = stack.forecast_questions(
             (question for *_, questions_by_group in versions for question in questions_by_group.values()),
-            lambda questions: running.forecast_slots(questions, recorded, replays, progress),
+            lambda questions: running.forecast_slots(questions, recorded, replays, on_progress),
         )
         forecasts = [
             stack.forecast(settings, price, questions_by_group, outlooks, wait(), args.file_system_gib)

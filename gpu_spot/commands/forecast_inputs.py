@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -13,16 +12,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
 from contracts.jobs.attempt import JobAttempt
 from gpu_spot.commands import files, traces
 from gpu_spot.commands.stack import name_in_aws
 from gpu_spot.declared.stackfile import StackConfig, find_project
 from gpu_spot.declared.stackfile import load as load_stack
 from gpu_spot.errors import UserError, aws_error
-from gpu_spot.forecast import account, running, text
+from gpu_spot.forecast import account, text
 from gpu_spot.forecast.prices import ASSUMED_SPOT, Prices, spot_history
 from gpu_spot.forecast.replayed import Traces
 from gpu_spot.jobs.reader import JobError, JobReader
@@ -167,12 +163,3 @@ def _market(recorded: Traces | None, region: str) -> tuple[str, str]:
 def _zone(trace: PoolTrace) -> str:
     """Return the zone of a trace, which its name begins with."""
     return trace.name.partition("_")[0]
-
-
-@contextmanager
-def progress_bar(description: str) -> Iterator[running.ProgressCallback]:
-    """Show a progress bar on standard error."""
-    columns = (TextColumn(description), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(description, total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)

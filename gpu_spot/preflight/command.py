@@ -17,6 +17,7 @@ from gpu_spot.errors import ExitStatus
 from gpu_spot.preflight import account, stack
 from gpu_spot.preflight.check_result import CheckResult, run_checks
 from gpu_spot.preflight.checks import CHECKS
+from gpu_spot.progress import progress
 
 _STYLES: Final = {"ok": "green", "warning": "yellow", "failure": "bold red", "not known": "magenta"}
 
@@ -25,7 +26,11 @@ def run(args: argparse.Namespace) -> int:
     """Check and print. Raises ``UserError`` if the stack file or the credentials are invalid."""
     declared_stack = stack.read(find_project(), args.stack)
     aws_account = account.connect(declared_stack.region, args.profile or declared_stack.profile)
-    results = list(run_checks(declared_stack, aws_account, CHECKS))
+    results: list[tuple[str, CheckResult]] = []
+    with progress("checking the account") as on_progress:
+        for number, (name, check) in enumerate(CHECKS.items()):
+            on_progress(number, len(CHECKS))
+            results += run_checks(declared_stack, aws_account, {name: check})
     if args.json:
         sys.stdout.write(_json(declared_stack, aws_account, results))
     else:

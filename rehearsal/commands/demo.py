@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TextColumn
 
 from gpu_spot.commands import files, traces
 from gpu_spot.declared.stackfile import StackConfig, find_project, load
@@ -19,6 +19,7 @@ from gpu_spot.errors import UserError
 from gpu_spot.jobs import report
 from gpu_spot.jobs.report import JobReport
 from gpu_spot.jobs.text import job_card
+from gpu_spot.progress import TimesColumn
 from market.replay.ledger import Span
 from pulumi_on_moto import outline, sandbox
 from pulumi_on_moto.running import server
@@ -143,9 +144,8 @@ class TerminalProgress(ProgressListener):
         self._progress = Progress(
             TextColumn("{task.fields[day]}"),
             BarColumn(),
-            TextColumn("{task.percentage:>3.0f} %"),
             TextColumn("[green]{task.fields[ready]}[/]/{task.fields[target]} ready"),
-            TimeElapsedColumn(),
+            TimesColumn(),
             console=console,
         )
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from gpu_spot.declared.stackfile import StackConfig
 from gpu_spot.preflight.stack import settings_of
+from gpu_spot.progress import progress
 from infra.schema import Settings
 from pulumi_on_moto import (
     AwsClients,
@@ -29,8 +30,9 @@ def deployed(clients: AwsClients, config: StackConfig) -> Deployment:
 
     Raises ``UserError``, also for invalid settings.
     """
-    make_given(settings_of(config), clients)
-    return deploy(clients, config)
+    with progress(f"declaring stack {config.stack} in the local cloud"):
+        make_given(settings_of(config), clients)
+        return deploy(clients, config)
 
 
 def make_given(settings: Settings, clients: AwsClients) -> None:

@@ -19,7 +19,7 @@ PAGES: Final = {
     "hosts": ("slices",),
 }
 """The parts of each page, in their order."""
-QUOTING: Final = ("README.md", "docs/performance.md")
+QUOTING: Final = ("README.md", "research/performance.md")
 _QUOTED: Final = re.compile(r"<!--=([^:>]+):([^:>]+):([^:>]+)-->[^<]*<!--/-->")
 
 

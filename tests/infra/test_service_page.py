@@ -45,7 +45,7 @@ def test_the_entry_with_an_address_passes_the_schema() -> None:
     assert not [line for line in of.warnings() if "drainSeconds" in line]
 
 
-PAGE = (Path(__file__).parents[2] / "docs" / "scale.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "research" / "scale.md").read_text(encoding="utf-8")
 RESERVED_BY_AWS = 5
 """Addresses of each subnet (VPC guide, "Subnet CIDR blocks")."""
 

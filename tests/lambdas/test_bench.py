@@ -42,7 +42,7 @@ def test_calls_grow_only_with_pages_and_decisions_are_fast(
 
 @pytest.mark.soak
 def test_a_fleet_of_ten_thousand_needs_few_calls() -> None:
-    """docs/scale.md has the number of calls: ``tests/infra/test_service_page.py``."""
+    """research/scale.md has the number of calls: ``tests/infra/test_service_page.py``."""
     found = checker.measure("spot-fleet", 10_000, "ready-handover", share_noticed=0.1)
     assert found["calls"]["batch_get_item"] == 101
     assert found["calls_total"] - 101 <= 35

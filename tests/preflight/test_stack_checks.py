@@ -72,7 +72,7 @@ def test_a_group_that_is_too_large_is_to_be_divided(clients: AwsClients) -> None
     [found] = results_of(quotas.sizes, stack(large), clients)
     assert (found.subject, found.status) == ("web", "warning")
     assert found.finding.startswith("max is 5,001: ")
-    assert found.advice == "split the group: at most 5,000 slots per group (docs/scale.md)"
+    assert found.advice == "split the group: at most 5,000 slots per group (research/scale.md)"
     assert not results_of(quotas.sizes, stack({"max": quotas.MAX_SLOTS}), clients)
 
 

@@ -83,13 +83,13 @@ def _counts(capacity: Capacity) -> tuple[int, int]:
 
 
 def sizes(stack: Stack, account: Account) -> Iterator[CheckResult]:
-    """Yield groups that may grow beyond the tested limits (docs/scale.md) or cost; makes no AWS calls."""
+    """Yield groups that may grow beyond the tested limits (research/scale.md) or cost; makes no AWS calls."""
     for group, capacity in stack.settings.capacities.items():
         if capacity.maximum > MAX_SLOTS:
             finding = (
                 f"max is {capacity.maximum:,}: heartbeats share one DynamoDB partition, the state is one item"
             )
-            advice = f"split the group: at most {MAX_SLOTS:,} slots per group (docs/scale.md)"
+            advice = f"split the group: at most {MAX_SLOTS:,} slots per group (research/scale.md)"
             yield CheckResult(group, "warning", finding, advice, stack.key(group, "capacity.max"))
         if capacity.max_price is not None and capacity.fallback.enabled:
             finding = f"maxPrice {capacity.max_price} bounds Spot alone; above it the fallback buys On-Demand"

@@ -3,7 +3,7 @@
 The model: within the time in which instances ordered now become ready, the load rises by a quarter.
 The backlog that grows meanwhile is served by the workers that are ready, so that the last of these requests
 waits the share ``1 - (1 + headroom) / 1.25`` of that time. `make bench-scaling`: with 10 s allowed
-one request in a hundred waits 25 to 46 s (docs/performance.md, "Scaling by worker").
+one request in a hundred waits 25 to 46 s (research/performance.md, "Scaling by worker").
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ ALARMS: Final = (DEADLINE_LOST, PROGRESS_UNKNOWN)
 
 DEFAULT_RESTART_OVERHEAD_SECONDS: Final = DEFAULT_BOOT_SECONDS + 120.0
 """Default time from a request to the first step: a boot, and the rest of a volume's migration
-(docs/performance.md has 202 s for a whole migration in the rehearsal, most of it the boot)."""
+(research/performance.md has 202 s for a whole migration in the rehearsal, most of it the boot)."""
 DEFAULT_UNSAVED_SECONDS: Final = 600.0
 """Default maximum work that an interruption loses: ten minutes between two checkpoints."""
 MEASUREMENT_TIMEOUT_SECONDS: Final = 1800.0

@@ -17,8 +17,8 @@ INSTANCE_PRICE_VARIABLE: Final = "GPU_SPOT_INSTANCE_DOLLARS_AN_HOUR"
 STORAGE_PRICE_VARIABLE: Final = "GPU_SPOT_STORAGE_DOLLARS_A_GIB"
 """Dollars for writing 2^30 bytes of checkpoints."""
 DEFAULT_RATE: Final = 0.5
-"""Default interruptions per hour: 37 in 69 h of the rehearsals in docs/performance.md, "A training job's day"
-(a market fitted to the public SkyPilot Spot traces)."""
+"""Default interruptions per hour: 37 in 69 h of rehearsals (research/performance.md, "A training job's day";
+a market fitted to the public SkyPilot Spot traces)."""
 MAX_SECONDS: Final = 600.0
 OVERHEAD: Final = 0.035
 STORAGE_SHARE: Final = 0.05

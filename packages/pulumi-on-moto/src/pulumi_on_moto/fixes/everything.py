@@ -22,6 +22,7 @@ from pulumi_on_moto.fixes.fleets import changing
 from pulumi_on_moto.fixes.fleets import showing as fleets_showing
 from pulumi_on_moto.fixes.groups import capacity, launches, lifecycle, validation
 from pulumi_on_moto.fixes.groups import showing as groups_showing
+from pulumi_on_moto.fixes.speedups.attributes import ATTRIBUTES
 from pulumi_on_moto.fixes.speedups.cached_responses import CACHED_RESPONSES
 from pulumi_on_moto.fixes.speedups.clients import METHODS_OF_CLIENTS, MODELS, TIMESTAMPS
 from pulumi_on_moto.fixes.speedups.images import IMAGES
@@ -34,7 +35,7 @@ _MODULES: Final = (
 )
 FIXES: Final[Patches] = tuple(patch for module in _MODULES for patch in module.PATCHES)
 SPEED_UPS: Final[Patches] = (
-    *(ACCOUNT, CACHED_RESPONSES, METHODS_OF_CLIENTS, *IMAGES, METHODS),
+    *(ACCOUNT, ATTRIBUTES, CACHED_RESPONSES, METHODS_OF_CLIENTS, *IMAGES, METHODS),
     *(*MODELS, RETENTION, TAGS, TIMESTAMPS),
 )
 

@@ -1,0 +1,43 @@
+"""moto's serializer finds the values of members with the speed-up as without it."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import pytest
+from moto.core.serialize import AttributePicker, AttributePickerContext, XFormedAttributePicker
+from moto.core.utils import get_service_model
+
+from pulumi_on_moto.fixes.speedups.attributes import _picked
+
+FOUND = AttributePicker.__call__
+
+
+class Instance:
+    """Found by aliases, by names in snake case, without the class's name, and below another object."""
+
+    class Meta:
+        serialization_aliases: ClassVar = {"ImageId": "placement.ami"}
+
+    def __init__(self) -> None:
+        self.id = "i-1"
+        self.instance_type = "g6.xlarge"
+        self.placement = {"ami": "ami-1"}
+
+
+OBJECTS = (Instance(), {"InstanceId": "i-2", "image_id": "ami-2", "tags": []}, {"state": None}, object())
+
+
+@pytest.mark.parametrize("picker", [AttributePicker(), XFormedAttributePicker()])
+def test_a_member_of_an_object_is_the_one_that_moto_finds(picker: AttributePicker) -> None:
+    model = get_service_model("ec2")
+    shape: Any = model.shape_for("Instance")
+    values = set()
+    for _ in range(2):  # found, then remembered
+        for obj in OBJECTS:
+            for key, member in shape.members.items():
+                member.parent = shape
+                context = AttributePickerContext(obj, key, member, None, model)
+                values.add(repr(value := FOUND(picker, context)))
+                assert _picked(picker, context) == value, (obj, key)
+    assert {"'ami-1'", "'i-2'", "None"} <= values

@@ -17,20 +17,20 @@ PRODUCT_LINES = {
     "contracts": 3_614,
     "infra": 19_422,
     "lambdas": 14_295,
-    "userdata": 17_744,
+    "userdata": 17_746,
     "gpu_spot": 13_044,
     "policy": 1_488,
     "market": 1_753,
     "rehearsal": 5_133,
 }
-MAX_PRODUCT_LINES = 76_493
+MAX_PRODUCT_LINES = 76_495
 LIBRARY_LINES = {
     "packages/pulumi-on-moto/src": 8_236,
     "packages/spot-training/src": 11_903,
     "packages/spot-work/src": 5_958,
 }
 OTHER_LINES = {
-    "packages/tests": 21_582,
+    "packages/tests": 21_649,
     "research": 10_265,
     "tests": 85_078,
     "docs": 439,

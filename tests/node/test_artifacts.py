@@ -5,18 +5,24 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import boto3
 import pytest
 from botocore.exceptions import ClientError
 
+from contracts.agent.config import ScheduledRun
 from tests import models
+from tests.node import configs
+from tests.node.units import UnitHost
 from tests.waiting import TIMEOUT_SECONDS
 from userdata.agent.aws import clients
 from userdata.agent.machine.clock import SystemClock
 from userdata.agent.machine.errors import LeaseLostError
+from userdata.agent.tasks.groups.scheduled import delete_old_runs
 from userdata.agent.work.training.artifacts import Artifacts
 
 TARGET = "s3://results/resnet/"
@@ -241,3 +247,25 @@ def test_what_has_gone_is_remembered_where_the_job_cannot_write(bench: Bench) ->
     bench.uploaded.clear()
     bench.deliver()
     assert bench.uploaded == ["a"]
+
+
+@pytest.mark.parametrize("is_linked", [False, True])
+def test_old_runs_are_deleted_and_no_link_is_followed(tmp_path: Path, is_linked: bool) -> None:
+    outside, home = tmp_path / "outside", tmp_path / "checkpoints" / "resnet"
+    config = configs.load(configs.training(volume={"sizeGib": 1}))
+    run = ScheduledRun("p", 2, "20270304T010000Z")
+    config = replace(config, training=replace(config.training, scheduled=run))  # type: ignore[type-var]
+    target = outside if is_linked else home
+    for place in (target / "20270301T010000Z", target / "20270303T010000Z", target / "notes", outside / "x"):
+        place.mkdir(parents=True)
+    (target / "20270301T010000Z" / "link").symlink_to(outside / "x")
+    (target / "20270302T010000Z").symlink_to(outside)
+    if is_linked:
+        home.parent.mkdir()
+        home.symlink_to(outside)
+    delete_old_runs(SimpleNamespace(config=config, data=tmp_path, host=UnitHost()))  # type: ignore[arg-type]
+    kept = {"20270302T010000Z", "20270303T010000Z", "notes"} | (
+        {"20270301T010000Z", "x"} if is_linked else set()
+    )
+    assert {path.name for path in home.iterdir()} == kept
+    assert (outside / "x").is_dir()

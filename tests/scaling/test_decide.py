@@ -134,33 +134,6 @@ def test_no_scale_in_within_the_cooldown_of_a_scale_out() -> None:
     assert targets[cooldown] < jam.target
 
 
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [({"queue": None}, Reason.QUEUE_UNKNOWN), ({"queue": queue(MONDAY)}, Reason.QUEUE_UNKNOWN)],
-    ids=["broker down", "an old item"],
-)
-def test_an_unknown_queue_holds_the_target_and_raises_an_alarm(
-    changes: dict[str, object], reason: Reason
-) -> None:
-    steady, now = decide_for(30)
-    target, memory = steady.target, steady.memory
-    for minute in range(60, 180):
-        decision = decide(observation(now + minute * 60, target, rate=0.0, **changes), BOUNDS, memory)
-        target, memory = decision.target, decision.memory
-        assert target == steady.target
-        assert reason in decision.reasons
-        assert decision.is_alarm
-
-
-def test_stale_throughput_holds_the_target_and_raises_an_alarm() -> None:
-    steady, now = decide_for(30)
-    stuck, _ = decide_for(
-        40, memory=steady.memory, start=now + 60, target=steady.target, work_done={}, rate=1.0
-    )
-    assert stuck.target == steady.target
-    assert Reason.THROUGHPUT_STALE in stuck.reasons
-
-
 def test_after_loss_of_the_state_nothing_scales_in_for_nearly_a_cooldown() -> None:
     for minutes in range(1, int(0.9 * COOLDOWN_SECONDS / 60)):
         lost, _ = decide_for(minutes, rate=0.5)
@@ -286,11 +259,6 @@ def test_the_memory_survives_as_text_and_stays_small() -> None:
     assert read.desired == memory.desired
     assert read.profile.rates == pytest.approx(memory.profile.rates, rel=1e-3)
     assert dump(read) == text
-
-
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"rates":1}', "null"])
-def test_malformed_text_gives_an_empty_state(text: str) -> None:
-    assert parse(text) == ScalingMemory()
 
 
 minutes = st.fixed_dictionaries(

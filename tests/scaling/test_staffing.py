@@ -99,5 +99,6 @@ def test_impossible_values_reset_the_state() -> None:
     assert parse(text).staffed_wait == StaffedWait(1.0, 5.0)
     for nonsense in ("[9.0,5.0]", "[0.0,-1.0]", "[NaN,1.0]", '["1"]'):
         assert parse(text.replace("[1.0,5.0]", nonsense)) == ScalingMemory()
+    assert [parse(text) for text in ("", "{}", "[]", '{"rates":1}', "null")] == [ScalingMemory()] * 5
     for row in ("[1]", "[1,0,7]"):  # of another version
         assert parse(text.replace("[1.0,5.0]", row)).staffed_wait == StaffedWait(1.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -148,7 +149,10 @@ def test_a_container_with_an_anonymous_volume_is_removed_at_once(bench: Bench) -
     assert "a volume on the host's disk" in bench.heartbeats.waits["ada"]
 
 
-def test_a_secrets_values_reach_the_container_and_a_missing_secret_waits(bench: Bench) -> None:
+def test_a_secrets_values_reach_the_container_and_a_missing_secret_waits(
+    bench: Bench, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
     values = {"ada": {"API_KEY": "s3cret"}}
 
     def read(one: Tenant) -> dict[str, str]:
@@ -159,11 +163,12 @@ def test_a_secrets_values_reach_the_container_and_a_missing_secret_waits(bench: 
     bench.secret_variables = read
     bench.list = lambda: (replace(ADA, secret="lab/ada"), BO, CY)
     supervisor = bench.settled()
-    file = bench.paths.environment_file("ada")
+    file, before = bench.paths.environment_file("ada"), bench.docker.pids()
     assert "API_KEY=s3cret\n" in file.read_text("utf-8")
     assert file.stat().st_mode & 0o777 == 0o600
-    assert "s3cret" not in str(bench.docker.ran)
-    before = bench.docker.pids()
+    assert "s3cret" not in f"{bench.docker.ran} {bench.heartbeats.__dict__} {caplog.records}"
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert [path for path in files if b"s3cret" in path.read_bytes()] == [file]
     values.clear()
     # Another secret is another container; the one before runs until its values are there.
     bench.list = lambda: (replace(ADA, secret="lab/new"), BO, CY)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import struct
 import threading
 import time
@@ -98,6 +99,64 @@ def test_a_hostile_message_costs_its_neighbours_nothing(broker: RabbitServer, se
     assert RabbitMQInspector(broker.url, queue).status().waiting == 0
     with pika.BlockingConnection(pika.URLParameters(broker.url)) as connection:
         connection.channel().queue_purge(f"{queue.name}.dead")
+
+
+def drawn(chance: random.Random) -> dict[str, Any]:
+    """Return a message that some client may send: each property in its range, or far out of it."""
+    raw = [Raw(struct.pack(">cQ", b"T", chance.getrandbits(64))), Raw(struct.pack(">cd", b"d", 1.5))]
+    raw += [Raw(b"S" + struct.pack(">I", 3) + b"\xff\xfe\x00"), Raw(b"I\xff\xff\xff\xff"), Raw(b"V")]
+    values = [*raw, "x" * chance.randrange(2000), "\ud7ff", -1, 2**62, True, None, b"\xff", [1, [2, {}]]]
+    names = ["spot-sent", "spot-deadline", "spot-again", "spot-type", "traceparent", "x-delivery-count"]
+    properties: dict[str, Any] = {
+        "headers": {name: chance.choice(values) for name in chance.sample([*names, "é", "x" * 120], 3)},
+        "content_type": chance.choice(
+            [JSON, f"{JSON}; charset=latin-1", "text/plain", "", "\u00e9/;;=", None]
+        ),
+        "content_encoding": chance.choice([None, "gzip", "utf-16", "nonsense"]),
+        "correlation_id": chance.choice([None, "", "x" * 255, b"\xe9\xff", "good-1"]),
+        "message_id": chance.choice([None, "y" * 255, b"\xff"]),
+        "reply_to": chance.choice([None, "no-such-queue", ""]),
+        "timestamp": chance.choice([None, 0, 2**40, 2**63 - 1]),
+        "priority": chance.choice([None, 0, 255]),
+        "expiration": chance.choice([None, "600000"]),
+    }
+    kept = chance.sample(sorted(properties), chance.randrange(1, 6))
+    bodies = [b"", b'"x"', b"{", b"[" * 50_000, b"\xff\xfe", b"NaN", b"9" * 5000, bytes(200_000)]
+    return {"body": chance.choice(bodies), **{name: properties[name] for name in kept}}
+
+
+@pytest.mark.parametrize(("foreign", "good"), [(60, 600), pytest.param(5000, 50_000, marks=pytest.mark.soak)])
+def test_drawn_messages_lose_none_of_their_neighbours(broker: RabbitServer, foreign: int, good: int) -> None:
+    queue, runs, chance = Queue(f"drawn-{foreign}"), Counter[Any](), random.Random(foreign)
+
+    def run(values: list[Any]) -> list[Any]:
+        runs.update(value for value in values if isinstance(value, int))
+        return values
+
+    consumer = RabbitMQConsumer(broker.url, queue, 32)
+    worker = Worker(consumer, run, Batch(16, 0.01))
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    with pytest.MonkeyPatch.context() as patch, Client(broker.url, queue) as client:
+        patch.setattr(pika.data, "encode_value", encode)
+        assert client.request(-1) == -1
+        with pika.BlockingConnection(pika.URLParameters(broker.url)) as connection:
+            channel = connection.channel()
+            for begin in range(0, good, 500):
+                futures = [client.submit(number, 120.0) for number in range(begin, min(good, begin + 500))]
+                for _ in range(len(futures) * foreign // good):
+                    sent = drawn(chance)
+                    channel.basic_publish("", queue.name, sent.pop("body"), pika.BasicProperties(**sent))
+                assert [future.result(120) for future in futures] == list(range(begin, begin + len(futures)))
+                connection.process_data_events()
+        inspector = RabbitMQInspector(broker.url, queue)
+        wait_until(lambda: inspector.status().waiting == 0, 120)
+    worker.drain()
+    thread.join(60)
+    again = sum(runs[number] - 1 for number in range(good))
+    assert again <= good / 1000, again
+    assert consumer._link.connections == consumer._outbox._link.connections == 1
+    assert worker.completed_count >= good
 
 
 def test_a_dead_letter_that_pika_cannot_decode_is_listed(broker: RabbitServer) -> None:

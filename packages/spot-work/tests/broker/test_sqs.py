@@ -83,6 +83,10 @@ NAMES = "id type reply-to sent deadline marks retry-after wait run reason".split
 NAMES = ["traceparent", "tracestate", "x.y-z_1", *(f"spot-{name}" for name in NAMES)]
 
 
+FOREIGN, GOOD = 10, 10
+"""Foreign messages of a round, and good ones for each."""
+
+
 def foreign(chance: random.Random) -> dict[str, Any]:
     """Return what another program may send."""
     attributes: dict[str, Any] = {}
@@ -97,12 +101,12 @@ def foreign(chance: random.Random) -> dict[str, Any]:
     return {"MessageBody": chance.choice(BODIES), "MessageAttributes": attributes}
 
 
+@pytest.mark.parametrize("rounds", [1, pytest.param(50, marks=pytest.mark.soak)])
 @pytest.mark.filterwarnings("ignore:.*does not match an error shape:UserWarning")
-def test_foreign_messages_cost_their_neighbours_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    count = 30  # moto looks through all messages for each
+def test_foreign_messages_cost_their_neighbours_nothing(monkeypatch: pytest.MonkeyPatch, rounds: int) -> None:
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     monkeypatch.setattr(consumer, "_POLL_SECONDS", 1)  # a drain waits for the last poll
-    chance, runs = random.Random(count), Counter[str]()
+    chance, runs = random.Random(rounds), Counter[str]()
 
     def run(requests: list[Request]) -> list[Any]:
         runs.update(str(request.value) for request in requests)
@@ -113,21 +117,25 @@ def test_foreign_messages_cost_their_neighbours_nothing(monkeypatch: pytest.Monk
             monkeypatch.setenv(name, value)
         url = sqs.client().get_queue_url(QueueName="ocr")["QueueUrl"]
         with Client(sqs.url, "ocr") as client:
-            futures = []
-            for number in range(count):
-                sqs.client().send_message(QueueUrl=url, **foreign(chance))
-                futures += [client.submit([number, good], TIMEOUT_SECONDS) for good in range(3)]
+            boto, goods = sqs.client(), range(GOOD * FOREIGN)
             source = transports.consumer(sqs.url, Queue("ocr"), 10)
             worker = Worker(source, run, Batch(10, 0.05), requests=True)
             thread = threading.Thread(target=worker.run)
-            thread.start()
-            assert [future.result() for future in futures] == [[n // 3, n % 3] for n in range(3 * count)]
-            wait_until(lambda: not sqs.texts("ocr"))
+            for round_ in range(rounds):  # moto looks through all messages for each
+                futures = []
+                for number in goods:
+                    if number % GOOD == 0:
+                        boto.send_message(QueueUrl=url, **foreign(chance))
+                    futures.append(client.submit([round_, number], TIMEOUT_SECONDS))
+                if round_ == 0:
+                    thread.start()
+                assert [future.result() for future in futures] == [[round_, number] for number in goods]
+                wait_until(lambda: not sqs.texts("ocr"))
             assert client.request("after", TIMEOUT_SECONDS) == "after"
             worker.drain()
             thread.join(TIMEOUT_SECONDS)
         dead = sqs.texts("ocr-dead")
-    assert 0 < len(dead) < count
+    assert 0 < len(dead) < FOREIGN * rounds
     assert set(dead) <= set(BODIES)
-    assert worker.completed_count + worker.refused_count == 4 * count + 1 - len(dead)
-    assert {runs[str([n // 3, n % 3])] for n in range(3 * count)} == {1}
+    assert worker.completed_count + worker.refused_count == (GOOD + 1) * FOREIGN * rounds + 1 - len(dead)
+    assert {runs[str([round_, number])] for round_ in range(rounds) for number in goods} == {1}

@@ -73,6 +73,8 @@ def delete_old_runs(node: Node) -> None:
 
 def _old(parent: Path, current: str, keep: int) -> list[Path]:
     """Return the directories of runs before ``current``, without the newest ``keep`` of which it is one."""
+    if parent.is_symlink():
+        raise AgentError("a link is not followed")
     earlier = sorted(
         path
         for path in parent.iterdir()

@@ -150,13 +150,12 @@ def previews(
     allowed = [
         Statement("ReadImages", ["ssm:GetParameter"], _images(scope, images)),
         Statement("ReadPrices", ["pricing:GetProducts"], ANY_RESOURCE),
+        Statement("FindInstances", ["ec2:DescribeInstances"], ANY_RESOURCE),
     ]
     if vpc_id is not None:
         allowed.append(Statement("FindNetwork", _NETWORK, ANY_RESOURCE))
         vpc = [scope.arn("ec2", f"vpc/{vpc_id}")]
         allowed.append(Statement("ReadNetwork", ["ec2:DescribeVpcAttribute"], vpc))
-    else:
-        allowed.append(Statement("FindInstances", ["ec2:DescribeInstances"], ANY_RESOURCE))
     if snapshots:
         allowed.append(Statement("FindSnapshots", ["ec2:DescribeSnapshots"], ANY_RESOURCE))
     allowed += merge(statement for queue in queues for statement in queue.preview)

@@ -165,7 +165,10 @@ class Aws(Provider):
         if function == "getCluster":
             return _cluster(self.region, arguments["name"])
         if function == "getInstances":
-            ids = world.instances({zone for one in arguments["filters"] for zone in one["values"]})
+            filters = {one["name"]: one["values"] for one in arguments["filters"]}
+            ids = world.instances(filters.get("availability-zone", self._zones()))
+            if not {*filters.get("vpc-id", ())} <= {one["id"] for one in world.exists()}:
+                ids = []
             return {"ids": ids, "publicIps": [name for name in ids if "private" not in name]}
         constant: dict[str, dict[str, Any]] = {
             "getAddonVersion": {"version": "v1.20.1-eksbuild.1"},
@@ -184,6 +187,9 @@ class Aws(Provider):
         if function not in constant:
             raise RefusedError(f"{function}: not known to the stand-in")
         return constant[function]
+
+    def _zones(self) -> list[str]:
+        return [f"{self.region}{letter}" for letter in "abcdefgh"]
 
     def _endpoint_service(self, arguments: dict[str, Any]) -> dict[str, Any]:
         [names] = [item["values"] for item in arguments["filters"] if item["name"] == "service-name"]

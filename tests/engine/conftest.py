@@ -9,8 +9,13 @@ import pytest
 
 from tests.engine.workspace import Workspace
 
-TABLE_PROPERTY = "engine"
-_COLUMNS = ("stack", "resources", "aws", "kubernetes", "preview s", "up s", "rest of up s", "preview again s")
+STACKS_PROPERTY, YEAR_PROPERTY = "stacks", "years"
+_TABLES = {
+    STACKS_PROPERTY: (
+        *("stack", "resources", "aws", "kubernetes", "preview s", "up s", "rest of up s", "preview again s"),
+    ),
+    YEAR_PROPERTY: ("stack", "change", "", "result", "verdict", "workers ended", "s: preview+up+preview"),
+}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -34,14 +39,15 @@ def workspace(request: pytest.FixtureRequest, tmp_path: Any) -> Workspace:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    rows = [
-        value
-        for reports in terminalreporter.stats.values()
-        for report in reports
-        for name, value in getattr(report, "user_properties", ())
-        if name == TABLE_PROPERTY and report.when == "call"
-    ]
-    if rows:
-        terminalreporter.section("stacks under the engine")
-        for row in (_COLUMNS, *sorted(rows)):
-            terminalreporter.write_line("| " + " | ".join(str(cell) for cell in row) + " |")
+    for title, columns in _TABLES.items():
+        rows = [
+            value
+            for reports in terminalreporter.stats.values()
+            for report in reports
+            for name, value in getattr(report, "user_properties", ())
+            if name == title and report.when == "call"
+        ]
+        if rows:
+            terminalreporter.section(f"{title} under the engine")
+            for row in (columns, *rows):
+                terminalreporter.write_line("| " + " | ".join(str(cell) for cell in row) + " |")

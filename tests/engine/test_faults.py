@@ -37,7 +37,9 @@ def failed(run: Run) -> Run:
 
 def set_key(path: str, value: object) -> Callable[[dict[str, Any]], None]:
     def change(config: dict[str, Any]) -> None:
-        config["gpu-spot:services"][0]["capacity"][path] = value
+        capacity = config["gpu-spot:services"][0]["capacity"]
+        capacity.pop(path, None)
+        capacity |= {} if value is None else {path: value}
 
     return change
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from packages.pulumi_standins.world import Fault
-from tests.engine.conftest import TABLE_PROPERTY
+from tests.engine.conftest import STACKS_PROPERTY
 from tests.engine.workspace import ROOT, STACKS, Workspace
 
 AUTONAMING = "pulumi:autonaming"
@@ -67,7 +67,7 @@ def test_a_sample_stack_lives_under_the_engine(
     assert [name for name in generated if not name.startswith(f"gpu-spot-{stack}-")] == []
     packages = Counter(item["type"].partition(":")[0] for item in resources if item.get("custom"))
     record_property(
-        TABLE_PROPERTY,
+        STACKS_PROPERTY,
         (
             *(stack, len(resources), packages["aws"], packages["kubernetes"]),
             *(round(run.seconds) for run in (first, failed, rest, again)),

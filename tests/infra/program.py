@@ -98,9 +98,10 @@ class Recorder(mocks.Mocks):
         if args.args.get("snapshotIds") == [PLAIN_SNAPSHOT]:
             answer = answer | {"encrypted": False}
         if args.token.endswith(":getInstances"):
-            # The stack of this name has instances in this zone, whatever its zones.
-            asked = [value for one in args.args["filters"] for value in one["values"]]
-            return {"ids": ["i-0"] if {"leaving", "us-west-2a"} <= {*asked} else [], "publicIps": []}, []
+            # The stack of this name has instances in this zone, whatever its zones, and in no other's VPC.
+            asked = {value for one in args.args["filters"] for value in one["values"]}
+            is_there = asked == {"leaving"} or {"leaving", "us-west-2a"} <= asked
+            return {"ids": ["i-0"] if is_there else [], "publicIps": []}, []
         if "filters" in args.args:  # of an endpoint's service
             values = args.args["filters"][0]["values"]
             prefix = PARTITIONS[self.partition]["reverseDnsPrefix"]

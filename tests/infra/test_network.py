@@ -102,6 +102,11 @@ def test_an_unsuitable_network_fails_the_preview(
     assert problem in error
 
 
+def test_another_network_is_refused_while_instances_run(tmp_path: Path) -> None:
+    error, _ = apart(program.refused, "known", "leaving", variant(tmp_path, in_network(EXISTING)))
+    assert "vpcId must be the VPC in which instances of the stack run, 1 of them not in vpc-0000000a" in error
+
+
 def test_endpoints_are_only_in_zones_of_their_service() -> None:
     prod = shipped("prod")
     found = [one for one in prod.of("VpcEndpoint").values() if one["vpcEndpointType"] == "Interface"]
@@ -191,21 +196,6 @@ def test_it_deploys_into_an_existing_network() -> None:
     assert apart(deployed_into_an_existing_network) == (1, {subnets}, True)
 
 
-def test_the_order_of_zones_has_no_meaning(tmp_path: Path) -> None:
-    """In either order of the zones the same gateway has the same address."""
-    zones = ["us-west-2a", "us-west-2b", "us-west-2c"]
-
-    def ordered(zones: list[str], folder: Path) -> Run:
-        folder.mkdir()
-        network = {"egress": "nat-gateway", "zones": zones}
-        return run("known", variant(folder, lambda config: config["gpu-spot:network"].update(network)))
-
-    first, second = ordered(zones, tmp_path / "a"), ordered(zones[::-1], tmp_path / "b")
-    one, other = ({(r["type"], r["name"]): r["inputs"] for r in of.declared} for of in (first, second))
-    assert other == one
-    assert list(second.of("Eip")) == list(second.of("NatGateway")) == ["nat"]
-
-
 def test_public_addresses_need_no_gateway_and_admit_nothing(tmp_path: Path) -> None:
     """The same subnets and tables as with NAT; functions in the VPC, which get no address, have endpoints."""
     public = run("known")
@@ -233,22 +223,6 @@ def test_instances_without_an_address_keep_a_gateway(tmp_path: Path) -> None:
         subnet["mapPublicIpOnLaunch"] is name.startswith("private")
         for name, subnet in kept.of("Subnet").items()
     )
-
-
-def test_a_renamed_stack_has_the_same_resources(tmp_path: Path) -> None:
-    """With its old name as ``stackName`` a renamed stack declares the same, and without it the same names."""
-    other = run("known", stack="team")
-    assert other.identities() == run("known").identities()
-    kept = run(
-        "known", variant(tmp_path, lambda config: config.update({"gpu-spot:stackName": "dev"})), "team"
-    )
-    for kind in ("Parameter", "Table"):
-        # The engine registers in any order.
-        names = [
-            sorted((one.get("name", ""), sorted(one["tags"].items())) for one in of.of(kind).values())
-            for of in (kept, run("known"))
-        ]
-        assert names[0] == names[1], kind
 
 
 def test_a_removed_zone_keeps_its_subnets_until_its_instances_have_left(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
+from contracts import names
 from infra import schema
 from infra.scope import Scope
 
@@ -24,11 +25,32 @@ class ExistingNetwork:
 def look_up(scope: Scope, settings: schema.Network) -> ExistingNetwork:
     """Look up the network of ``settings``; the outputs raise ``pulumi.RunError`` if it is unsuitable."""
     vpc = str(settings.vpc_id)
+    _refuse_to_leave_instances(scope, vpc)
     return ExistingNetwork(
         _vpc(scope, vpc),
         {zone: _subnet(scope, vpc, zone, subnet) for zone, subnet in settings.subnets.items()},
         tuple(_security_group(scope, vpc, group) for group in settings.security_groups),
     )
+
+
+def _refuse_to_leave_instances(scope: Scope, vpc: str) -> None:
+    """Refuse another VPC than that of running instances: AWS would not delete what they use, half-way."""
+    of_the_stack = aws.ec2.GetInstancesFilterArgs(name=f"tag:{names.TAG_STACK}", values=[scope.stack])
+    of_the_vpc = aws.ec2.GetInstancesFilterArgs(name="vpc-id", values=[vpc])
+    all_ids, ids_in_vpc = (
+        aws.ec2.get_instances(
+            filters=filters,
+            instance_state_names=["pending", "running", "stopping", "stopped"],
+            opts=scope.invoke_options,
+        ).ids
+        for filters in ([of_the_stack], [of_the_stack, of_the_vpc])
+    )
+    if outside := len(set(all_ids) - set(ids_in_vpc)):
+        raise _error(
+            "vpcId",
+            f"must be the VPC in which instances of the stack run, {outside} of them not in {vpc}: "
+            "stop them with capacity.target: 0 first, or make a second stack",
+        )
 
 
 def _vpc(scope: Scope, vpc: str) -> pulumi.Output[str]:

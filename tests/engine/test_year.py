@@ -1,0 +1,249 @@
+"""A team's year: changes of a stack one after another, under the engine, against an AWS that refuses."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pytest
+import yaml
+
+from gpu_spot.declared import stackfile
+from gpu_spot.preflight.checks import monthly_cost
+from gpu_spot.preflight.stack import declare
+from gpu_spot.review import preview
+from gpu_spot.review.effects.consequences import Severity
+from gpu_spot.review.environments import ReviewedEnvironment, review_environments
+from gpu_spot.review.verdict import ReviewVerdict, verdict_of
+from tests.apart import apart
+from tests.engine.conftest import YEAR_PROPERTY
+from tests.engine.workspace import Run, Workspace
+
+BILLED: Final = {
+    "NAT gateways": "NatGateway",
+    "alarms": "MetricAlarm",
+    "dashboards": "Dashboard",
+    "secrets": "Secret",
+    "load balancers": "LoadBalancer",
+    "EKS control planes": "Cluster",
+}
+"""The bill's lines that are a number of resources."""
+DATA: Final = frozenset(
+    {"AccessPoint", "Bucket", "Broker", "Eip", "FileSystem", "Queue", "Repository", "Table"}
+)
+"""What holds data, and addresses, which others have in allow lists: the review names each that goes."""
+RETAINED: Final = frozenset({"BucketObjectv2", "SecretVersion"})
+"""What stays on purpose: an archive goes with its bucket, an old version of a secret with its secret."""
+
+_MAX_STATE_BYTES: Final = 1_000_000
+"""Of dev, as exported: a backend writes the state at each step of an update."""
+
+
+class Step(NamedTuple):
+    """A change of keys, by path; ``refused`` is a part of the sentence that ends the preview."""
+
+    title: str
+    keys: Mapping[str, Any]
+    refused: str = ""
+
+
+def steps(stack: str) -> tuple[Step, ...]:
+    rows = yaml.safe_load(Path(__file__).with_name("year.yaml").read_text("utf-8"))[stack]
+    return tuple(Step(row["change"], row["set"], row.get("refused", "")) for row in rows)
+
+
+def put(config: dict[str, Any], path: str, value: Any) -> None:
+    """Set a key; an element of a list is addressed by its name."""
+    place: Any = config
+    first, *rest = path.split(".")
+    parts = [f"gpu-spot:{first}", *rest]
+    for number, part in enumerate(parts):
+        last = number == len(parts) - 1
+        if isinstance(place, list):
+            index = next((i for i, one in enumerate(place) if one["name"] == part), len(place))
+            if last:
+                place[index : index + 1] = [] if value is None else [{**value, "name": part}]
+                return
+            place = place[index]
+        elif not last:
+            place = place.setdefault(part, [] if part in ("gpu-spot:services", "gpu-spot:training") else {})
+        elif value is None:
+            place.pop(part, None)
+        else:
+            place[part] = value
+
+
+def change(config: dict[str, Any], keys: Mapping[str, Any]) -> None:
+    for path, value in keys.items():
+        put(config, path, value)
+
+
+def kind(urn: str) -> str:
+    return urn.split("::")[2].rpartition(":")[2]
+
+
+def existing(workspace: Workspace, *kinds: str) -> dict[str, dict[str, Any]]:
+    return {one["id"]: one for one in workspace.world.exists() if kind(one["urn"]) in kinds}
+
+
+def running(workspace: Workspace) -> dict[str, list[str]]:
+    """Return the ids of the instances by zone."""
+    path = workspace.world.folder / "instances.json"
+    found: dict[str, list[str]] = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    return found
+
+
+def play_controller(workspace: Workspace, before: Mapping[str, str]) -> int:
+    """Let each group have its target, in its zones and with the addresses of its subnets.
+
+    Returns how many workers ended because the target is lower, or restart because the release was ``before``
+    another one; not those that moved.
+    """
+    subnets = {key: one["inputs"] for key, one in existing(workspace, "Subnet").items()}
+    targets, after_ = parameters(workspace, "target"), parameters(workspace, "release")
+    present, after, ended = running(workspace), dict[str, list[str]](), 0
+    for owner, one in existing(workspace, "Group", "SpotFleetRequest").items():
+        given = one["inputs"].get("tags", ())
+        tags = given if isinstance(given, dict) else {tag["key"]: tag["value"] for tag in given}
+        if tags.get("gpu-spot:side") != "primary":
+            continue
+        named = [subnet for key, subnet in subnets.items() if json.dumps(key) in json.dumps(one["inputs"])]
+        letters = sorted(subnet["availabilityZone"] for subnet in named)
+        address = "public" if any(subnet.get("mapPublicIpOnLaunch") for subnet in named) else "private"
+        mine = [name for names in present.values() for name in names if name.startswith(f"{owner}/")]
+        group = tags["gpu-spot:group"]
+        target = int(targets[group])
+        released = group in after_ and before.get(group) != after_[group]
+        ended += len(mine) if released else max(0, len(mine) - target)
+        for number in range(target):
+            after.setdefault(letters[number % len(letters)], []).append(f"{owner}/{address}-{number}")
+    workspace.world.put_instances(after)
+    return ended
+
+
+def parameters(workspace: Workspace, leaf: str) -> dict[str, str]:
+    """Return the values of the groups' parameters of a name, by group."""
+    return {
+        one["inputs"]["tags"]["gpu-spot:group"]: one["inputs"]["insecureValue"]
+        for one in existing(workspace, "Parameter").values()
+        if one["urn"].endswith(f"-{leaf}")
+    }
+
+
+def billed(workspace: Workspace) -> Counter[str]:
+    """Return how many resources of each billed kind exist."""
+    kinds = (kind(one["urn"]) for one in workspace.world.exists())
+    return Counter(one for one in kinds if one in BILLED.values())
+
+
+def bill(folder: Path, stack: str) -> dict[str, float]:
+    """Return the counts of the bill's lines, as a forecast has them."""
+    lines = monthly_cost.lines(declare(stackfile.load(folder, stack)))
+    return {line.item: line.count for line in lines if line.item in BILLED}
+
+
+class Outcome(NamedTuple):
+    """What a change did: calls of the providers, the verdict, the workers that ended, seconds, mistakes."""
+
+    result: str
+    seconds: str
+    verdict: str = ""
+    ended: int = 0
+    wrong: tuple[str, ...] = ()
+
+
+def play(workspace: Workspace, step: Step) -> Outcome:
+    """Make one change, and say what was wrong with it."""
+    file = workspace.project / "stacks" / f"Pulumi.{workspace.stack}.yaml"
+    before = file.read_text("utf-8")
+    workspace.edit(lambda config: change(config, step.keys))
+    first = workspace.preview(code=None)
+    seconds = f"{first.seconds:.0f}"
+    if first.code or step.refused:
+        file.write_text(before, "utf-8")
+        is_refused = first.code and step.refused and step.refused in first.output
+        wrong = () if is_refused and "unhandled exception" not in first.output else (first.output[-2000:],)
+        return Outcome("refused", seconds, wrong=wrong)
+    [environment] = review_environments([preview.read(workspace.stack, json.dumps(first.document), ())], {})
+    verdict = verdict_of([environment])
+    data, releases, bills = existing(workspace, *DATA), parameters(workspace, "release"), billed(workspace)
+    workers, calls = sum(map(len, running(workspace).values())), len(workspace.world.journal())
+    up = workspace.up(code=None)
+    if up.code:
+        return Outcome("failed", f"{seconds}+{up.seconds:.0f}", wrong=(up.output[-3000:],))
+    again = workspace.preview(code=None)
+    ended = workers - sum(map(len, running(workspace).values())) + play_controller(workspace, releases)
+    kept = "until they have" in first.output
+    counts = Counter(one["call"] for one in workspace.world.journal()[calls:])
+    return Outcome(
+        ", ".join(f"{count} {call}d" for call, count in sorted(counts.items())) or "nothing",
+        f"{seconds}+{up.seconds:.0f}+{again.seconds:.0f}",
+        verdict.sentence,
+        ended,
+        (
+            *_not_empty(again),
+            *_not_as_said(verdict, ended),
+            *_lost(workspace, data, environment),
+            *(_not_as_forecast(workspace, kept=kept) if billed(workspace) != bills else ()),
+        ),
+    )
+
+
+def _not_empty(again: Run) -> Iterator[str]:
+    if again.code:
+        yield again.output[-1000:]
+    for step in again.document.get("steps", ()):
+        if step["op"] not in ("same", "read"):
+            yield f"second preview: {step['op']} {step['urn']} {step.get('diffReasons')}"
+
+
+def _not_as_said(verdict: ReviewVerdict, ended: int) -> Iterator[str]:
+    exact = verdict.is_exact and not verdict.may_be_more
+    said = verdict.workers if verdict.outcome == "ends" else 0
+    if verdict.outcome != "unknown" and (ended < said or (exact and ended != said)):
+        yield f"{ended} workers ended, but: {verdict.sentence}"
+
+
+def _lost(
+    workspace: Workspace, before: Mapping[str, dict[str, Any]], environment: ReviewedEnvironment
+) -> Iterator[str]:
+    said = [one for one in environment.meaning.effects if one.severity >= Severity.WATCH]
+    for lost in before.keys() - existing(workspace, *DATA).keys():
+        name = before[lost]["urn"].rpartition("::")[2]
+        if not any(name in f"{one.words} {one.details}" for one in said):
+            yield f"{name} is gone, and the review does not say so"
+
+
+def _not_as_forecast(workspace: Workspace, *, kept: bool) -> Iterator[str]:
+    counted = billed(workspace)
+    for item, count in apart(bill, workspace.project, workspace.stack).items():
+        present = counted[BILLED[item]]
+        if present != count and not (kept and present > count):
+            yield f"{item}: {present} exist, the forecast has {count:g}"
+
+
+def played(workspace: Workspace, year: Sequence[Step], record_property: Any) -> list[str]:
+    """Play all, note each for the table, destroy the stack, and return the mistakes."""
+    wrong = []
+    for number, step in enumerate(year):
+        outcome = play(workspace, step)
+        row = (outcome.result, outcome.verdict, str(outcome.ended), outcome.seconds)
+        record_property(YEAR_PROPERTY, (workspace.stack, str(number), step.title, *row))
+        wrong += [f"{number} {step.title}: {text}" for text in outcome.wrong]
+        assert outcome.result != "failed", wrong
+    workspace.world.put_instances({})
+    workspace.destroy()
+    assert workspace.resources() == []
+    assert {kind(one["urn"]) for one in workspace.world.exists()} <= RETAINED
+    return wrong
+
+
+@pytest.mark.parametrize("stack", ["dev", "eks"])
+def test_a_year(stack: str, workspace: Workspace, record_property: Any) -> None:
+    workspace.up()
+    assert stack != "dev" or len(workspace.run("stack", "export").output) < _MAX_STATE_BYTES
+    play_controller(workspace, {})
+    assert played(workspace, steps(stack), record_property) == []

@@ -53,7 +53,7 @@ class Bounds:
         if not 1 <= self.wait_seconds <= 3600:
             raise ValueError(f"wait_seconds is {self.wait_seconds:g}, 1 to 3600 is allowed")
         if not 0 <= self.minimum <= self.maximum or self.maximum < 1:
-            raise ValueError(f"minimum {self.minimum}, maximum {self.maximum}: 0 ≤ minimum ≤ maximum ≥ 1")
+            raise ValueError(f"minimum must be from 0 to maximum, not {self.minimum} of {self.maximum}")
 
     def floor(self, now: float) -> int:
         """Return the minimum target at this time."""
@@ -80,7 +80,9 @@ class RequestLogSettings:
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for impossible seconds."""
         if not (0 < (self.seconds_per_request or 1.0) < 1e6 and 0 < self.unit_seconds <= 1):
-            raise ValueError(f"{self.seconds_per_request} s per request in units of {self.unit_seconds} s")
+            raise ValueError(
+                f"a request cannot take {self.seconds_per_request} units of {self.unit_seconds} s"
+            )
 
 
 @stored(is_open=True, has_defaults=True)

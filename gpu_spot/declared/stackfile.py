@@ -212,7 +212,9 @@ def _unshared(value: Any) -> Any:
 def _refuse_secrets(value: Any, where: str) -> None:
     if isinstance(value, dict):
         if set(value) == {"secure"}:
-            raise UserError(f"{where} is a secret: only the Pulumi engine can decrypt it, override it here")
+            raise UserError(
+                f"{where} is a secret, which only Pulumi can decrypt; override it with a plain value"
+            )
         for key, item in value.items():
             _refuse_secrets(item, f"{where}.{key}")
     elif isinstance(value, list):

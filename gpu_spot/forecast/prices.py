@@ -101,7 +101,7 @@ def spot_history(text: str) -> dict[Pool, float]:
     try:
         return newest(json.loads(text)["SpotPriceHistory"])
     except json.JSONDecodeError as error:
-        raise ValueError(f"invalid JSON: {error}") from None
+        raise ValueError(f"not valid JSON: {error}") from None
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"not a Spot price history: {type(error).__name__}: {error}") from None
 

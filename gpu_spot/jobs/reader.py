@@ -68,9 +68,7 @@ def find_tables(dynamodb: Any, stack: str) -> JobTables:
         matches = [name for name in listed if pattern.fullmatch(name)]
         if len(matches) != 1:
             existing = ", ".join(matches) or "none"
-            raise JobError(
-                f"stack {stack!r}: expected one table gpu-spot-{stack}-{short}-…, found {existing}"
-            )
+            raise JobError(f"stack {stack!r} must have one table gpu-spot-{stack}-{short}-…, not {existing}")
         return matches[0]
 
     return JobTables(table_name("jobs"), table_name("registry"), table_name("memory"))

@@ -93,7 +93,7 @@ class JobTimeline:
 
     @property
     def lost_seconds(self) -> float:
-        """Repeated work."""
+        """Seconds of repeated work."""
         return sum(attempt.lost_seconds for attempt in self.attempts)
 
     @property

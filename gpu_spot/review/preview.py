@@ -160,7 +160,7 @@ def _parsing(expected_form: str) -> Iterator[None]:
     try:
         yield
     except json.JSONDecodeError as error:
-        raise ValueError(f"invalid JSON: {error}") from None
+        raise ValueError(f"not valid JSON: {error}") from None
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"not {expected_form}: {type(error).__name__}: {error}") from None
 

@@ -63,5 +63,5 @@ def boot(clients: AwsClients, instance_id: str) -> Config:
         raise LocalCloudError(f"instance {instance_id}: {uri}: {error}") from None
     digest = hashlib.sha256(archive).hexdigest()
     if digest != data.sha256:
-        raise LocalCloudError(f"instance {instance_id}: {uri} has SHA-256 {digest}, expected {data.sha256}")
+        raise LocalCloudError(f"instance {instance_id}: {uri} has SHA-256 {digest}, not {data.sha256}")
     return data.agent

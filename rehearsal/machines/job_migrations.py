@@ -44,7 +44,7 @@ def _move(entries: Sequence[Entry], old: Entry, new: Entry) -> Move:
     freed = _last(between, "free", volume=unmount.volume, instance=old.instance)
     ends = [e for e in between if e.instance == old.instance and e.kind in CAUSES]
     if not ends:
-        raise ValueError(f"journal without the end of {old.instance}")
+        raise ValueError(f"the journal has no end of {old.instance}")
     if unmount.volume == mount.volume:
         # A file system needs no transfer.
         attached = all_of(between, "attaching", instance=new.instance)
@@ -86,5 +86,5 @@ def all_of(entries: Iterable[Entry], kind: Kind, **fields: str) -> list[Entry]:
 def _last(entries: Iterable[Entry], kind: Kind, **fields: str) -> Entry:
     matches = all_of(entries, kind, **fields)
     if not matches:
-        raise ValueError(f"journal without {kind!r} of {', '.join(fields.values())}")
+        raise ValueError(f"the journal has no {kind!r} of {', '.join(fields.values())}")
     return matches[-1]

@@ -153,7 +153,7 @@ def test_a_job_goes_on_asking_in_a_drought_and_runs_when_it_ends(api: ClusterApi
 
 
 @pytest.mark.soak
-def test_a_day_of_drought(api: ClusterApi, record_property: Any) -> None:
+def test_jobs_outlast_a_day_of_drought(api: ClusterApi, record_property: Any) -> None:
     share = check(drought(api, _DAY_ROUNDS))
     record_property("cluster", f"drought of 24 hours: {share:.1%} of it asked for capacity")
     assert share >= 0.95

@@ -163,7 +163,7 @@ def test_the_same_decisions_tick_by_tick(stack: str, policy: str, traces: Path |
 
 @pytest.mark.soak
 @pytest.mark.parametrize("name", WORLDS)
-def test_the_same_decisions_in_a_world_of_doubt(name: str) -> None:
+def test_decisions_are_the_same_in_a_world_of_doubt(name: str) -> None:
     doubt = WORLDS[name]
     acted, accounts = apart(both, "dev", small(4, **doubt.capacity), DOUBT_SEED, DOUBT_HOURS, doubt=doubt)
     assert list(differences(acted, accounts)) == []

@@ -76,7 +76,7 @@ def test_a_provider_that_crashes(workspace: Workspace) -> None:
     workspace.preview("--expect-no-changes")
 
 
-def test_an_engine_that_is_killed_in_the_middle(workspace: Workspace) -> None:
+def test_a_stack_continues_after_its_engine_is_killed(workspace: Workspace) -> None:
     workspace.world.plant(Fault("create", match=":Subnet::", effect="hang"))
     with workspace.started("up", "--yes", "--skip-preview") as process:
         workspace.wait_until_it_hangs()
@@ -94,7 +94,9 @@ def test_an_engine_that_is_killed_in_the_middle(workspace: Workspace) -> None:
 @pytest.mark.parametrize(
     ("passphrase", "text"), [("wrong", "incorrect passphrase"), (None, "passphrase must be set")]
 )
-def test_another_passphrase_or_none(passphrase: str | None, text: str, workspace: Workspace) -> None:
+def test_another_passphrase_or_none_is_refused(
+    passphrase: str | None, text: str, workspace: Workspace
+) -> None:
     workspace.environment.pop("PULUMI_CONFIG_PASSPHRASE")
     if passphrase:
         workspace.environment["PULUMI_CONFIG_PASSPHRASE"] = passphrase
@@ -139,7 +141,7 @@ def test_a_package_that_is_not_installed(workspace: Workspace) -> None:
         ("kind", None, "is required"),
     ],
 )
-def test_a_wrong_key(key: str, value: object, text: str, workspace: Workspace) -> None:
+def test_a_wrong_key_is_refused(key: str, value: object, text: str, workspace: Workspace) -> None:
     workspace.edit(set_key(key, value))
     run = failed(workspace.up(code=None))
     assert f"gpu-spot:services[0].capacity.{key} {text}" in run.output

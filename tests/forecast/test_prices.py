@@ -139,7 +139,7 @@ def test_of_a_history_the_newest_price_of_linux_counts() -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", '{"SpotPriceHistory": [{}]}', '{"SpotPriceHistory": 1}'])
 def test_anything_else_is_refused_in_one_line(text: str) -> None:
-    with pytest.raises(ValueError, match=r"^(invalid JSON|not a Spot price history): .+$"):
+    with pytest.raises(ValueError, match=r"^(not valid JSON|not a Spot price history): .+$"):
         spot_history(text)
 
 

@@ -286,7 +286,7 @@ def test_restarts_on_one_instance_are_one_attempt() -> None:
         (job_attempt(1, "i-1", 900, 300, stopped=0.0), "none", "loss"),
     ],
 )  # fmt: skip
-def test_ending_of_the_last_attempt(part: JobAttempt, finished: str, ending: Ending) -> None:
+def test_the_end_of_the_last_attempt_is_shown(part: JobAttempt, finished: str, ending: Ending) -> None:
     [one] = timeline_of(job(finished=finished, attempts=(part,)), FEW_PRICES).attempts
     assert one.ending == ending
 

@@ -71,7 +71,7 @@ def test_a_list_and_one_job(stack_with_job: Stack, capsys: pytest.CaptureFixture
         assert words in shown
 
 
-def test_json(stack_with_job: Stack, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_is_printed(stack_with_job: Stack, capsys: pytest.CaptureFixture[str]) -> None:
     [listed] = json.loads(run(stack_with_job, capsys, "--stack", "dev", "list", "--json"))
     shown = json.loads(run(stack_with_job, capsys, "show", "resnet", "--json"))
     assert listed.items() <= shown.items()
@@ -174,7 +174,7 @@ def test_an_aws_error_is_one_line(stack: Stack, monkeypatch: pytest.MonkeyPatch)
         ["logs", "x", "-f", "--json"],
     ],
 )
-def test_wrong_usage(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_usage_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parsed(*words)
     assert "usage: gpu-spot jobs" in capsys.readouterr().err

@@ -119,7 +119,7 @@ def test_the_tables_are_the_stack_s_own(stack: Stack) -> None:
         AttributeDefinitions=[{"AttributeName": "job", "AttributeType": "S"}],
     )
     assert find_tables(stack("dynamodb"), "dev").jobs == stack.jobs
-    with pytest.raises(JobError, match="stack 'prod': expected one table gpu-spot-prod-jobs-…, found none"):
+    with pytest.raises(JobError, match="stack 'prod' must have one table gpu-spot-prod-jobs-…, not none"):
         find_tables(stack("dynamodb"), "prod")
 
 

@@ -133,7 +133,7 @@ def test_a_wrong_trace_is_one_line(tmp_path: Path, data: Any, gap: float, messag
     assert "\n" not in str(refused.value)
 
 
-def test_no_trace_at_all(tmp_path: Path) -> None:
+def test_a_market_needs_a_trace(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match=r"holds no \.json file"):
         load([tmp_path])
     with pytest.raises(TraceError, match=r"none\.json does not exist"):

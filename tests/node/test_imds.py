@@ -61,7 +61,7 @@ def test_no_document_is_not_no_service(clock: FakeClock, metadata_server: Metada
         Metadata(clock, metadata_server.url).lifecycle_state()
 
 
-def test_identity(clock: FakeClock, metadata_server: MetadataServer) -> None:
+def test_the_identity_is_read(clock: FakeClock, metadata_server: MetadataServer) -> None:
     metadata_server.documents["/latest/dynamic/instance-identity/document"] = (
         '{"instanceId": "i-1", "availabilityZone": "us-west-2a", "region": "us-west-2", '
         '"instanceType": "g5.xlarge", "accountId": "123456789012", "more": 1}'

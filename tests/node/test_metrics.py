@@ -364,7 +364,7 @@ def test_a_lost_gpu_reaches_cloudwatch(listener: Listener, clock: FakeClock, tmp
     assert listener.receive()[0]["GpusLost"] == 1
 
 
-def test_on_a_real_gpu() -> None:
+def test_metrics_of_a_real_gpu_are_read() -> None:
     if not gpu_check.has_gpu():
         pytest.skip("no nvidia-smi here: the checks above ran against the double only")
     gpu_check.check()

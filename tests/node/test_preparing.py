@@ -456,5 +456,5 @@ def test_a_volume_with_another_dataset_is_rejected(region: Region) -> None:
     node.config = configs.load(configs.training(volume={"sizeGib": 1}))
     tasks.volume(node, "up")
     tasks.volume(node, "down")
-    with pytest.raises(RefusedError, match="holds no dataset, expected imagenet@1: rename the job"):
+    with pytest.raises(RefusedError, match="holds no dataset, not imagenet@1; rename the job"):
         tasks.volume(user(region), "up")

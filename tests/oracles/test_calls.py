@@ -49,7 +49,7 @@ def ask(client: Any) -> None:
         client.describe_parameters(MaxResults=51)
 
 
-def test_in_a_plain_test() -> None:
+def test_calls_of_a_plain_test_are_seen() -> None:
     with pytest.raises(AssertionError, match="Value 51 at 'MaxResults'"), models.moto():
         ask(boto3.client("ssm", region_name="us-west-2"))
 
@@ -61,7 +61,7 @@ def test_moto_runs_once_in_a_process() -> None:
         pass
 
 
-def test_of_a_double() -> None:
+def test_calls_of_a_double_are_seen() -> None:
     client = FakeAws().client("ec2")
     with pytest.raises(AssertionError, match="Value 'never' at 'ExcessCapacityTerminationPolicy'"):
         client.modify_spot_fleet_request(SpotFleetRequestId="sfr-1", ExcessCapacityTerminationPolicy="never")
@@ -71,7 +71,7 @@ def test_of_a_double() -> None:
         list(client.get_paginator("describe_spot_fleet_instances").paginate())
 
 
-def test_of_the_boot_script(tmp_path: Path) -> None:
+def test_calls_of_the_boot_script_are_seen(tmp_path: Path) -> None:
     server = MetadataServer()
     script = tmp_path / "wrong.sh"
     metric = "--namespace n --metric-name m --dimensions a=b --value 1"

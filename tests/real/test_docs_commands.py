@@ -19,7 +19,7 @@ LINES = sorted({one.line for one in code_block_commands() if one.line.startswith
 
 @pytest.mark.soak
 @pytest.mark.parametrize("line", LINES)
-def test_demo(line: str, tmp_path: Path) -> None:
+def test_the_demo_runs(line: str, tmp_path: Path) -> None:
     for zone in "abc":
         trace = {"metadata": {"gap_seconds": 600}, "data": [1, 1, 1, 0] * 12}
         (tmp_path / f"us-west-2{zone}_v100_1.json").write_text(json.dumps(trace), "utf-8")

@@ -216,7 +216,7 @@ def test_it_gets_the_gpus_of_the_cdi_specification(podman: Bench) -> None:
     said = podman.run("echo $GPU_OF; test -c /dev/nvidia0 && dd if=/dev/nvidia0 bs=4 count=1 | wc -c", 1)
     assert "the specification" in said
     assert containers.check_gpus(podman.host, real.IMAGE, 1) == 1
-    with pytest.raises(AgentError, match="container sees 1 GPUs, expected: 2"):
+    with pytest.raises(AgentError, match="container sees 1 GPUs, not 2"):
         containers.check_gpus(podman.host, real.IMAGE, 2)
 
 

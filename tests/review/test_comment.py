@@ -164,13 +164,13 @@ def test_policies_pass_only_if_they_were_evaluated(
     "text", ["error: no stack", "[]", '{"steps": [{"op": "same"}]}', '{"diagnostics": [1]}']
 )
 def test_an_invalid_preview_is_rejected(text: str) -> None:
-    with pytest.raises(ValueError, match=r"^(invalid JSON|not a preview): "):
+    with pytest.raises(ValueError, match=r"^(not valid JSON|not a preview): "):
         read("dev", text)
 
 
 @pytest.mark.parametrize("text", ["no json", "[]", '{"policyEvent": {}}'])
 def test_an_invalid_event_log_is_rejected(text: str) -> None:
-    with pytest.raises(ValueError, match=r"^(invalid JSON|not an event log): "):
+    with pytest.raises(ValueError, match=r"^(not valid JSON|not an event log): "):
         read_policy_events(text)
 
 

@@ -228,7 +228,7 @@ def command(work_dir: Path, forecast: str, status: int = 0) -> str:
 
 
 @pytest.mark.long
-def test_from_the_engine_to_the_comment(work_dir: Path) -> None:
+def test_the_engines_output_becomes_the_comment(work_dir: Path) -> None:
     fleet = made_previews("other-types-of-a-fleet")["fleet"]
     engine(work_dir, fleet.digest, *map(json.loads, fleet.events.splitlines()))
     base(work_dir, "fleet")

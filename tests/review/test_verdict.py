@@ -252,7 +252,7 @@ def test_truncated_json_is_a_failed_preview(tmp_path: Path, cut: int) -> None:
     assert main(["review", "--preview", str(file), "--out", str(out), "--strict"]) == EXIT_STATUS["unknown"]
     text = out.read_text("utf-8")
     assert "Not known whether workers end in `dev`." in text
-    assert "cannot be read (invalid JSON" in text
+    assert "cannot be read (not valid JSON" in text
 
 
 PAGE = (ROOT / "docs" / "operations.md").read_text("utf-8").split("## What is replaced")[1].split("\n## ")[0]

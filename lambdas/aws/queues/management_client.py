@@ -57,7 +57,7 @@ def _read(response: http.client.HTTPResponse, ends_at: float) -> bytes:
         parts.append(part)
         size += len(part)
         if size > _MAX_RESPONSE_BYTES:
-            raise ValueError(f"management API response above {_MAX_RESPONSE_BYTES} bytes")
+            raise ValueError(f"the management API's response has more than {_MAX_RESPONSE_BYTES} bytes")
         if time.monotonic() > ends_at:
-            raise TimeoutError("management API response too slow")
+            raise TimeoutError("the management API's response takes too long")
     return b"".join(parts)

@@ -177,7 +177,7 @@ def check(record: JobRecord) -> None:
     """Raise ``ValueError`` for an impossible stored record."""
     is_possible = 0 <= record.step <= record.steps and 0 <= record.rate <= record.best_rate
     if not (is_possible and record.rates.minimum > 0):
-        raise ValueError(f"invalid progress in stored state: {record!r:.80}")
+        raise ValueError(f"the stored state has impossible progress: {record!r:.80}")
     for statistics in (record.rates, record.restart_overheads, record.launch_delays):
         if statistics.count and not (statistics.count >= 1 and 0 <= statistics.minimum <= statistics.maximum):
-            raise ValueError(f"invalid statistics in stored state: {statistics!r:.80}")
+            raise ValueError(f"the stored state has impossible statistics: {statistics!r:.80}")

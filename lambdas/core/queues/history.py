@@ -43,7 +43,7 @@ class QueueCounts:
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for a negative count."""
         if min(astuple(self)) < 0:
-            raise ValueError(f"negative count of a queue: {self}")
+            raise ValueError(f"a count of a queue cannot be negative: {self}")
 
 
 @stored(is_list=True)

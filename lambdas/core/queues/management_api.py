@@ -73,7 +73,9 @@ def from_broker_url(url: str, management: str = "") -> ManagementApi:
         elif broker.scheme == "amqps" and (host or "").endswith(_AMAZON_MQ_SUFFIXES):
             port = 443
     except (KeyError, ValueError):
-        raise ValueError("the broker's URL is malformed; expected amqps://user:password@host:port") from None
+        raise ValueError(
+            "the broker's URL is malformed; write it as amqps://user:password@host:port"
+        ) from None
     if not (host and user and password):
         raise ValueError("the broker's URL has no host, user or password")
     # As in pika: no path, or an empty one, is the vhost "/".

@@ -85,14 +85,14 @@ class Metadata:
         if status == 404:
             return None
         if status != 200:
-            raise MetadataUnavailableError(f"metadata {path}: status {status}")
+            raise MetadataUnavailableError(f"the metadata service answers {path} with status {status}")
         return document
 
     def identity(self) -> IdentityDocument:
         """Return the instance's id, zone, region, type, launch time and account."""
         response = self.get(IDENTITY)
         if response is None:
-            raise MetadataUnavailableError(f"metadata {IDENTITY}: status 404")
+            raise MetadataUnavailableError(f"the metadata service has no {IDENTITY}")
         document: dict[str, Any] = json.loads(response.text)
         return IdentityDocument(
             instance=document["instanceId"],
@@ -114,7 +114,7 @@ class Metadata:
     def private_address(self) -> str:
         """Return the instance's primary private IPv4 address."""
         if not (address := self._text(PRIVATE_ADDRESS)):
-            raise MetadataUnavailableError(f"metadata {PRIVATE_ADDRESS}: status 404")
+            raise MetadataUnavailableError(f"the metadata service has no {PRIVATE_ADDRESS}")
         return address
 
     def auto_scaling_group(self) -> str:
@@ -134,7 +134,7 @@ class Metadata:
         if status != 200 or not document.text:
             if self._token and self._clock.monotonic() < self._token_ends:
                 return False  # still valid; the next call retries
-            raise MetadataUnavailableError(f"metadata {_TOKEN_PATH}: status {status}")
+            raise MetadataUnavailableError(f"the metadata service answers {_TOKEN_PATH} with status {status}")
         self._token = document.text
         self._token_ends = self._clock.monotonic() + _TOKEN_SECONDS
         return True

@@ -38,7 +38,7 @@ def request(
                 break
             received += chunk
             if len(received) > _MAX_BYTES:
-                raise OSError(f"response has more than {_MAX_BYTES} bytes")
+                raise OSError(f"the response has more than {_MAX_BYTES} bytes")
     return _parse(received)
 
 
@@ -60,7 +60,7 @@ def _parse(received: bytes) -> tuple[int, dict[str, str], str]:
     head, separator, body = received.partition(b"\r\n\r\n")
     first = head.decode("latin-1").split("\r\n")[0].split(" ")
     if not separator or len(first) < 2 or not first[0].startswith("HTTP/1.") or not first[1].isdigit():
-        raise OSError("invalid HTTP response")
+        raise OSError("the response is not valid HTTP")
     headers = _headers(head)
     length = headers.get("content-length", "")
     if length.isdigit():

@@ -376,7 +376,7 @@ def _read_start(device: str) -> bytes:
     except OSError as error:
         raise TransientError(f"{device}: {error.strerror}") from None
     if len(first) < _FIRST_BYTES:
-        raise TransientError(f"{device}: {len(first)} bytes read, expected: {_FIRST_BYTES}")
+        raise TransientError(f"{device}: only {len(first)} of {_FIRST_BYTES} bytes could be read")
     return first
 
 

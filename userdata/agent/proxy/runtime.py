@@ -115,7 +115,7 @@ class RuntimeSocket:
                 while chunk := connection.recv(1 << 16):
                     received += chunk
                     if len(received) > _MAX_BYTES:
-                        raise OSError(f"response has more than {_MAX_BYTES} bytes")
+                        raise OSError(f"the response has more than {_MAX_BYTES} bytes")
         except OSError as error:
             raise HaproxyUnavailableError(f"{self._path}: {command}: {error}") from None
         return received.decode("utf-8", "replace").strip()
@@ -150,7 +150,7 @@ class RuntimeSocket:
 def parse_statistics(lines: Sequence[str]) -> Statistics:
     """Parse the CSV of ``show stat``; raise `HaproxyUnavailableError` if the backend is not in it."""
     if not lines:
-        raise HaproxyUnavailableError("show stat: empty response")
+        raise HaproxyUnavailableError("the response to show stat is empty")
     records = csv.DictReader([lines[0].lstrip("# "), *lines[1:]])
     parsed = {r["svname"]: _line(r) for r in records if r["pxname"] == BACKEND}
     backend = parsed.pop("BACKEND", None)

@@ -60,4 +60,4 @@ def _read(cls: type[T], text: str, description: str) -> T:
     except ContractError as error:
         raise ConfigError(str(error)) from None
     except ValueError as error:
-        raise ConfigError(f"{description}: invalid JSON: {error}") from None
+        raise ConfigError(f"{description} is not valid JSON: {error}") from None

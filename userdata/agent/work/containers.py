@@ -151,5 +151,5 @@ def check_gpus(host: Host, image: str, expected: int) -> int:
         return expected
     visible = sum(1 for line in output.splitlines() if line.startswith("GPU "))
     if visible != expected:
-        raise AgentError(f"container sees {visible} GPUs, expected: {expected}")
+        raise AgentError(f"the container sees {visible} GPUs, not {expected}")
     return visible

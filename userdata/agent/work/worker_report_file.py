@@ -240,7 +240,7 @@ def _read(path: Path) -> tuple[dict[str, Any], float]:
     try:
         report = json.loads(text)
     except RecursionError:
-        raise ValueError("nested too deeply") from None
+        raise ValueError("the report is nested too deeply") from None
     if not isinstance(report, dict):
         raise ValueError(f"a report must be a JSON object, not {type(report).__name__}")
     return report, written_at

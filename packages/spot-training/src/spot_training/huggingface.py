@@ -72,7 +72,7 @@ class SpotCallback(TrainerCallback):
         self._trainer = _caller()
         if getattr(args, "enable_jit_checkpoint", False):
             raise SpotTrainingError(
-                "enable_jit_checkpoint=True: both would handle SIGTERM; allowed with SpotCallback: False"
+                "enable_jit_checkpoint must be False with SpotCallback, as both would handle SIGTERM"
             )
         if args.save_only_model:
             raise SpotTrainingError("save_only_model=True saves what cannot be resumed; set it to False")

@@ -57,7 +57,7 @@ def test_values_and_failures_come_back(broker: RabbitServer, at_work: Callable[.
             client.request({"n": 0})
 
 
-def test_no_reply_in_time(broker: RabbitServer) -> None:
+def test_a_caller_without_a_reply_in_time_gets_an_error(broker: RabbitServer) -> None:
     with Client(broker.url, "alone") as client, pytest.raises(ExpiredError, match="alone: no reply in time"):
         client.request(1, timeout=0.5)
 

@@ -175,7 +175,7 @@ class S3Filler:
     def _check_cancelled(self, size: int) -> None:
         """Raise to end the transfer if the copy is cancelled; called with each part of an object."""
         if self._cancelled.is_set():
-            raise AgentError(f"dataset {self._dataset}: copy cancelled")
+            raise AgentError(f"dataset {self._dataset}: the copy was cancelled")
 
 
 @contextlib.contextmanager

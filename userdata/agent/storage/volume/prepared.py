@@ -77,8 +77,8 @@ class PreparedFiller:
             RefusedError: always.
         """
         raise RefusedError(
-            f"the job's volume holds {_read_dataset(self._folder / MARKER) or 'no dataset'}, expected "
-            f"{self._dataset}: rename the job, or delete its volume and its item in the job table"
+            f"the job's volume holds {_read_dataset(self._folder / MARKER) or 'no dataset'}, not "
+            f"{self._dataset}; rename the job, or delete its volume and its item in the job table"
         )
 
 

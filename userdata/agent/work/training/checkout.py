@@ -72,7 +72,7 @@ def checkout(host: Host, training: Training, directory: Path, login: Credentials
     host.run([*git, "checkout", "--quiet", "--detach", training.revision], SLOW, environment=plain)
     head = host.run([*git, "rev-parse", "HEAD"], QUICK, environment=plain).strip()
     if head != training.revision:
-        raise AgentError(f"{training.repository}: got {head}, expected {training.revision}")
+        raise AgentError(f"{training.repository} was checked out at {head}, not at {training.revision}")
     if training.submodules:
         update = ["submodule", "--quiet", "update", "--init", "--recursive", "--depth=1"]
         host.run([*git, *update], LOAD, environment=remote)

@@ -131,8 +131,8 @@ class Provisioner(Monitor):
             raise LocalCloudError(f'{type_} "{name}": input {unknown[0]!r} has no mapping in the local cloud')
         if inputs.get("region") not in (None, self._clients.region):
             raise LocalCloudError(
-                f'{type_} "{name}": region is {inputs["region"]!r}, '
-                f"the local cloud is in {self._clients.region!r}"
+                f'{type_} "{name}": region must be that of the local cloud, '
+                f"{self._clients.region!r}, not {inputs['region']!r}"
             )
         identity = f"local-{name}"
         tags = inputs.get("defaultTags") or {}

@@ -256,7 +256,7 @@ class RabbitMQConsumer(RequestConsumer):
         if self._is_declared and reply_to and not declare.has_reply_exchange(self._queue, reply_to):
             prefix = declare.reply_exchange(self._queue)
             raise ValueError(
-                f"reply queue must begin with {prefix}. and be bound to exchange {prefix}, unlike "
+                f"the reply queue must begin with {prefix}. and be bound to exchange {prefix}, unlike "
                 f"{reply_to!r}"
             )
 

@@ -84,7 +84,7 @@ def read(body: bytes, properties: BasicProperties) -> Message:
     if UNREADABLE in headers:
         raise ValueError(f"headers: {headers[UNREADABLE]}")
     if isinstance(properties.reply_to, bytes):
-        raise ValueError(f"reply queue must be a name in UTF-8, not {properties.reply_to!r}")
+        raise ValueError(f"the reply queue must be a name in UTF-8, not {properties.reply_to!r}")
     return Message(
         id=properties.correlation_id or properties.message_id or "",
         body=body,

@@ -80,7 +80,7 @@ def read(received: Mapping[str, Any]) -> Message:
         try:
             body = base64.b64decode(body.strip(), validate=True)
         except binascii.Error as error:
-            raise ValueError(f"invalid base64: {error}") from None
+            raise ValueError(f"the body is not valid base64: {error}") from None
     wait, run = _seconds(attributes.get(_WAIT)), _seconds(attributes.get(_RUN))
     return Message(
         id=attributes.get(_ID) or received.get("MessageId", ""),

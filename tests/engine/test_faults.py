@@ -94,9 +94,7 @@ def test_a_stack_continues_after_its_engine_is_killed(workspace: Workspace) -> N
 @pytest.mark.parametrize(
     ("passphrase", "text"), [("wrong", "incorrect passphrase"), (None, "passphrase must be set")]
 )
-def test_another_passphrase_or_none_is_refused(
-    passphrase: str | None, text: str, workspace: Workspace
-) -> None:
+def test_a_wrong_passphrase_is_refused(passphrase: str | None, text: str, workspace: Workspace) -> None:
     workspace.environment.pop("PULUMI_CONFIG_PASSPHRASE")
     if passphrase:
         workspace.environment["PULUMI_CONFIG_PASSPHRASE"] = passphrase

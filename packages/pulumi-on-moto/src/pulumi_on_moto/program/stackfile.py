@@ -233,7 +233,7 @@ def _refuse_secrets(value: Any, where: str) -> None:
     if isinstance(value, dict):
         if set(value) == {"secure"}:
             raise LocalCloudError(
-                f"{where} is a secret: only the Pulumi engine can decrypt it, override it here"
+                f"{where} is a secret, which only Pulumi can decrypt; override it with a plain value"
             )
         for key, item in value.items():
             _refuse_secrets(item, f"{where}.{key}")

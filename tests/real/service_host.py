@@ -52,6 +52,7 @@ class ServiceHostConfig:
     first: int = 0
     address: str = ""
     http: dict[str, Any] | None = None
+    gpus: int = 1  # of each worker
 
 
 class _FileRegistry:
@@ -139,11 +140,12 @@ def supervise(config: ServiceHostConfig, lines: TextIO) -> None:
         command=tuple(config.command),
         environment=config.environment,
         reports_readiness=True,
+        gpus_per_worker=config.gpus,
     )
     clock = SystemClock()
     registry = _FileRegistry(directory)
     heartbeat_sender = HeartbeatSender(registry, _NoPool(), clock, directory, _HEARTBEAT_SECONDS)  # type: ignore[arg-type]
-    slots = worker_slots(config.slots, config.first)
+    slots = [replace(slot, gpu_count=config.gpus) for slot in worker_slots(config.slots, config.first)]
     gpus = {slot.number: slot.gpus for slot in slots}
     releases = [service]
     http = None

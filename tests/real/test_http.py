@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import json
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,6 +40,23 @@ def get(world: HttpWorld, path: str, port: int | None = None) -> http.client.HTT
         response = connection.getresponse()
         response.read()
         return response
+
+
+MODEL_SERVER = """
+import http.server, os
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Gpus", os.environ["CUDA_VISIBLE_DEVICES"])
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+http.server.ThreadingHTTPServer((os.environ["ADDRESS"], int(os.environ["PORT"])), Handler).serve_forever()
+"""
+
+
+def test_a_server_on_two_gpus_answers_through_the_proxies() -> None:
+    with play.world(HttpScript(2, command=(sys.executable, "-c", MODEL_SERVER), gpus=2)) as (running, _):
+        assert {get(running, "/v1/models").getheader("Gpus") for _ in range(20)} == {"0,1"}
 
 
 def test_callers_notice_no_notice_and_of_a_death_only_what_must_not_be_repeated(

@@ -14,13 +14,6 @@ from gpu_spot.review.preview import EngineStep, PolicyViolation, Preview, read, 
 from tests.review.making import GOLDEN
 
 
-def test_the_worst_effect_is_first() -> None:
-    head = (GOLDEN / "other-types-of-a-fleet.md").read_text("utf-8")[:400]
-    assert head.startswith(f"{MARKER}\n> [!CAUTION]\n> **8 workers end in `fleet` (inference).**")
-    assert "**No running worker stops.**" in (GOLDEN / "keep-logs-longer.md").read_text("utf-8")[:200]
-    assert "**No running worker stops: no changes.**" in (GOLDEN / "nothing.md").read_text("utf-8")[:200]
-
-
 def huge(environment: str, changes: int) -> Preview:
     steps = [
         EngineStep(

@@ -118,22 +118,6 @@ def test_scale_in_once_a_worker_was_not_needed_for_as_long_as_its_successors_boo
     assert quiet == sorted(quiet, reverse=True)
 
 
-def test_no_scale_in_within_the_cooldown_of_a_scale_out() -> None:
-    steady, now = decide_for(30)
-    jam = decide(
-        observation(now + 60, steady.target, queue=queue(now + 60, ready=2000)), BOUNDS, steady.memory
-    )
-    assert jam.target > steady.target
-    target, memory, targets = jam.target, jam.memory, []
-    for minute in range(2, 15):
-        decision = decide(observation(now + minute * 60, target, rate=1.0), BOUNDS, memory)
-        target, memory = decision.target, decision.memory
-        targets.append(target)
-    cooldown = int(COOLDOWN_SECONDS // 60)
-    assert targets[: cooldown - 1] == [jam.target] * (cooldown - 1)
-    assert targets[cooldown] < jam.target
-
-
 def test_after_loss_of_the_state_nothing_scales_in_for_nearly_a_cooldown() -> None:
     for minutes in range(1, int(0.9 * COOLDOWN_SECONDS / 60)):
         lost, _ = decide_for(minutes, rate=0.5)

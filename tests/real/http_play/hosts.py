@@ -51,12 +51,13 @@ class HttpHosts:
     """The hosts of a service; ``variables`` are those of its workers, whatever their release."""
 
     def __init__(
-        self, folder: Path, variables: dict[str, str], workers: HttpWorkers, clock: PlayClock
+        self, folder: Path, variables: dict[str, str], workers: HttpWorkers, clock: PlayClock, gpus: int = 1
     ) -> None:
         self._folder = folder
         self._variables = variables
         self._workers = workers
         self._clock = clock
+        self._gpus = gpus
         self._hosts: dict[str, subprocess.Popen[str]] = {}
         self._listed: dict[str, HttpHost] = {}
         self._launched = 0
@@ -76,6 +77,7 @@ class HttpHosts:
             directory=str(directory),
             address=address,
             http=asdict(self._workers),
+            gpus=self._gpus,
         )
         with (self._folder / "hosts.log").open("ab") as output:
             process = subprocess.Popen(

@@ -48,6 +48,7 @@ class HttpScript:
     pace: float = 1.0
     variables: tuple[tuple[str, str], ...] = ()
     idle_timeout: int = 30
+    gpus: int = 1
 
     @property
     def release(self) -> WorkerRelease:
@@ -91,7 +92,7 @@ class HttpWorld:
             **dict(script.variables),
         }
         self.clock = PlayClock(script.pace)
-        self.hosts = HttpHosts(folder, variables, workers, self.clock)
+        self.hosts = HttpHosts(folder, variables, workers, self.clock, script.gpus)
         settings = HttpProxy(
             workers,
             is_grpc=script.is_grpc,

@@ -48,17 +48,18 @@ class CloudFleet:
     _alive: set[str] = field(default_factory=set)
     _refusing: dict[GroupRole, str] = field(default_factory=dict)
     _overtaken: set[GroupRole] = field(default_factory=set)
-    _placed: list[tuple[str, Pool]] = field(default_factory=list)
+    _placed: list[tuple[str, Pool, PurchaseOption]] = field(default_factory=list)
 
-    def ask(self, market: Callable[[str], Pool | None]) -> None:
+    def ask(self, market: Callable[[str, PurchaseOption], Pool | None]) -> None:
         """See ``ByZone``."""
 
-        def buy(zone: str) -> str | None:
-            pool = market(zone)
+        def buy(zone: str, role: GroupRole) -> str | None:
+            option = PurchaseOption.SPOT if role is GroupRole.PRIMARY else PurchaseOption.ON_DEMAND
+            pool = market(zone, option)
             if pool is None:
                 return None
-            instance_id = self.launched(pool, PurchaseOption.ON_DEMAND, GroupRole.FALLBACK, warm=False)
-            self._placed.append((instance_id, pool))
+            instance_id = self.launched(pool, option, role, warm=False)
+            self._placed.append((instance_id, pool, option))
             return instance_id
 
         self.cloud.buy_by_zone(self.group, buy)

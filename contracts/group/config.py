@@ -98,6 +98,15 @@ class GroupConfig:
     http_concurrency: Annotated[WholeNumber, FieldMark.SPARSE] = 0
     runs: Annotated[RunRules | None, FieldMark.SPARSE] = None
 
+    @property
+    def spreads(self) -> bool:
+        """Whether an instance of the primary group may be launched in one zone, to spread the group.
+
+        Source: Auto Scaling guide, "Launch instances synchronously": groups of Spot alone, or of On-Demand.
+        """
+        is_of_spot_alone = (self.kind, self.base, self.spot_percentage) == ("mixed-asg", 0, 100)
+        return is_of_spot_alone and not self.break_before_make and len(self.zones) > 1 and self.maximum > 2
+
 
 def dumps(config: GroupConfig) -> str:
     """Serialize the parameter's value."""

@@ -87,17 +87,18 @@ def parts(question: Question, traces: Traces) -> list[Part]:
         drain_seconds=question.drain_seconds,
     )
     market = SpotMarket(priced, rules, 2 * question.slots if _is_binary(traces) else None)
+    zones = question.zones or tuple(range(len(traces)))
+    pools = tuple(Pool(f"type-{index}", f"zone-{zone}") for index, zone in enumerate(zones))
     group = simulated_group(
         question.slots,
         2 * question.slots,
         drain_seconds=question.drain_seconds,
         fallback=question.fallback,
         break_before_make=question.job,
+        zones=tuple(dict.fromkeys(pool.zone for pool in pools)),
     )
     fleet = LightFleet(group, policies.build(question.policy, dict(question.policy_parameters)))
-    zones = question.zones or tuple(range(len(traces)))
-    shape = GroupShape(tuple(Pool(f"type-{index}", f"zone-{zone}") for index, zone in enumerate(zones)))
-    ledger = Replay(market, rules, fleet, shape, question.slots).run()
+    ledger = Replay(market, rules, fleet, GroupShape(pools), question.slots).run()
     return _cut(ledger, rules.warm_up_ticks, market.ticks)
 
 

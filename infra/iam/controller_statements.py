@@ -26,7 +26,7 @@ def controller(
 
     Writing its log is not among them.
 
-    ``launches_by_zone``: some groups launch On-Demand instances in a given zone. ``scheduled_jobs`` have a
+    ``launches_by_zone``: some groups launch instances in a given zone. ``scheduled_jobs`` have a
     schedule: the controller writes their runs.
     """
     statements = [

@@ -60,7 +60,7 @@ def _controller(
         foundation.functions,
         has_fleets=any(workload.capacity.is_fleet for workload in controlled),
         has_capacity_blocks=any(workload.has_block for workload in workloads),
-        launches_by_zone=any(workload.group.by_zone for workload in workloads),
+        launches_by_zone=any(w.group.by_zone or w.group.spreads for w in workloads),
         scheduled_jobs=[job.name for job in settings.on_instances.jobs if job.schedule],
         depends_on=[workload.group for workload in workloads],
     )

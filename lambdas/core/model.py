@@ -277,13 +277,15 @@ class Observation:
 class SetDesired:
     """Set the desired capacity of one group; never so low that AWS would select instances to terminate.
 
-    Additional capacity is launched in ``zone`` if that has capacity; empty: in any zone of the group.
+    Additional capacity is launched in ``zone`` if that has capacity, else in any zone of the group, or
+    nowhere with ``only_there``; empty: in any zone.
     """
 
     group_role: GroupRole
     capacity: int
     reason: str
     zone: str = ""
+    only_there: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -248,10 +248,9 @@ class Replay:
             self._note(tick, "release", len(terminated), "")
             if booting:
                 self._note(tick, "release-booting", booting, "")
-        for instance_id, pool in self._orders.placed:
-            self._hold(
-                tick, instance_id, self.shape.pools.index(pool), PurchaseOption.ON_DEMAND, GroupRole.FALLBACK
-            )
+        for instance_id, pool, option in self._orders.placed:
+            role = GroupRole.PRIMARY if option is PurchaseOption.SPOT else GroupRole.FALLBACK
+            self._hold(tick, instance_id, self.shape.pools.index(pool), option, role)
         changed = bool(self._orders.released or self._orders.placed)
         return changed or self._orders.desired != before.desired
 
@@ -319,8 +318,10 @@ class Replay:
         heapq.heappush(self._agenda, ready_tick)
         self._note(tick, f"launch-{market}", 1, str(self.shape.pools[pool]))
 
-    def _sold_in(self, zone: str) -> Pool | None:
-        """Return a zone's pool for an On-Demand launch, None if the launch fails."""
+    def _sold_in(self, zone: str, option: PurchaseOption) -> Pool | None:
+        """Return a zone's pool for a launch, None if the launch fails."""
+        if option is PurchaseOption.SPOT:
+            return self._primary.sold_in(zone, self.instances, self._tick)
         pool = next((pool for pool in self.shape.pools if pool.zone == zone), None)
         return None if self._has_no_on_demand(f"on-demand in {zone}", self._tick) else pool
 

@@ -32,14 +32,15 @@ from lambdas.core.model import (
 class Orders:
     """The controller's orders after a pass: capacities, terminated instances, the time of the next pass.
 
-    ``placed`` are On-Demand instances that it launched in a zone of its choice during the pass.
+    ``placed`` are instances that it launched in a zone of its choice during the pass: Spot in the primary
+    group, On-Demand in the fallback.
     ``target`` is the group's new target, None if it never changes.
     """
 
     desired: Mapping[GroupRole, int]
     released: tuple[str, ...] = ()
     wake_at: float | None = None
-    placed: tuple[tuple[str, Pool], ...] = ()
+    placed: tuple[tuple[str, Pool, PurchaseOption], ...] = ()
     target: int | None = None
 
 
@@ -105,10 +106,10 @@ class Rebalanced(Protocol):
 
 @runtime_checkable
 class ByZone(Protocol):
-    """A fleet whose controller may launch On-Demand in one zone during a pass; see ``Orders.placed``."""
+    """A fleet whose controller may launch in one zone during a pass; see ``Orders.placed``."""
 
-    def ask(self, market: Callable[[str], Pool | None]) -> None:
-        """Set the callback that returns a zone's pool for an On-Demand launch; ``None``: no capacity."""
+    def ask(self, market: Callable[[str, PurchaseOption], Pool | None]) -> None:
+        """Set the callback that returns a zone's pool for a launch; ``None``: no capacity."""
         ...
 
 
@@ -128,6 +129,7 @@ def simulated_group(
     drain_seconds: float = 0.0,
     break_before_make: bool = False,
     fallback: bool = True,
+    zones: tuple[str, ...] = (),
 ) -> Group:
     """Return a group of a replay; the arguments are those of `GroupConfig`."""
     config = GroupConfig(
@@ -140,6 +142,7 @@ def simulated_group(
         slots={},
         drain_seconds=round(drain_seconds),
         break_before_make=break_before_make,
+        zones=zones,
         policy=PolicyChoice(""),  # the fleet has it
     )
     return Group.of("replay", config, target)
@@ -167,6 +170,11 @@ class LightFleet:
     _refusing: set[GroupRole] = field(default_factory=set)
     _launched: set[GroupRole] = field(default_factory=set)
     _serial: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+    _market: Callable[[str, PurchaseOption], Pool | None] = lambda zone, option: None
+
+    def ask(self, market: Callable[[str, PurchaseOption], Pool | None]) -> None:
+        """See ``ByZone``."""
+        self._market = market
 
     def tick(self, now: float) -> None:
         """See ``Fleet``."""
@@ -231,20 +239,26 @@ class LightFleet:
     def reconcile(self) -> Orders:
         """See ``Fleet``: a termination is an event and runs the controller once more."""
         released: list[str] = []
+        placed: list[tuple[str, Pool, PurchaseOption]] = []
         self.memory = apply_events(self.memory, self._events, self._now)
         self._events.clear()
         while True:
             decision = self.decide()
-            terminated = self._carry_out(decision)
+            terminated = self._carry_out(decision, placed)
             released.extend(terminated)
             if not terminated:
-                return Orders(dict(self._desired), tuple(released), decision.next_run_at)
+                return Orders(dict(self._desired), tuple(released), decision.next_run_at, tuple(placed))
 
-    def _carry_out(self, decision: Decision) -> list[str]:
-        """Apply a decision, and return the terminated instances."""
+    def _carry_out(self, decision: Decision, placed: list[tuple[str, Pool, PurchaseOption]]) -> list[str]:
+        """Apply a decision; return what is terminated, and add what is launched in a zone to ``placed``."""
         released: list[str] = []
         for action in decision.actions:
             match action:
+                case SetDesired(side, capacity, _, zone, only_there=True):
+                    if (pool := self._market(zone, PurchaseOption.SPOT)) is not None:
+                        self._desired[side] = capacity
+                        launched = self.launched(pool, PurchaseOption.SPOT, side, warm=False)
+                        placed.append((launched, pool, PurchaseOption.SPOT))
                 case SetDesired(side, capacity):
                     self._desired[side] = capacity
                 case TerminateInstances(side, instance_ids, _, slots):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from lambdas.core.model import GroupRole, PurchaseOption
+from lambdas.core.model import GroupRole, Pool, PurchaseOption
 from market.replay.groups import GroupShape, HeldInstance, offers, on_demand_pools
 from market.rules import Rules, ticks
 from market.supply.spot import SpotMarket
@@ -77,6 +77,13 @@ class PrimaryGroup:
         self._tried = desired
         self.short = missing > 0
         self.retry_tick = tick + ticks(self.rules.retry_seconds) if self.short else 0
+
+    def sold_in(self, zone: str, instances: Sequence[HeldInstance], tick: int) -> Pool | None:
+        """Return the pool of a zone that a Spot launch gets; ``None`` without room."""
+        pools = self.shape.pools
+        offered = [o for o in offers(pools, instances, self.market, tick) if pools[o.pool].zone == zone]
+        picked = self._allocation.pick(offered)
+        return None if picked is None or self.market.capacity(picked, tick) < 1 else pools[picked]
 
     def tried_again(self, tick: int) -> bool:
         """Return whether a launch attempt has just failed; each failure is reported once."""

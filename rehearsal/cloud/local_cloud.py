@@ -64,7 +64,7 @@ class LocalCloud:
         self._waiting_since: dict[str, float] = {}
         self._refused_since: dict[str, float] = {}
         self._listener: Callable[[Call], None] | None = None
-        self._buyers: dict[str, Callable[[str], str | None]] = {}
+        self._buyers: dict[str, Callable[[str, GroupRole], str | None]] = {}
         self._selling = False
         modifying_takes(self._instances.ec2, _MODIFYING_SECONDS)
         deployment.functions.listener = self._on_call
@@ -136,8 +136,8 @@ class LocalCloud:
         self._launched(holder, instance)
         return str(instance.id)
 
-    def buy_by_zone(self, group: str, buyer: Callable[[str], str | None]) -> None:
-        """Let ``buyer`` serve the fallback's LaunchInstances requests for one On-Demand instance in a zone.
+    def buy_by_zone(self, group: str, buyer: Callable[[str, GroupRole], str | None]) -> None:
+        """Let ``buyer`` serve LaunchInstances requests for one instance in a zone, in one of both groups.
 
         It returns the instance's id, ``None`` if the zone has no capacity.
         """
@@ -145,12 +145,14 @@ class LocalCloud:
 
     def sell(self, group: Any, zone: str, capacity: int) -> list[Any]:
         """See ``Seller``; launches meanwhile are not calls of the requesting function."""
-        buyer = self._buyers.get(self._group_of[group.name].name)
+        view = self._group_of[group.name]
+        buyer = self._buyers.get(view.name)
+        role = GroupRole.PRIMARY if group.name == view.primary else GroupRole.FALLBACK
         if buyer is None or capacity != 1:
             return []
         self._selling = True
         try:
-            bought = buyer(zone)
+            bought = buyer(zone, role)
         finally:
             self._selling = False
         return [] if bought is None else [self._instances.instance(bought)]

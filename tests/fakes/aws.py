@@ -384,9 +384,10 @@ class FakeAws:
         ClientToken: str,
         RetryStrategy: str,
     ) -> Any:
-        assert RetryStrategy == "retry-with-group-configuration"
+        retries = RetryStrategy == "retry-with-group-configuration"
+        assert retries or RetryStrategy == "none"
         group, (zone,) = self.groups[AutoScalingGroupName], AvailabilityZones
-        group["DesiredCapacity"] += RequestedCapacity
+        group["DesiredCapacity"] += RequestedCapacity * (retries or zone not in self.full_zones)
         if zone in self.full_zones:
             error = {"ErrorCode": "InsufficientInstanceCapacity", "ErrorMessage": f"no capacity in {zone}"}
             return {"Instances": [], "Errors": [error]}

@@ -83,7 +83,14 @@ def test_a_recorded_warning_starts_on_demand_and_says_why(aws: FakeAws, log: io.
     assert line["group"] == "inference"
     assert line["reason"] == "target 2, 1 primary stable, 1 interrupted"
     assert line["actions"] == [
-        {"action": "SetDesired", "side": "fallback", "capacity": 1, "reason": line["reason"], "zone": ""}
+        {
+            "action": "SetDesired",
+            "side": "fallback",
+            "capacity": 1,
+            "reason": line["reason"],
+            "zone": "",
+            "only_there": False,
+        }
     ]
     assert (line["ready"], line["interrupted"], line["spot"], line["carried_out"]) == (2, 1, 2, True)
 

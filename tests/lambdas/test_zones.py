@@ -84,6 +84,19 @@ class OlderSdk:
         return getattr(self._client, name)
 
 
+def test_a_zone_that_is_only_tried_changes_nothing_without_capacity(job: FakeAws) -> None:
+    tried = CapacityChange(0, 1, zone=HOME, only_there=True)
+    job.full_zones = {HOME}
+    move(job, tried)
+    assert fallback(job) == (0, [])
+    job.full_zones = set()
+    move(job, tried)
+    assert fallback(job) == (1, [f"i-in-{HOME}"])
+    with pytest.raises(ZoneUnavailableError, match=f"'fallback' cannot try {HOME}: launch_instances"):
+        move(job, tried, OlderSdk(job.client("autoscaling")))
+    assert job.calls["set_desired_capacity"] == 0
+
+
 def test_an_sdk_without_the_operation_sets_the_desired_capacity(job: FakeAws) -> None:
     with pytest.raises(ZoneUnavailableError, match=f"in any zone, not in {HOME}: launch_instances"):
         move(job, CapacityChange(0, 1, zone=HOME), OlderSdk(job.client("autoscaling")))

@@ -32,12 +32,10 @@ def fallback(running: Running) -> Iterator[dict[str, Any]]:
 def selling(running: Running, zone: str) -> None:
     """Let the market sell one type in one zone."""
 
-    def buy(asked: str) -> str | None:
+    def buy(asked: str, role: GroupRole) -> str | None:
         if asked != zone:
             return None
-        return running.cloud.launch(
-            "inference", GroupRole.FALLBACK, "g5.xlarge", asked, PurchaseOption.ON_DEMAND
-        )
+        return running.cloud.launch("inference", role, "g5.xlarge", asked, PurchaseOption.ON_DEMAND)
 
     running.cloud.buy_by_zone("inference", buy)
 

@@ -99,6 +99,7 @@ class CapacityGroup(pulumi.ComponentResource):
     fallback_name: pulumi.Output[str] | None
     is_managed: bool
     by_zone: bool
+    spreads: bool
 
     def __init__(
         self, name: str, args: CapacityGroupArgs, opts: pulumi.ResourceOptions | None = None
@@ -113,6 +114,9 @@ class CapacityGroup(pulumi.ComponentResource):
         # "Launch instances synchronously", limitations); a Capacity Block is in one zone anyway.
         self.by_zone = bool(
             args.follows_volume and args.fallback and not args.block and not args.capacity.warm_instances
+        )
+        self.spreads = (
+            self.is_managed and dataclasses.replace(args.config, zones=tuple(args.subnet_ids)).spreads
         )
         if self.is_managed:
             self._parameters()

@@ -33,7 +33,7 @@ class ControllerArgs:
     Attributes:
         has_fleets: Some groups are Spot Fleets.
         has_capacity_blocks: Some groups have a Capacity Block.
-        launches_by_zone: Some groups launch On-Demand instances in a given zone.
+        launches_by_zone: Some groups launch instances in a given zone.
         scheduled_jobs: Jobs with a schedule.
         depends_on: Created before the event source mapping and deleted after it.
     """

@@ -183,7 +183,7 @@ class AutoScalingService:
         """Launch the added capacity in the change's zone, or in all zones of the group if it has none.
 
         The call does both, and raises the desired capacity in either case. If it fails or its response is
-        lost, the desired capacity is set here.
+        lost, the desired capacity is set here. With ``only_there`` a launch that fails changes nothing.
         Source: Auto Scaling API reference, ``LaunchInstances``, ``RetryStrategy``.
         """
         error_text = ""
@@ -193,7 +193,7 @@ class AutoScalingService:
                 RequestedCapacity=change.capacity - change.current,
                 AvailabilityZones=[change.zone],
                 ClientToken=self._token(name, change),
-                RetryStrategy="retry-with-group-configuration",
+                RetryStrategy="none" if change.only_there else "retry-with-group-configuration",
             )
             errors = [f"{e.get('ErrorCode')}: {e.get('ErrorMessage')}" for e in response.get("Errors", ())]
             error_text = "; ".join(errors)
@@ -202,6 +202,10 @@ class AutoScalingService:
             if isinstance(error, ClientError) and error.response["Error"]["Code"] == _IN_PROGRESS:
                 raise
             error_text = str(error)
+        if change.only_there:
+            if error_text and classify(error_text) is not LaunchFailureKind.CAPACITY:
+                raise ZoneUnavailableError(f"{name!r} cannot try {change.zone}: {error_text}")
+            return
         if any(group["DesiredCapacity"] < change.capacity for group in self._groups([name])):
             self._set_desired(name, change.capacity)
         if error_text:

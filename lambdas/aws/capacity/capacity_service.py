@@ -81,8 +81,8 @@ class CapacityChange:
 
     The terminations lower the capacity by ``freed_slots``, at most by what the instances have.
     ``current`` and ``current_on_demand``: the desired capacity that the decision was based on, and its
-    On-Demand part as in ``CapacityState``. ``zone``: preferred for added capacity. ``skip_warm_pool``: the
-    instances must not return to a warm pool.
+    On-Demand part as in ``CapacityState``. ``zone``: preferred for added capacity; with ``only_there`` it is
+    added there or not at all. ``skip_warm_pool``: the instances must not return to a warm pool.
     """
 
     current: int
@@ -90,6 +90,7 @@ class CapacityChange:
     to_terminate: tuple[str, ...] = ()
     freed_slots: int = 0
     zone: str = ""
+    only_there: bool = False
     skip_warm_pool: bool = False
     current_on_demand: int | None = None
     sizes: Mapping[str, int] = field(default_factory=dict)

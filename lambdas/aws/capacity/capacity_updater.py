@@ -80,8 +80,9 @@ def _changes(actions: Iterable[Action], observation: Observation) -> dict[GroupR
     sizes = {instance.id: instance.slots for instance in observation.instances}
     for action in actions:
         match action:
-            case SetDesired(role, capacity, _, zone):
-                changes[role] = replace(_unchanged(role, observation), capacity=capacity, zone=zone)
+            case SetDesired(role, capacity, _, zone, only_there):
+                unchanged = _unchanged(role, observation)
+                changes[role] = replace(unchanged, capacity=capacity, zone=zone, only_there=only_there)
             case TerminateInstances(role, instance_ids, _, freed_slots, skip_warm_pool):
                 changes[role] = replace(
                     changes.get(role, _unchanged(role, observation)),

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from contracts.group.control import Mode
 from contracts.group.warm_pool import on_demand_share
-from lambdas.core.capacity import on_premises
+from lambdas.core.capacity import on_premises, spreading
 from lambdas.core.capacity.alarms import alarms, on_demand_only, on_demand_only_at, remember
 from lambdas.core.capacity.group_state import GroupState
 from lambdas.core.capacity.launch_causes import withhold_on_demand
@@ -75,6 +75,9 @@ def decide(observation: Observation, policy: Policy, memory: Memory, now: float)
     capacity_actions = [action for action in capacity_actions if action.group_role not in unsettled]
     capacity_actions = _in_volume_zone(capacity_actions, observation, memory)
     capacity_actions = _limit_to_maximum(capacity_actions, observation, unsettled)
+    trial = None if capacity_actions or unsettled or is_blocked else spreading.next_try(plan, state)
+    tries = (trial[1],) if trial and trial[0] <= now else ()
+    try_at = (now + spreading.PAUSE_SECONDS if tries else trial[0]) if trial else None
     raised = (
         *plan.alarms,
         *bill.alarms(memory.bill, observation, now),
@@ -83,13 +86,15 @@ def decide(observation: Observation, policy: Policy, memory: Memory, now: float)
     causes = {**alarms(observation, state), **{alarm.kind: alarm for alarm in raised}}
     raised_before = memory.active_alarms | memory.alarms_without_cause.keys()
     new_alarms = [alarm for cause, alarm in causes.items() if alarm and cause not in raised_before]
-    actions = (*new_alarms, *capacity_actions)
+    actions = (*new_alarms, *capacity_actions, *tries)
     memory = remember(memory, causes, now)
     if control.mode is not Mode.DRY_RUN:
         memory = record_requests(memory, observation, capacity_actions, now, state.replacements.keys())
+        if tries:
+            memory = replace(memory, zone_tries={**memory.zone_tries, tries[0].zone: now})
         if state.lone_silent and memory.termination_requests.get(state.lone_silent[0].id) == now:
             memory = replace(memory, lone_replaced_at=now)
-    return Decision(actions, memory, plan.reason, state, _next_run_at(state, plan))
+    return Decision(actions, memory, plan.reason, state, _next_run_at(state, plan, try_at))
 
 
 def _with_remembered_workers(observation: Observation, memory: Memory) -> Observation:
@@ -265,7 +270,7 @@ def _in_volume_zone(
 
 
 def _plan(state: GroupState, policy: Policy) -> Plan:
-    plan, notes = _apply_overrides(state, policy), state.notes
+    plan, notes = spreading.keep_new_zone(_apply_overrides(state, policy), state), state.notes
     return replace(plan, reason=f"{plan.reason}; {notes}") if notes else plan
 
 
@@ -408,11 +413,11 @@ def _select_for_termination(
     return selected
 
 
-def _next_run_at(state: GroupState, plan: Plan) -> float | None:
+def _next_run_at(state: GroupState, plan: Plan, try_at: float | None) -> float | None:
     """Return the first time after now at which the decision may change without a new observation.
 
     That is when an instance starts to drain, a launch times out, the plan changes, a budget threshold is
-    reached, or the alarm about On-Demand alone is due.
+    reached, another zone is tried, or the alarm about On-Demand alone is due.
     """
     # The deadlines of requested replacements move on with every run.
     interrupted = state.memory.termination_deadlines.keys() - state.replacements.keys()
@@ -420,7 +425,7 @@ def _next_run_at(state: GroupState, plan: Plan) -> float | None:
     budget_times = bill.threshold_times(state.memory.bill, state.group.budget, state.now)
     alarm_at = on_demand_only_at(state, plan)
     times = (
-        *(plan.next_run_at, state.memory.history.unavailable_at, alarm_at),
+        *(plan.next_run_at, state.memory.history.unavailable_at, alarm_at, try_at),
         *budget_times,
         *drains,
     )

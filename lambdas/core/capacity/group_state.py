@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -194,13 +195,19 @@ class GroupState:
         return tuple(i for i in instances if i.id not in deadlines and self.is_up(i))
 
     def scale_in_order(self, instances: Iterable[Instance]) -> list[Instance]:
-        """Return the instances in termination order: unstable first, then at risk, then the youngest."""
+        """Return the instances in termination order: unstable first, then at risk, then the youngest.
+
+        The only one in the second of two zones is kept before older ones: without it all are in one.
+        """
         instances = tuple(instances)
-        stable = {i.id for i in self.stable(instances)}
-        return sorted(
-            instances,
-            key=lambda i: (i.id in stable, i.id not in self.memory.at_risk, -i.launched_at, i.id),
-        )
+        stable = {i.id: i.pool.zone for i in self.stable(instances)}
+        counts = Counter(stable.values())
+        alone = {i for i, zone in stable.items() if len(counts) == 2 and counts[zone] == 1}
+        order = {
+            i.id: (i.id in stable, i.id not in self.memory.at_risk, i.id in alone, -i.launched_at, i.id)
+            for i in instances
+        }
+        return sorted(instances, key=lambda i: order[i.id])
 
     def minimum_slots(self, role: GroupRole, capacity: int) -> dict[PurchaseOption, int]:
         """Return the slots of each purchase option that AWS holds or replaces in one group of a capacity."""

@@ -99,6 +99,7 @@ class Memory:
         settled_at: Time by group at which such failures ended: those before it are past.
         configuration: As in ``Observation``, when they were last checked.
         warm_pool_lacks_since: Since when the warm pool is below its size.
+        zone_tries: When a zone was last tried for a service that runs in another alone, by zone.
         lone_replaced_at: When the only instance was last replaced because it did not report.
         history: Statistics of the Spot pools.
         spot_prices: As in ``Observation``, read at ``priced_at`` (``None``: not yet).
@@ -127,6 +128,7 @@ class Memory:
     settled_at: Annotated[Mapping[GroupRole, float], FieldMark.SPARSE] = field(default_factory=dict)
     configuration: Annotated[str, FieldMark.SPARSE] = ""
     warm_pool_lacks_since: Annotated[float | None, FieldMark.SPARSE] = None
+    zone_tries: Annotated[Mapping[str, float], FieldMark.SPARSE] = field(default_factory=dict)
     lone_replaced_at: Annotated[float | None, FieldMark.SPARSE] = None
     history: History = field(default_factory=History)
     spot_prices: Mapping[str, float] = field(default_factory=dict)

@@ -30,7 +30,8 @@ class Contender:
     """A policy with the group shape that it needs.
 
     ``warm``: it can use a warm pool; ``spares``: Spot slots that it holds above the target, for which its
-    maximum has room beside a whole target of On-Demand.
+    maximum has room beside a whole target of On-Demand. ``spreads``: the controller tries other zones for
+    it, as for a stack's group; the baselines choose zones themselves, or do not.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Contender:
     allocation: Callable[[], Allocation] = Spread
     warm: bool = True
     spares: int = 0
+    spreads: bool = False
 
     @property
     def default(self) -> bool:
@@ -78,12 +80,12 @@ AT_VALUE: Final = f"{ExpectedCost.name}@VALUE"
 
 def at(shortage_cost: float) -> Contender:
     """Return our policy at a shortage cost, as ``NAME@VALUE``."""
-    return Contender(f"{ExpectedCost.name}@{shortage_cost:g}", ExpectedCost(shortage_cost))
+    return Contender(f"{ExpectedCost.name}@{shortage_cost:g}", ExpectedCost(shortage_cost), spreads=True)
 
 
 def everyone() -> tuple[Contender, ...]:
     """Return the baselines, the policies of a stack with their defaults, and ours along its frontier."""
-    deployable = (Contender(name, policies.build(name)) for name in policies.NAMES)
+    deployable = (Contender(name, policies.build(name), spreads=True) for name in policies.NAMES)
     return (*BASELINES, *FAMILY, *deployable, *(at(value) for value in FRONTIER))
 
 
@@ -111,4 +113,4 @@ def _parse_contender(text: str) -> Contender:
     if name not in policies.NAMES:
         allowed = ", ".join(("all", *NAMES, AT_VALUE))
         raise ValueError(f"policy {name!r} is unknown; use {allowed}")
-    return Contender(name, policies.build(name))
+    return Contender(name, policies.build(name), spreads=True)

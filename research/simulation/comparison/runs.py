@@ -60,7 +60,8 @@ def play(
     pools = placement.named(market.names)
     # The dynamic placer and the fleet have state: both are new for each run.
     maximum = int(rules.ceiling * target) + contender.spares
-    group = simulated_group(target, maximum, drain_seconds=rules.drain_seconds)
+    zones = tuple(sorted({pool.zone for pool in pools})) if contender.spreads else ()
+    group = simulated_group(target, maximum, drain_seconds=rules.drain_seconds, zones=zones)
     fleet = LightFleet(group, contender.policy)
     replay = Replay(market, rules, fleet, contender.shape(pools), target, keep_spans=keep_spans)
     return replay.run()

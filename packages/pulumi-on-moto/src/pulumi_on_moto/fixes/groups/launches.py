@@ -58,9 +58,11 @@ def _launch_instances(response: AutoScalingResponse) -> ActionResult:
     launched = [] if provider is None else provider.sell(group, zone, capacity)
     if launched or strategy == RETRY:
         group.desired_capacity = int(group.desired_capacity or 0) + capacity
+    distribution = (group.mixed_instances_policy or {}).get("InstancesDistribution") or {}
+    is_spot = str(distribution.get("OnDemandPercentageAboveBaseCapacity", 100)) == "0"
     error = {
         "AvailabilityZone": zone,
-        "MarketType": "OnDemand",
+        "MarketType": "Spot" if is_spot else "OnDemand",
         "ErrorCode": "InsufficientInstanceCapacity",
         "ErrorMessage": _NONE_LEFT,
     }

@@ -28,8 +28,8 @@ def keep_new_zone(plan: Plan, state: GroupState) -> Plan:
     zone, target, tried_at = _only_zone(state), state.group.target, _last_try(state)
     booting = [i for i in state.primary if not state.is_up(i) and not state.is_interrupted(i)]
     is_new = len(booting) == 1 and booting[0].pool.zone != zone and booting[0].launched_at >= tried_at
-    is_unseen = not booting and state.now - tried_at < PAUSE_SECONDS
-    if zone is None or not tried_at or not (is_new or is_unseen) or plan.primary not in (None, target):
+    is_unlisted = not booting and state.now - tried_at < PAUSE_SECONDS
+    if zone is None or not tried_at or not (is_new or is_unlisted) or plan.primary not in (None, target):
         return plan
     return replace(plan, primary=max(target, min(target + 1, state.primary_desired)))
 
@@ -40,18 +40,18 @@ def next_try(plan: Plan, state: GroupState) -> tuple[float, SetDesired] | None:
     ``None`` if the group is spread, not filled, or not of Spot Instances alone.
     """
     zone = _only_zone(state)
-    others = [other for other in state.group.config.zones if other != zone]
     if zone is None or not state.group.config.spreads or not _is_quiet(plan, state):
         return None
-    # Auto Scaling has just tried the others for its own launch: it begins with the zone that has the fewest.
+    # Auto Scaling has just tried all for its own launch: it begins with the zone that has the fewest.
     launched, tries = max(i.launched_at for i in state.primary), state.memory.zone_tries
-    due = {other: max(launched, tries.get(other, 0.0)) + TRY_SECONDS for other in others}
+    zones = [name for name in state.group.config.zones if name != zone]
+    times = {name: max(launched, tries.get(name, 0.0)) + TRY_SECONDS for name in zones}
     hazard = _hazard_by_zone(state)
-    # Of those that are due the zone with the fewest losses.
-    tried = min(others, key=lambda other: (max(due[other], state.now), hazard.get(other, 1.0), other))
+    # Of those that are not too early the zone with the fewest losses.
+    tried = min(zones, key=lambda name: (max(times[name], state.now), hazard.get(name, 1.0), name))
     reason = f"all {state.group.target} in {zone}: tries {tried}"
     action = SetDesired(GroupRole.PRIMARY, state.group.target + 1, reason, tried, only_there=True)
-    return max(due[tried], _last_try(state) + PAUSE_SECONDS), action
+    return max(times[tried], _last_try(state) + PAUSE_SECONDS), action
 
 
 def _is_quiet(plan: Plan, state: GroupState) -> bool:

@@ -81,7 +81,7 @@ def test_a_zone_that_has_capacity_for_a_quarter_of_an_hour_has_an_instance(opens
     assert zone in {i.pool.zone for i in world.seen.instances if i.ready_since is not None}
 
 
-def test_without_capacity_elsewhere_each_zone_costs_a_call_in_eleven_minutes_and_nothing_else() -> None:
+def test_without_capacity_each_zone_costs_one_call_in_eleven_minutes() -> None:
     world = Zones(observe(*CROWDED, group=SERVICE), {})
     world.play(24 * 60)
     assert {i.id for i in world.seen.instances} == set("pqrs")
@@ -114,8 +114,8 @@ def test_a_group_that_cannot_spread_tries_nothing(changed: object) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_nothing_is_tried_while_something_is_missing_or_ends(name: str) -> None:
-    doomed = replace(CROWDED[0], deadline=NOW + 100)
-    for instances in (CROWDED[:3], (doomed, *CROWDED[1:]), (*CROWDED[:3], in_zone("t", "b"))):
+    noticed = replace(CROWDED[0], deadline=NOW + 100)
+    for instances in (CROWDED[:3], (noticed, *CROWDED[1:]), (*CROWDED[:3], in_zone("t", "b"))):
         seen = observe(*instances, group=SERVICE, primary_desired=4)
         actions = decide(seen, build(name), Memory(), NOW).actions
         assert not [a for a in actions if isinstance(a, SetDesired) and a.group_role is GroupRole.PRIMARY]

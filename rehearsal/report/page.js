@@ -97,7 +97,10 @@
     if (figure.shaded) {
       const [start, end, label] = figure.shaded;
       make("rect", { class: "shaded", x: x(start), y: ceiling, width: Math.max(0, x(end) - x(start)), height: floor - ceiling }, inside);
-      make("text", { class: "label", transform: `translate(${(x(start) + x(end)) / 2 + 4},${floor - 8}) rotate(-90)` }, inside, label);
+      // Where the part is too narrow for its label, that stands beside it.
+      const aside = x(end) - x(start) < 14;
+      const [left, top, turn] = aside ? [x(end) + 6, ceiling + 10, 0] : [(x(start) + x(end)) / 2 + 4, floor - 8, -90];
+      make("text", { class: "label", transform: `translate(${left},${top}) rotate(${turn})` }, inside, label);
     }
     for (const { kind, x: xs, text } of figure.layers) {
       if (kind !== "moments") continue;

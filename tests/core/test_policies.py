@@ -313,7 +313,7 @@ def test_parameters_are_spelled_as_in_the_config() -> None:
 def test_the_plan_says_why() -> None:
     state = observe(*fleet(NOW + 120, None, None, None), group=ROOMY)
     plan = build(DEFAULT).plan(GroupState.from_observation(state, update_memory(LEARNED, state, NOW), NOW))
-    assert plan.reason == "target 4, 3 primary stable, 1 interrupted, 1 as cover"
+    assert plan.reason == "target 4, 3 primary stable, 1 interrupted, 1 standby"
 
 
 def test_the_parameters_of_the_contract_are_the_fields_of_the_policies() -> None:

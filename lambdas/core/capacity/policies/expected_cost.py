@@ -127,7 +127,7 @@ class ExpectedCost:
         future = (time for time in chain(replan_times, ready_times) if now < time < math.inf)
         return Plan(
             on_demand=min(target, max(0, on_demand)),
-            reason=f"target {target}, {stable} primary stable, {interrupted} interrupted, {cover} as cover"
+            reason=f"target {target}, {stable} primary stable, {interrupted} interrupted, {cover} standby"
             + (f", {primary.note}" if primary.note else ""),
             primary=primary.slots,
             next_run_at=min(future, default=None),

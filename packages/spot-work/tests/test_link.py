@@ -162,7 +162,7 @@ def test_what_is_no_url_is_an_outage_and_not_shown() -> None:
 
     error, connections = ended_by([LOGIN_REFUSED] * 6, read)
     assert isinstance(error, ConnectionError)
-    assert "login refused, and what was read again is not a URL of AMQP" in str(error)
+    assert "the login was refused, and what was read again is not a URL of AMQP" in str(error)
     assert "secret" not in str(error)
     assert connections == 1
     assert len(reads) > 3  # each time again

@@ -98,7 +98,7 @@ class Gpus:
     def opens_again(self) -> bool:
         """Return whether NVML can be opened now; an open handle outlives an upgrade of the driver.
 
-        A new process loads the library of now, as every new process of the job does. A double is opened here.
+        A new process loads the current library, as each new process of the job does. A double is opened here.
         """
         nvml = self.nvml
         if getattr(nvml, "__name__", "") == "pynvml":

@@ -221,11 +221,15 @@ class Link:
         try:
             url = self._source.read_again(self._url)
         except Exception as error:  # of the user's function
-            raise ConnectionError(f"login refused, and its URL cannot be read again: {error!r}") from error
+            raise ConnectionError(
+                f"the login was refused, and its URL cannot be read again: {error!r}"
+            ) from error
         try:
             self._use(url)
         except (ValueError, TypeError, AttributeError):
-            raise ConnectionError("login refused, and what was read again is not a URL of AMQP") from None
+            raise ConnectionError(
+                "the login was refused, and what was read again is not a URL of AMQP"
+            ) from None
         self._is_login_refused, self._has_read_again = False, True
 
     def _run_calls(self) -> None:

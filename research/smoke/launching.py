@@ -102,7 +102,10 @@ def overrides_have_templates(bed: Bed) -> str:
 
 @belief(_FAILURES)
 def shortage_of_a_group(bed: Bed) -> str:
-    """A launch that Spot refuses for its price is a failed activity, in words of missing capacity."""
+    """A launch that Spot refuses for its price is a failed activity, in words of missing capacity.
+
+    By LaunchInstances without a retry it changes nothing.
+    """
     specification = {"LaunchTemplateName": bed.template("priced"), "Version": "1"}
     policy = {
         "LaunchTemplate": {
@@ -112,6 +115,15 @@ def shortage_of_a_group(bed: Bed) -> str:
         "InstancesDistribution": {"OnDemandPercentageAboveBaseCapacity": 0, "SpotMaxPrice": _PRICE},
     }
     group, client = bed.group("priced-group", MixedInstancesPolicy=policy), bed.clients("autoscaling")
+    tried = client.launch_instances(
+        AutoScalingGroupName=group,
+        RequestedCapacity=1,
+        AvailabilityZones=[max(bed.subnets)],
+        ClientToken=str(uuid.uuid4()),
+        RetryStrategy="none",
+    )
+    if tried["Instances"] or bed.described(group)["DesiredCapacity"]:
+        raise Falsified("LaunchInstances without a retry raised the desired capacity")
     client.set_desired_capacity(AutoScalingGroupName=group, DesiredCapacity=1)
 
     def failed() -> str | None:

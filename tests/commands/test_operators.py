@@ -58,6 +58,16 @@ for name in sys.argv[1:]:
     with contextlib.suppress(SystemExit):
         cli.main([name, "--help"])
 """
+TRIES_ALL = """
+import json, sys
+from gpu_spot import cli
+print([int(cli.main(words.split())) for words in json.loads(sys.argv[1])], file=sys.stderr)
+"""
+ASKING = (
+    *("status --json", "jobs list --json", "jobs show resnet", "jobs stop resnet", "preflight --json"),
+    *("pin-images", "drill --group resnet --yes", "tensorboard --stop", "forecast --account"),
+)
+"""Commands that ask AWS."""
 COMMANDS = [*(_name(module) for panel in _PANELS.values() for module in panel), "demo", "deploy"]
 REHEARSING = {"demo": (), "deploy": ("--local",)}
 
@@ -142,6 +152,28 @@ def test_every_command_prints_its_help(operator: Operator) -> None:
     words = [sys.executable, "-c", HELP, *COMMANDS]
     done = subprocess.run(words, env=operator.environment, capture_output=True, text=True, check=True)
     assert [name for name in COMMANDS if f"usage: gpu-spot {name} " not in done.stdout] == []
+
+
+@pytest.mark.parametrize("fault", ["no credentials", "refused"])
+def test_a_command_that_cannot_ask_aws_says_so_in_a_line(operator: Operator, fault: str) -> None:
+    words = [
+        f"{one} --head stacks/Pulumi.research.yaml" if "forecast" in one else f"{one} --stack research"
+        for one in ASKING
+    ]
+    changed = {
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
+        "HOME": "/nowhere",
+    }
+    environment = operator.environment | changed
+    if fault == "no credentials":
+        environment |= {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}
+    call = [sys.executable, "-c", TRIES_ALL, json.dumps(words)]
+    done = subprocess.run(call, cwd=operator.folder, env=environment, capture_output=True, text=True)
+    *lines, codes = done.stderr.splitlines()
+    assert codes == str([int(ExitStatus.AWS)] * len(words)), done.stderr
+    remedy = "aws sso login" if fault == "no credentials" else "check the region and the network"
+    assert [remedy in line for line in lines] == [True] * len(words)
 
 
 @pytest.mark.parametrize("name", chosen(REHEARSING, "demo"))

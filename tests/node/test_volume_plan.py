@@ -309,7 +309,7 @@ def test_what_is_asked_for() -> None:
     assert required_change(of_another_type, VolumeShape(100, 500)) == UNCHANGED  # type: ignore[arg-type]
 
 
-def test_a_created_volume_is_prepared_after_its_mount_and_before_the_dataset_is_copied() -> None:
+def test_a_mounted_volume_grows_before_the_dataset_is_copied() -> None:
     seen = at_home(mounted="vol-home", grown=False)
     assert plan(seen) == model.Grow()
     assert plan(at_home(mounted="vol-home")) == model.Fill()

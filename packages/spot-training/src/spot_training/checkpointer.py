@@ -12,27 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
-from spot_training import rehearsal
-from spot_training.errors import (
-    MismatchError,
-    NoSpaceError,
-    OtherRunError,
-    RestoreError,
-    SaveError,
-    SpotTrainingError,
-    one_line,
-    print_errors_in_one_line,
-    say,
-)
-from spot_training.identity import (
-    DAMAGED,
-    START_OVER_VARIABLE,
-    TrainingRun,
-    is_taken_over,
-    name_of_run,
-    or_start_over,
-    started_over,
-)
+from spot_training import errors, identity, rehearsal
+from spot_training.errors import NoSpaceError, RestoreError, SaveError, SpotTrainingError, one_line, say
+from spot_training.identity import TrainingRun
 from spot_training.ranks import ALONE, RankCalls, Ranks
 from spot_training.retention.retention import CheckpointRetention
 from spot_training.retention.rules import Keep, Retained
@@ -100,7 +82,7 @@ class Checkpointer:
             raise SpotTrainingError(
                 f"keep must be 1 or more (2 or more to survive a damaged one), not {keep}"
             )
-        print_errors_in_one_line()
+        errors.print_errors_in_one_line()
         location = location or os.environ.get(FOLDER_VARIABLE) or f"{_STARTED_IN}/checkpoints"
         if (rehearsed := rehearsal.current()) is not None:
             location = f"{rehearsed.folder}/checkpoints"  # never the user's own
@@ -125,9 +107,7 @@ class Checkpointer:
         self._space = Space(self._store, keep)
         self.ranks = ranks
         """The processes of the training."""
-        self._fingerprint = fingerprint
-        self._reshard = reshard
-        self._run = run
+        self._fingerprint, self._reshard, self._run = fingerprint, reshard, run
         self.last_step: int | None = None
         """The step that this process last saved or restored."""
         self._before: list[str] = []
@@ -182,7 +162,7 @@ class Checkpointer:
             raise
 
     def _restore(self, local: Checkpointer | None) -> Checkpoint | None:
-        names, levels = self.open(), [self, *filter(None, [local])]
+        names = self.open()
         candidates: list[tuple[str, Checkpointer]] = [(name, self) for name in names]
         if local is not None:
             candidates += [(name, local) for name in local.continuing(names)]
@@ -190,38 +170,35 @@ class Checkpointer:
         for name, level in candidates:
             checkpoint = level._load(name)
             if checkpoint is not None:
-                before = [old for old in names if old <= name]
-                self.last_step = step_of(before[0]) if before else None
+                self.last_step = next((step_of(old) for old in names if old <= name), None)
                 level.last_step = checkpoint.step
                 if self.ranks.rank == 0:
-                    text = self._of_run(checkpoint.run)
-                    say(f"{level.location}: goes on at step {checkpoint.step}{text}")
+                    run = "" if self._run is None else f" of run {identity.name_of_run(checkpoint.run)}"
+                    if self._run is not None and self._differences(checkpoint.run):
+                        run += f", taken over by {self._run.name}"
+                    say(f"{level.location}: goes on at step {checkpoint.step}{run}")
                 return checkpoint
-        for level in levels:
-            level._refuse_damaged([name for name, of in candidates if of is level])
+        for level in filter(None, (self, local)):
+            bad = [name for name, of in candidates if of is level]
+            if not bad and identity.started_over() != identity.DAMAGED:
+                bad = level._on_first(level._store.damaged)
+            if bad:
+                raise RestoreError(
+                    f"{level.location}: none of {', '.join(bad)} can be loaded; move them to start at"
+                    f" step 0, or set {identity.START_OVER_VARIABLE}={identity.DAMAGED}"
+                )
         return None
 
     def open(self) -> list[str]:
         """Acquire the directory; return the names of its checkpoints on all ranks, newest first.
 
-        Raises:
-            InUseError: another process uses the directory.
-            SaveError: the directory cannot be written.
+        Raises ``InUseError``: another process uses it; ``SaveError``: it cannot be written.
         """
         return self._on_first(self._open)
 
     def continuing(self, names: Sequence[str]) -> list[str]:
         """Return the names of this level's checkpoints with the history of ``names``, of the level above."""
         return self.open()
-
-    def _refuse_damaged(self, names: Sequence[str]) -> None:
-        """Raise ``RestoreError`` if there are checkpoints, but none that can be loaded."""
-        damaged = self._on_first(self._store.damaged)
-        if names or (damaged and started_over() != DAMAGED):
-            raise RestoreError(
-                f"{self.location}: none of {', '.join(names or damaged)} can be loaded; move them to start at"
-                f" step 0, or set {START_OVER_VARIABLE}={DAMAGED}"
-            )
 
     def _resume(self, manifest: CheckpointManifest) -> None:
         """Continue the history of a restored checkpoint."""
@@ -236,13 +213,6 @@ class Checkpointer:
         if self.ranks.rank == 0:
             self._store.release()
         self._is_open = False
-
-    def _of_run(self, run: Mapping[str, Any]) -> str:
-        """Return the run of a restored checkpoint as text, if this training has one."""
-        if self._run is None:
-            return ""
-        text = f" of run {name_of_run(run)}"
-        return text if not self._differences(run) else f"{text}, taken over by {self._run.name}"
 
     def _differences(self, run: Mapping[str, Any], world_size: int | None = None) -> list[str]:
         if self._run is None or not run:
@@ -271,7 +241,7 @@ class Checkpointer:
             InUseError: another process uses the directory, or the pod's lease was superseded.
         """
         if self.last_step == step and not (replace and self._store.replaces):
-            self._retention.committed(step, self._together.on_first(lambda: self._amend(step, keep)))
+            self._retention.committed(step, self._on_first(partial(self._amend, step, keep)))
             return
         while True:
             try:
@@ -312,21 +282,15 @@ class Checkpointer:
         self._store.acquire()
         self._store.clean()
         self._is_open = True
-        names = self._store.names()
-        if label := started_over():
-            foreign = [name for name in names if self._run_id(name) == label]
-            for name in foreign:
-                self._store.exclude(name, label)
-            if foreign:
-                say(f"{self.location}: {', '.join(foreign)} of run {label} set aside; starting over")
-            names = [name for name in names if name not in foreign]
-        return names
-
-    def _run_id(self, name: str) -> str:
-        try:
-            return run_id(self._store.manifest(name))
-        except FileNotFoundError:
-            return ""
+        names, label, foreign = self._store.names(), identity.started_over(), list[str]()
+        for name in names if label else ():
+            with contextlib.suppress(FileNotFoundError):
+                foreign += [name] * (run_id(self._store.manifest(name)) == label)
+        for name in foreign:
+            self._store.exclude(name, label)
+        if foreign:
+            say(f"{self.location}: {', '.join(foreign)} of run {label} set aside; starting over")
+        return [name for name in names if name not in foreign]
 
     def _stage(self, name: str) -> str:
         if not self._is_open:  # a training that never restores
@@ -343,9 +307,8 @@ class Checkpointer:
         part = part_of(self.ranks.rank)
 
         def attempt() -> dict[str, Any]:
-            folder = self._store.part(stage, part)
             try:
-                write(folder)
+                write(self._store.part(stage, part))
             except RuntimeError as error:
                 raise os_error_behind(error, self._store.free_bytes) from None
             return {path: asdict(file) for path, file in self._store.deliver(stage, part).items()}
@@ -384,17 +347,14 @@ class Checkpointer:
 
     def _amend(self, step: int, keep: Keep | None) -> dict[str, Any]:
         """Store why a committed checkpoint stays; return that."""
-
-        def amend() -> dict[str, Any]:
-            stored, before = self._planned(step, keep), self.retained.document()
-            if stored != before:
-                check_lease()
-                self._store.acquire()
-                text = with_keys(self._store.manifest(name_of(step)), retained=stored)
-                self._store.amend(name_of(step), text)
-            return stored
-
-        return self._call(self.location, amend) if keep else self.retained.document()
+        before = self.retained.document()
+        stored = self._planned(step, keep) if keep else before
+        if stored != before:
+            check_lease()
+            self._store.acquire()
+            text = with_keys(self._store.manifest(name_of(step)), retained=stored)
+            self._store.amend(name_of(step), text)
+        return stored
 
     def _load(self, name: str) -> Checkpoint | None:
         """Return a checkpoint if all ranks verify their files; else log the reason and return None."""
@@ -430,7 +390,7 @@ class Checkpointer:
         except OtherFormatError as error:
             raise RestoreError(
                 f"{self.location}/{name}: {error}; it stays: install the version of spot_training that wrote"
-                f" it, or use another directory{or_start_over(run_id(text))}"
+                f" it, or use another directory{identity.or_start_over(run_id(text))}"
             ) from None
         except FileNotFoundError:
             return "", "it has no manifest", True
@@ -453,16 +413,18 @@ class Checkpointer:
 
     def _check(self, name: str, manifest: CheckpointManifest) -> None:
         if manifest.fingerprint != self._fingerprint:
-            raise MismatchError(
+            raise errors.MismatchError(
                 f"{self.location}/{name} is of another model: its fingerprint is "
                 f"{manifest.fingerprint or 'none'}, and this model's {self._fingerprint or 'none'}; "
-                f"use another directory{or_start_over(manifest.run.get('id', ''))}"
+                f"use another directory{identity.or_start_over(manifest.run.get('id', ''))}"
             )
         differences = self._differences(manifest.run, manifest.world_size)
-        if self._run is not None and differences and not is_taken_over(manifest.run):
-            raise OtherRunError(f"{self.location}/{name} {self._run.refusal(manifest.run, differences)}")
+        if self._run is not None and differences and not identity.is_taken_over(manifest.run):
+            raise errors.OtherRunError(
+                f"{self.location}/{name} {self._run.refusal(manifest.run, differences)}"
+            )
         if manifest.world_size != self.ranks.size and not self._reshard:
-            raise MismatchError(
+            raise errors.MismatchError(
                 f"{self.location}/{name} was saved by {manifest.world_size} processes, and can be "
                 f"loaded only by as many, not by {self.ranks.size}"
             )

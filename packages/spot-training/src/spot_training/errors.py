@@ -17,10 +17,7 @@ class SpotTrainingError(Exception):
 
 
 class SaveError(SpotTrainingError):
-    """A checkpoint could not be written: a full disk, a read-only path, an unavailable file system.
-
-    Earlier checkpoints are unchanged.
-    """
+    """A checkpoint could not be written, as on a full or read-only disk. Earlier ones are unchanged."""
 
 
 class NoSpaceError(SaveError):

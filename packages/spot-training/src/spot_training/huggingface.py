@@ -58,8 +58,8 @@ class SpotCallback(TrainerCallback):
         ``local``: of ``Spot``; put ``output_dir`` there, too.
         """
         self._options: dict[str, Any] = {"name": name, "keep": keep, "keep_every": keep_every}
-        self._settings = settings
-        self._folder, self._options = folder, {**self._options, "interval": interval, "local": local}
+        self._options |= {"interval": interval, "local": local}
+        self._folder, self._settings = folder, settings
         self._spot: Spot | None = None
         self._is_stopping = self._is_training = False
         self._save_started_at = 0.0
@@ -188,16 +188,13 @@ class SpotCallback(TrainerCallback):
 
     def _copy_into(self, written: Path, copy: Callable[[str, str], object], destination: Path) -> None:
         """Copy all of the Trainer's files to the checkpoint, as files of rank 0."""
-        if self._ranks.rank == 0:
-            self._check_all_wrote(written)
-            ignore = shutil.ignore_patterns(INCOMPLETE)
-            shutil.copytree(written, destination, copy_function=copy, ignore=ignore, dirs_exist_ok=True)
-
-    def _check_all_wrote(self, written: Path) -> None:
-        """Raise ``SaveError`` if a rank's random number state is missing: it is needed to resume."""
+        if self._ranks.rank:
+            return
         for name in map(RANDOM_STATE.format, range(self._ranks.size)):
             if self._ranks.size > 1 and not (written / name).exists():
                 raise SaveError(f"{written} has no {name}; use an output_dir on a disk that all ranks see")
+        ignore = shutil.ignore_patterns(INCOMPLETE)
+        shutil.copytree(written, destination, copy_function=copy, ignore=ignore, dirs_exist_ok=True)
 
     def _get_spot(self) -> Spot:
         if self._spot is None:
@@ -229,22 +226,17 @@ def _extra_of(trainer: Any) -> dict[str, Any]:
         [kind, {name: value for name, value in values.items() if json.loads(json.dumps(value)) == value}]
         for kind, values in attributes.of_each(_callbacks(trainer))
     ]
-    result: dict[str, Any] = {"callbacks": callbacks}
-    if hasattr(trainer, "_tr_loss"):
-        names = ("_total_loss_scalar", "_globalstep_last_logged", "_initial_global_step")
-        result["loss"] = {
-            "_tr_loss": trainer._tr_loss.item(),
-            **{name: getattr(trainer, name) for name in names},
-        }
-    return result
+    if not hasattr(trainer, "_tr_loss"):
+        return {"callbacks": callbacks}
+    names = ("_total_loss_scalar", "_globalstep_last_logged", "_initial_global_step")
+    loss = {"_tr_loss": trainer._tr_loss.item(), **{name: getattr(trainer, name) for name in names}}
+    return {"callbacks": callbacks, "loss": loss}
 
 
 def _restore(trainer: Any, saved: Mapping[str, Any]) -> None:
-    for name, value in saved.get("loss", {}).items():
-        if name == "_tr_loss":
-            trainer._tr_loss.fill_(value)
-        else:
-            setattr(trainer, name, value)
+    if loss := dict(saved.get("loss", {})):
+        trainer._tr_loss.fill_(loss.pop("_tr_loss"))
+        vars(trainer).update(loss)
     attributes.restore_each(_callbacks(trainer), saved["callbacks"])
 
 

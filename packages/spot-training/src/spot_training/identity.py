@@ -99,18 +99,18 @@ class TrainingRun:
         return {"id": self.id, **_json(asdict(self))}
 
     def differences(self, stored: Mapping[str, Any], *, same_ranks: bool = True) -> list[str]:
-        """Return in what a stored run differs from this one; empty if it is the same.
-
-        ``same_ranks``: whether it had as many ranks; otherwise ``values`` are not compared.
-        """
+        """Return in what a stored run differs; ``values`` are not compared with another number of ranks."""
         document, result = self.document(), []
         for key in ("job", "revision", "script", "command", "arguments"):
             before, now = stored.get(key), document[key]
             if before is None or now is None or before == now:
                 continue
-            has_command = self.command is not None and stored.get("command") is not None
-            if key != "arguments" or not (has_command or _are_same(before, now)):
-                result.append(f"{key} {_text(before)} there, {_text(now)} here")
+            if key == "arguments":  # those that are the same at all starts of one training
+                has_command = self.command is not None and stored.get("command") is not None
+                readings = _of_all_starts(now)
+                if has_command or any(reading in readings for reading in _of_all_starts(before)):
+                    continue
+            result.append(f"{key} {_text(before)} there, {_text(now)} here")
         for key in ("settings",) if self.settings or not same_ranks else ("settings", "values"):
             before, now = stored.get(key) or {}, document[key]
             if before and now:
@@ -145,8 +145,8 @@ def name_of_run(stored: Mapping[str, Any]) -> str:
         parts = [f"job {stored['job']}"]
     if stored.get("revision"):
         parts.append(f"revision {stored['revision'][:12]}")
-    text = " ".join(part for part in parts if part)
-    return f"{stored.get('id', '')} ({text})" if text else str(stored.get("id", ""))
+    text, label = " ".join(part for part in parts if part), str(stored.get("id", ""))
+    return f"{label} ({text})" if text else label
 
 
 def is_taken_over(run: Mapping[str, Any]) -> bool:
@@ -167,22 +167,20 @@ def or_start_over(run: str) -> str:
 
 def _without_launcher(arguments: Sequence[str]) -> list[str]:
     """Return the arguments without the rank that a launcher adds."""
-    result, skips = [], False
-    for argument in arguments:
-        match = _LAUNCHERS_ARGUMENT.fullmatch(argument)
-        if not match and not skips:
-            result.append(argument)
-        skips = bool(match) and not match[1]  # type: ignore[index]
-    return result
+    before = [None, *arguments][:-1]
+    return [
+        argument
+        for argument, last in zip(arguments, before, strict=True)
+        if not _LAUNCHERS_ARGUMENT.fullmatch(argument) and last not in ("--local-rank", "--local_rank")
+    ]
 
 
-def _of_all_starts(arguments: Sequence[str]) -> list[list[str]]:
+def _of_all_starts(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return the arguments without those of one start, in two readings.
 
     Of ``--resume x`` the second is the option's value, or an argument of its own.
     """
-    readings: list[list[str]] = [[], []]
-    follows = False
+    readings, follows = (list[str](), list[str]()), False
     for argument in arguments:
         name, _, value = argument.partition("=")
         is_option = argument.startswith("-") or bool(value)
@@ -195,11 +193,6 @@ def _of_all_starts(arguments: Sequence[str]) -> list[list[str]]:
             readings[1].append(argument)
         follows = False
     return readings
-
-
-def _are_same(before: Sequence[str], now: Sequence[str]) -> bool:
-    """Return whether two starts' arguments may be of one training."""
-    return any(reading in _of_all_starts(now) for reading in _of_all_starts(before))
 
 
 def _flat(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
@@ -220,6 +213,4 @@ def _json(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _text(value: Any) -> str:
-    if isinstance(value, list):
-        return "[" + " ".join(str(item) for item in value) + "]"
-    return str(value)
+    return f"[{' '.join(map(str, value))}]" if isinstance(value, list) else str(value)

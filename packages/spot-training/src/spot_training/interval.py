@@ -57,13 +57,12 @@ class Interval:
         """
         environment = os.environ if environment is None else environment
         if per_hour is None:
-            per_hour = _number_from(environment, RATE_VARIABLE, DEFAULT_RATE)
+            has_rate = environment.get(RATE_VARIABLE)
+            per_hour = _number_from(environment, RATE_VARIABLE) if has_rate else DEFAULT_RATE
         if dollars_per_gb is None and environment.get(STORAGE_PRICE_VARIABLE):
-            dollars_per_gb = (
-                _number_from(environment, STORAGE_PRICE_VARIABLE, 0.0, min_value=0.0) * 1e9 / 2**30
-            )
+            dollars_per_gb = _number_from(environment, STORAGE_PRICE_VARIABLE, is_free=True) * 1e9 / 2**30
         if dollars_per_hour is None and environment.get(INSTANCE_PRICE_VARIABLE):
-            dollars_per_hour = _number_from(environment, INSTANCE_PRICE_VARIABLE, 0.0)
+            dollars_per_hour = _number_from(environment, INSTANCE_PRICE_VARIABLE)
         self._unknown_price = _unknown_price(dollars_per_gb, dollars_per_hour)
         dollars_per_gb, dollars_per_hour = dollars_per_gb or 0.0, dollars_per_hour or 0.0
         if not (per_hour > 0 and max_seconds > 0 and 0 < overhead < 1):
@@ -77,21 +76,17 @@ class Interval:
                 f"and 1; they are {dollars_per_gb}, {dollars_per_hour} and {storage_share}"
             )
         self._dollars_per_gb = dollars_per_gb if dollars_per_hour else 0.0
-        self._dollars_per_hour = dollars_per_hour
-        self._storage_share = storage_share
+        self._dollars_per_hour, self._storage_share = dollars_per_hour, storage_share
+        self._between, self._max_seconds, self._overhead = 3600.0 / per_hour, max_seconds, overhead
         self._size: int | None = None
-        self._between = 3600.0 / per_hour
-        self._max_seconds = max_seconds
-        self._overhead = overhead
         self._costs: deque[float] = deque(maxlen=_COSTS_REMEMBERED)
         self._warned = False
 
     def unpaid(self) -> Interval:
         """Return one without measurements, for storage that charges nothing for writes."""
-        unpaid = copy.copy(self)
+        unpaid = self.for_nodes(1)
         unpaid._dollars_per_gb, unpaid._size, unpaid._warned = 0.0, None, False
         unpaid._unknown_price = ""
-        unpaid._costs = deque(maxlen=_COSTS_REMEMBERED)
         return unpaid
 
     def for_nodes(self, count: int) -> Interval:
@@ -129,9 +124,8 @@ class Interval:
         """Seconds between two saves for which writing costs ``storage_share`` of the instance's price."""
         if self._unknown_price and self._size:
             return self._max_seconds
-        if not self._dollars_per_gb:
-            return 0.0
-        return 3600.0 * self._save_dollars / (self._storage_share * self._dollars_per_hour)
+        paid = self._storage_share * self._dollars_per_hour
+        return 3600.0 * self._save_dollars / paid if self._dollars_per_gb else 0.0
 
     @property
     def price_seconds(self) -> float:
@@ -171,19 +165,13 @@ def _unknown_price(dollars_per_gb: float | None, dollars_per_hour: float | None)
     return "the price of the instance" if dollars_per_gb and dollars_per_hour is None else ""
 
 
-def _number_from(
-    environment: Mapping[str, str], variable: str, default: float, min_value: float | None = None
-) -> float:
-    """Return a variable's number, above 0 or at least ``min_value``."""
-    text = environment.get(variable)
-    if not text:
-        return default
+def _number_from(environment: Mapping[str, str], variable: str, *, is_free: bool = False) -> float:
+    """Return a variable's number, above 0; ``is_free``: or 0."""
     try:
-        number = float(text)
+        number = float(environment[variable])
     except ValueError:
         number = math.nan
-    is_allowed = number > 0 if min_value is None else number >= min_value
-    if not (math.isfinite(number) and is_allowed):
-        allowed = "above 0" if min_value is None else f"of {min_value:g} or more"
-        raise SpotTrainingError(f"{variable} must be a number {allowed}, not {text!r}")
+    if not (math.isfinite(number) and (number > 0 or (is_free and number == 0))):
+        allowed = "of 0 or more" if is_free else "above 0"
+        raise SpotTrainingError(f"{variable} must be a number {allowed}, not {environment[variable]!r}")
     return number

@@ -23,9 +23,8 @@ class TrainingLog:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path, self._has_warned = path, False
         self._file: IO[bytes] | None = None
-        self._has_warned = False
         self._columns: list[str] = []
         self._left_out: set[str] = set()
 

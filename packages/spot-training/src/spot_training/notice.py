@@ -32,10 +32,7 @@ class MetadataClient(Protocol):
 
 
 def is_ec2() -> bool:
-    """Return whether this is an EC2 instance, by the system vendor.
-
-    Source: EC2 user guide, "Identify EC2 Linux instances".
-    """
+    """Return whether this is an EC2 instance. Source: EC2 user guide, "Identify EC2 Linux instances"."""
     try:
         return _VENDOR.read_text().strip() == "Amazon EC2"
     except OSError:
@@ -101,12 +98,10 @@ class Notice:
         environment = os.environ if environment is None else environment
         file = environment.get(NOTICE_VARIABLE)
         self._file = Path(file) if file else None
-        self._wall = wall
-        self._clock = clock
-        self._last_read_at = -_READ_INTERVAL_SECONDS
+        self._wall, self._clock = wall, clock
+        self._last_read_at, self._received = -_READ_INTERVAL_SECONDS, False
         self._signalled: float | None = None
         self._deadline: float | None = None
-        self._received = False
         self._previous_handler: Any = None
         self._closed = threading.Event()
         self.defers = False
@@ -143,8 +138,7 @@ class Notice:
     @property
     def seconds_left(self) -> float | None:
         """Seconds until the deadline, at least 0; None before a notice."""
-        deadline = self.deadline
-        return None if deadline is None else max(0.0, deadline - self._wall())
+        return None if (deadline := self.deadline) is None else max(0.0, deadline - self._wall())
 
     @property
     def has_handler(self) -> bool:
@@ -175,10 +169,8 @@ class Notice:
     def restore_handler(self) -> None:
         """Restore the previous SIGTERM handler."""
         if self._has_handler:
-            signal.signal(
-                signal.SIGTERM,
-                self._previous_handler if self._previous_handler is not None else signal.SIG_DFL,
-            )
+            before = self._previous_handler
+            signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
             self._has_handler = False
 
     def _install_handler(self) -> bool:
@@ -202,12 +194,12 @@ class Notice:
             text = file.read_text("utf-8")
         except OSError:
             return  # no notice yet
-        self._received = True  # the content does not matter
         try:
             self._deadline = float(json.loads(text)["deadline"])
         except (ValueError, KeyError, TypeError):
             _log.warning("%s has no deadline; assuming two minutes", file)
             self._deadline = self._wall() + 120.0
+        self._received = True  # whatever it says
 
     def _poll(self, metadata: MetadataClient) -> None:
         while not self._received:

@@ -40,12 +40,9 @@ class Progress:
         environment = os.environ if environment is None else environment
         self._progress_file = environment.get(PROGRESS_FILE_VARIABLE)
         self._done_file = environment.get(DONE_FILE_VARIABLE)
-        self._clock = clock
-        self._next = clock()
-        self._has_warned = False
+        self._clock, self._next, self._process = clock, clock(), os.getpid()
+        self._has_warned = self._is_finished = False
         self._body: dict[str, object] = {}
-        self._process = os.getpid()
-        self._is_finished = False
         self._error: BaseException | None = None
         self._is_first = environment.get(LOCAL_RANK_VARIABLE, "0") == "0"
         rank = environment.get(RANK_VARIABLE, "0")
@@ -97,10 +94,10 @@ class Progress:
         self._has_warned = True  # the agent's directory may be gone with the agent
         error: BaseException | None = getattr(sys, "last_value", None) or self._error
         if error is None and self._is_first and not (self._is_complete or self.is_interrupted()):
+            steps = f" of {self._body['steps']}" if self._body.get("steps") else ""
             error = UnfinishedError(
-                f"the script ended at step {self._body.get('step', 0)}{self._of_steps}, not at its end:"
-                " it is started again; an end on purpose needs loop.stop(), Spot.finish() or"
-                " Progress.finished()"
+                f"the script ended at step {self._body.get('step', 0)}{steps}, not at its end: it is started"
+                " again; an end on purpose needs loop.stop(), Spot.finish() or Progress.finished()"
             )
             say(str(error))
         if error is not None:
@@ -115,10 +112,6 @@ class Progress:
     def _is_complete(self) -> bool:
         step, steps = self._body.get("step"), self._body.get("steps")
         return self._is_finished or (isinstance(step, int) and isinstance(steps, int) and step >= steps > 0)
-
-    @property
-    def _of_steps(self) -> str:
-        return f" of {steps}" if (steps := self._body.get("steps")) else ""
 
     def _write(self, body: Mapping[str, object]) -> None:
         if not self._progress_file:

@@ -36,21 +36,17 @@ def restore(folder: Path) -> None:
         return
     version, numbers, gauss = saved["python"]
     random.setstate((version, tuple(numbers), gauss))
-    for name, put in (("numpy", _put_numpy), ("torch", _put_torch)):
-        if name in saved:
-            try:
-                put(importlib.import_module(name), saved)
-            except ImportError:
-                say(f"{folder}: {name} is not installed: its random number state is not resumed")
-
-
-def _put_numpy(numpy: Any, saved: dict[str, Any]) -> None:
-    name, keys, *rest = saved["numpy"]
-    numpy.random.set_state((name, keys, *rest))
-
-
-def _put_torch(torch: Any, saved: dict[str, Any]) -> None:
-    torch.set_rng_state(torch.tensor(list(bytes.fromhex(saved["torch"])), dtype=torch.uint8))
-    if torch.cuda.is_available():
-        for number, text in enumerate(saved.get("cuda", [])[: torch.cuda.device_count()]):
-            torch.cuda.set_rng_state(torch.tensor(list(bytes.fromhex(text)), dtype=torch.uint8), number)
+    for name in saved.keys() & {"numpy", "torch"}:
+        try:
+            package = importlib.import_module(name)
+        except ImportError:
+            say(f"{folder}: {name} is not installed: its random number state is not resumed")
+            continue
+        if name == "numpy":
+            package.random.set_state(tuple(saved["numpy"]))
+            continue
+        texts = [saved["torch"], *saved.get("cuda", [])]
+        cpu, *gpus = (package.tensor(list(bytes.fromhex(text)), dtype=package.uint8) for text in texts)
+        package.set_rng_state(cpu)
+        for number, gpu in enumerate(gpus[: package.cuda.device_count()]):
+            package.cuda.set_rng_state(gpu, number)

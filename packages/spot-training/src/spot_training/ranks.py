@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
-from spot_training.errors import (
-    InUseError,
-    MismatchError,
-    NoSpaceError,
-    OtherRunError,
-    RestoreError,
-    SaveError,
-    SpotTrainingError,
-    one_line,
-)
+from spot_training import errors
+from spot_training.errors import NoSpaceError, SaveError, SpotTrainingError, one_line
 from spot_training.storage.retry import FULL_ERRNOS
 
 T = TypeVar("T")
-_TYPES: Final = (InUseError, MismatchError, NoSpaceError, OtherRunError, RestoreError, SaveError)
-_ERROR_TYPES: Final[Mapping[str, type[SpotTrainingError]]] = {
-    error.__name__: error for error in (*_TYPES, SpotTrainingError)
-}
 
 
 class Ranks(Protocol):
@@ -59,8 +47,7 @@ class RankCalls:
 
     def __init__(self, ranks: Ranks, location: str) -> None:
         """``location``: named in the errors."""
-        self._ranks = ranks
-        self._location = location
+        self._ranks, self._location = ranks, location
 
     def on_first(self, action: Callable[[], T]) -> T:
         """Run an action on rank 0 and return its result (JSON), or raise its error, on all ranks."""
@@ -76,16 +63,14 @@ class RankCalls:
             local_error = error
             outcome = {"kind": _kind_of(error), "error": one_line(error)}
         outcomes = [json.loads(result) for result in self._ranks.gather(json.dumps(outcome))]
-        if local_error is not None and not isinstance(
-            local_error, (SpotTrainingError, OSError, RuntimeError)
-        ):
-            raise local_error  # a mistake in the script, not in the file system
+        is_of_storage = isinstance(local_error, (SpotTrainingError, OSError, RuntimeError))
+        if local_error is not None and not is_of_storage:
+            raise local_error  # a mistake in the script
         for rank, result in enumerate(outcomes):
             if "error" in result:
-                prefix = f"rank {rank}: " if self._ranks.size > 1 else ""
-                text = f"{prefix}{result['error']}"
+                text = f"rank {rank}: {result['error']}" if self._ranks.size > 1 else result["error"]
                 message = text if self._location in text else f"{self._location}: {text}"
-                raise _ERROR_TYPES.get(result["kind"], SaveError)(message) from None
+                raise getattr(errors, result["kind"], SaveError)(message) from None
         return [result["value"] for result in outcomes]
 
 

@@ -64,16 +64,14 @@ class Spot:
         self.interval = interval or Interval()
         self.progress = progress or Progress()
         self.steps = steps
-        self._has_randomness = has_randomness
+        self._has_randomness, self._clock = has_randomness, clock
         self._is_rehearsed = rehearsal.current() is not None
-        self._clock = clock
-        local = "" if rehearsal.current() is not None else local
         self._levels = CheckpointLevels(
             self.checkpointer,
             self.interval,
-            local,
+            "" if self._is_rehearsed else local,
             clock=clock,
-            seconds_left=lambda: self.notice.seconds_left if self.notice.received else None,
+            seconds_left=lambda: self.notice.seconds_left,
         )
         self._next_save_at = clock() + self._levels.seconds
         self._failed: SaveError | None = None
@@ -124,9 +122,8 @@ class Spot:
         it on all of them; what rank 0 passes is stored.
         """
         request = Keep(None if metric is None else float(metric), mode, () if pin is None else (pin,))
-        is_best = request.is_better(self.checkpointer.retained.best) and request.is_better(
-            self._best_requested
-        )
+        before = (self.checkpointer.retained.best, self._best_requested)
+        is_best = all(request.is_better(than) for than in before)
         if is_best:
             self._best_requested = request
         if is_best or pin is not None:
@@ -172,9 +169,17 @@ class Spot:
         keep = keep or self.take_keep()
         last = self.notice.received if last is None else last
         started = self._clock()
-        write = self._with_randomness(write) if self._has_randomness else write
+        numbers = randomness.state() if self._has_randomness else None  # of now: a thread writes it
+
+        def write_all(folder: Path) -> None:
+            write(folder)
+            if numbers is not None:
+                (folder / randomness.FILE).write_text(numbers)
+
         try:
-            is_far = self._levels.save(step, write, meta, replace=replace, keep=keep, is_last=last, size=size)
+            is_far = self._levels.save(
+                step, write_all, meta, replace=replace, keep=keep, is_last=last, size=size
+            )
         except SaveError as error:
             self._best_requested = None
             if last:
@@ -193,15 +198,6 @@ class Spot:
         self._next_save_at = self._clock() + self._levels.seconds
         return True
 
-    def _with_randomness(self, write: Write) -> Write:
-        state = randomness.state()  # of now: `write` is called in another thread, maybe twice
-
-        def write_all(folder: Path) -> None:
-            write(folder)
-            (folder / randomness.FILE).write_text(state)
-
-        return write_all
-
     @contextmanager
     def ending(self) -> Iterator[None]:
         """Save the last step of a complete training inside; a ``SaveError`` is logged, not raised."""
@@ -218,8 +214,9 @@ class Spot:
         self._step = self._step if step is None else step
         if self._step is not None:
             self.progress.report(self._step, self.steps, now=True)
-        has_all = self.steps is not None and self._step is not None and self._step >= self.steps
-        is_complete = has_all or not self.notice.received
+        is_complete = not self.notice.received or (
+            self.steps is not None and self._step is not None and self._step >= self.steps
+        )
         if is_complete:
             _ended.add(self._key)
             self.progress.finished()

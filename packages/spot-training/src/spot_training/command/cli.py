@@ -51,13 +51,13 @@ def _parser() -> argparse.ArgumentParser:
     drill.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the training")
     drill.set_defaults(function=_rehearse)
 
-    for name, function, text in (
-        ("ls", _list, "list checkpoints"),
-        ("verify", _verify, "read all files and compare their checksums; exit code 1 if one is damaged"),
+    for name, text in (
+        ("ls", "list checkpoints"),
+        ("verify", "read all files and compare their checksums; exit code 1 if one is damaged"),
     ):
         command = commands.add_parser(name, help=text)
         command.add_argument("location", nargs="?", default=location, help="directory or URL")
-        command.set_defaults(function=function)
+        command.set_defaults(function=_list, verifies=name == "verify")
 
     export = commands.add_parser("export", help="copy a verified checkpoint, or one part of a PyTorch one")
     export.add_argument("location", help="directory or URL")
@@ -104,16 +104,10 @@ def _as_sigterm(number: int, frame: FrameType | None) -> None:
 
 
 def _list(options: argparse.Namespace) -> int:
-    for line in contents.table(contents.read(options.location)):
-        sys.stdout.write(f"{line}\n")
-    return 0
-
-
-def _verify(options: argparse.Namespace) -> int:
-    checkpoints = contents.read(options.location, verifies=True)
+    checkpoints = contents.read(options.location, verifies=options.verifies)
     for line in contents.table(checkpoints):
         sys.stdout.write(f"{line}\n")
-    return int(not checkpoints or any(checkpoint.problem for checkpoint in checkpoints))
+    return int(options.verifies and (not checkpoints or any(one.problem for one in checkpoints)))
 
 
 def _export(options: argparse.Namespace) -> int:

@@ -47,10 +47,7 @@ def table(checkpoints: Sequence[CheckpointContent]) -> Iterator[str]:
 
 
 def step_to_export(location: str, *, best: bool = False, pin: str | None = None) -> int:
-    """Return the step of the best checkpoint, or of the one with a name, by the newest that can be read.
-
-    Raises ``RestoreError``: there is none.
-    """
+    """Return the step of the best checkpoint, or of a pin; ``RestoreError``: there is none."""
     retained = _retained(read(location))
     if pin is not None:
         if pin not in retained.pins:
@@ -63,9 +60,8 @@ def step_to_export(location: str, *, best: bool = False, pin: str | None = None)
 
 
 def _retained(checkpoints: Sequence[CheckpointContent]) -> Retained:
-    manifests = (checkpoint.manifest for checkpoint in checkpoints if checkpoint.manifest is not None)
-    newest = next(manifests, None)
-    return Retained() if newest is None else parse_retained(newest.retained) or Retained()
+    newest = next((manifest for _, manifest, _ in checkpoints if manifest is not None), None)
+    return (newest and parse_retained(newest.retained)) or Retained()
 
 
 def export(location: str, destination: Path, *, step: int | None = None, part: str | None = None) -> int:
@@ -84,22 +80,19 @@ def export(location: str, destination: Path, *, step: int | None = None, part: s
             problems.append(f"{name}: {checkpoint.problem}")
             continue
         new = destination.with_name(f".{destination.name}.new")
+        folder = store.fetch(name)
         if part is None:
             shutil.rmtree(new, ignore_errors=True)
-            shutil.copytree(store.fetch(name), new)
+            shutil.copytree(folder, new)
+        elif any((folder / part_of(0) / name).exists() for name in ("parts.pt", "shard.pt")):
+            from spot_training.torch.shards.loading import export_part  # needs PyTorch
+
+            export_part(folder, checkpoint.manifest.world_size, new, part)
         else:
-            _export_part(store.fetch(name), checkpoint.manifest.world_size, new, part)
+            raise SpotTrainingError(f"{folder} has no parts, allowed with --part: a checkpoint of torch.Loop")
         new.rename(destination)
         return checkpoint.manifest.step
     raise RestoreError(f"{location}: {'; '.join(problems) or 'no checkpoints'}")
-
-
-def _export_part(folder: Path, ranks: int, destination: Path, part: str) -> None:
-    if not any((folder / part_of(0) / name).exists() for name in ("parts.pt", "shard.pt")):
-        raise SpotTrainingError(f"{folder} has no parts, allowed with --part: a checkpoint of torch.Loop")
-    from spot_training.torch.shards.loading import export_part  # needs PyTorch
-
-    export_part(folder, ranks, destination, part)
 
 
 def _read(store: Store, name: str, *, verifies: bool) -> CheckpointContent:
@@ -109,14 +102,11 @@ def _read(store: Store, name: str, *, verifies: bool) -> CheckpointContent:
         return CheckpointContent(name, None, "not there, or without a manifest")
     except (ValueError, OSError) as error:
         return CheckpointContent(name, None, one_line(error))
-    return CheckpointContent(name, manifest, _problem(store.fetch(name), manifest) if verifies else "")
-
-
-def _problem(root: Path, manifest: CheckpointManifest) -> str:
     try:
-        return Files().problem(root, manifest.files)
+        problem = Files().problem(store.fetch(name), manifest.files) if verifies else ""
     except OSError as error:
-        return f"a file cannot be read: {one_line(error)}"
+        problem = f"a file cannot be read: {one_line(error)}"
+    return CheckpointContent(name, manifest, problem)
 
 
 def _store(location: str) -> Store:

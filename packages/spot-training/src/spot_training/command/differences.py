@@ -30,13 +30,8 @@ def differences(first: Path, second: Path) -> list[str]:
                 continue
             before = dict(_flat(_read(files[path]), str(first)))
             after = dict(_flat(_read(twins[path]), str(second)))
-            keys = [
-                key
-                for key in {**before, **after}
-                if before.get(key) != after.get(key)
-                and not any(name in f"{path} {key}" for name in _UNSEEDED)
-            ]
-            if keys:
+            keys = [key for key in {**before, **after} if before.get(key) != after.get(key)]
+            if keys := [key for key in keys if not any(name in f"{path} {key}" for name in _UNSEEDED)]:
                 more = ", …" if len(keys) > _MAX_NAMED else ""
                 result.append(f"{path} {', '.join(keys[:_MAX_NAMED])}{more}")
     return result

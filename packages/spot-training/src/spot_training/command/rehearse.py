@@ -60,24 +60,18 @@ class Rehearser:
         whole = self._folder / "whole"
         problem = self._start(Rehearsal(str(whole), self._steps))
         if not problem and not list(whole.rglob("step-*")):
-            problem = (
-                "the script saved no checkpoint; use one that trains with spot_training for a step or more"
-            )
+            problem = "the script saved no checkpoint; use one that trains with spot_training"
         if problem:
             yield "uninterrupted", problem
             return
         for number, (name, step, how) in enumerate(self._interruptions(_steps(whole))):
-            yield (
-                name,
-                self._play(Rehearsal(str(self._folder / str(number)), self._steps, step, how), name, whole),
-            )
+            start = Rehearsal(str(self._folder / str(number)), self._steps, step, how)
+            yield name, self._play(start, name, whole)
 
     def _interruptions(self, steps: Sequence[Any]) -> list[tuple[str, int, str]]:
         """Return name, step and signal of each: inside an epoch, and at the end of one if one was reached."""
         epochs = {step: epoch for step, epoch, _ in steps}
-        ends = [
-            step for step in epochs if 1 < step < self._steps and epochs.get(step + 1, -1) == epochs[step] + 1
-        ]
+        ends = [step for step in epochs if 1 < step < self._steps and epochs.get(step + 1, -1) > epochs[step]]
         middle = self._steps // 2 - (self._steps // 2 in ends)
         moments = [(middle, ""), *((step, ", an epoch's last") for step in ends[:1])]
         rows = [
@@ -106,11 +100,7 @@ class Rehearser:
         (folder / "artifacts").mkdir(parents=True, exist_ok=True)
         (report_file := folder / "tell.json").unlink(missing_ok=True)
         environment = {
-            **{
-                name: os.environ[name]
-                for name in os.environ
-                if name not in (NOTICE_VARIABLE, DONE_FILE_VARIABLE)
-            },
+            **os.environ,
             "PYTHONPATH": os.pathsep.join([str(self._folder / "site"), os.environ.get("PYTHONPATH", "")]),
             "PYTHONHASHSEED": "2" if is_other else "1",
             VARIABLE: rehearsal.variable(),
@@ -119,6 +109,8 @@ class Rehearser:
             PROGRESS_FILE_VARIABLE: str(report_file),
             "GPU_SPOT_ARTIFACTS": str(folder / "artifacts"),
         }
+        for name in (NOTICE_VARIABLE, DONE_FILE_VARIABLE):
+            environment.pop(name, None)
         gpus = environment.get("CUDA_VISIBLE_DEVICES") or ",".join(
             path.name[6:] for path in sorted(Path("/dev").glob("nvidia[0-9]*"))
         )
@@ -134,9 +126,8 @@ class Rehearser:
             except OSError as error:
                 raise SpotTrainingError(f"{self._command[0]} cannot be started: {error}") from None
         report = json.loads(report_file.read_text()) if report_file.exists() else {}
-        if (
-            not code or (rehearsal.signal == "SIGKILL" and code == -signal.SIGKILL)
-        ) and "error" not in report:
+        is_killed = rehearsal.signal == "SIGKILL" and code == -signal.SIGKILL
+        if (not code or is_killed) and "error" not in report:
             return ""
         lines = (folder / "log").read_text().splitlines() or [""]
         return f"exit code {code}: {report.get('error') or lines[-1]}"[:500]
@@ -162,10 +153,9 @@ def _steps(folder: Path) -> list[Any]:
 
 def _compare_logs(whole: Path, twin: Path) -> list[str]:
     """Compare the rows of logs among the results, without columns of time."""
-    paths = [
-        path.relative_to(whole) for path in sorted(whole.rglob("*")) if path.suffix in (".csv", ".jsonl")
-    ]
-    return [f"rows of {path}" for path in paths if _rows(whole / path) != _rows(twin / path)]
+    paths = (path.relative_to(whole) for path in sorted(whole.rglob("*")))
+    logs = [path for path in paths if path.suffix in (".csv", ".jsonl")]
+    return [f"rows of {path}" for path in logs if _rows(whole / path) != _rows(twin / path)]
 
 
 def _rows(path: Path) -> list[Any]:

@@ -51,12 +51,8 @@ class Supervisor:
         delay_seconds: float = MIN_DELAY_SECONDS,
     ) -> None:
         """``location``: of the checkpoints; ``restarts``: failures in a row without a new checkpoint."""
-        self._command = list(command)
-        self._location = location
-        self._notice = notice
-        self._restarts = restarts
-        self._grace_seconds = grace_seconds
-        self._delay_seconds = delay_seconds
+        self._command, self._location, self._notice = list(command), location, notice
+        self._restarts, self._grace_seconds, self._delay_seconds = restarts, grace_seconds, delay_seconds
 
     def run(self) -> int:
         """Return 0 if the training is done, `SAVED_CODE` after a notice, else its last exit code."""
@@ -88,9 +84,11 @@ class Supervisor:
                 _log.error("%s; failed %d times without a new checkpoint", reason, failures)
                 return code if 0 < code < 256 else 1
             _log.warning("%s; starting again in %.0f s (%d of %d)", reason, delay, failures, self._restarts)
-            if self._waits(delay):
-                return SAVED_CODE
-            delay = min(2 * delay, MAX_DELAY_SECONDS)
+            end, delay = time.monotonic() + delay, min(2 * delay, MAX_DELAY_SECONDS)
+            while time.monotonic() < end:
+                if self._notice.received:
+                    return SAVED_CODE
+                time.sleep(_POLL_SECONDS)
 
     def _environment(self, folder: Path) -> dict[str, str]:
         return {
@@ -111,15 +109,12 @@ class Supervisor:
         if code != 0:
             return False, f"exit code {code}" if code > 0 else f"ended by signal {-code}"
         report = _read_report(environment)
-        if not report:
-            return not self._notice.received, ""
         if "error" in report:
             return False, f"exit code 0, but the training failed: {report['error']}"
-        if report.get("finished"):
-            return True, ""
         step, steps = report.get("step", 0), report.get("steps", 0)
-        is_complete = 0 < steps <= step and not self._notice.received
-        return is_complete, f"exit code 0 at step {step} of {steps or 'an unknown number'}"
+        is_complete = (not report or 0 < steps <= step) and not self._notice.received
+        text = f"exit code 0 at step {step} of {steps or 'an unknown number'}"
+        return bool(is_complete or report.get("finished")), text
 
     def _checkpoints(self) -> set[str]:
         """Return the checkpoints; in a directory also those of trainings with a name."""
@@ -166,15 +161,6 @@ class Supervisor:
         if _is_alive(process.pid):
             _log.error("time is up: the training is killed")
             _signal_group(process.pid, signal.SIGKILL)
-
-    def _waits(self, seconds: float) -> bool:
-        """Wait; return whether a notice was received."""
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            if self._notice.received:
-                return True
-            time.sleep(_POLL_SECONDS)
-        return False
 
 
 def _read_report(environment: Mapping[str, str]) -> dict[str, Any]:

@@ -36,18 +36,16 @@ class Batches(keras.utils.PyDataset):
                 raise SpotTrainingError(
                     "x is a PyDataset, which must know its num_batches; pass it without y and sample_weight"
                 )
-            super().__init__(
-                self._source.workers, self._source.use_multiprocessing, self._source.max_queue_size
-            )
-            self._samples = int(self._source.num_batches)
-            _refuse_changes(self._source)
+            source = self._source
+            super().__init__(source.workers, source.use_multiprocessing, source.max_queue_size)
+            self._samples = int(source.num_batches)
+            _refuse_changes(source)
         else:
             super().__init__()
             arrays = (x, y, sample_weight)
             self._arrays = arrays[: 3 if sample_weight is not None else 2 if y is not None else 1]
-            sizes = {
-                len(array) if hasattr(array, "shape") else -1 for array in keras.tree.flatten(self._arrays)
-            }
+            leaves = keras.tree.flatten(self._arrays)
+            sizes = {len(array) if hasattr(array, "shape") else -1 for array in leaves}
             if len(sizes) != 1 or -1 in sizes:
                 raise SpotTrainingError(
                     f"x and y must be arrays of one length, or x a PyDataset; they are {type(x).__name__} "
@@ -55,11 +53,9 @@ class Batches(keras.utils.PyDataset):
                 )
             self._samples = sizes.pop()
         self._batch_size = 1 if self._source is not None else batch_size
-        self._shuffle = shuffle
-        self._seed = seed
+        self._shuffle, self._seed = shuffle, seed
         self._order: tuple[int, Any] = (-1, None)
-        self.epoch = 0
-        self.skip = 0
+        self.epoch = self.skip = 0
 
     @property
     def whole(self) -> int:

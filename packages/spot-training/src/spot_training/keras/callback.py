@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,35 +13,12 @@ from spot_training.errors import SpotTrainingError
 from spot_training.keras import state
 from spot_training.keras.batches import Batches
 from spot_training.log import TrainingLog
-from spot_training.retention.rules import Keep
 from spot_training.spot import Spot
 from spot_training.storage.manifest import Checkpoint
 
 
 class StopTrainingError(Exception):
     """Leaves ``fit`` after a notice, once the checkpoint is saved."""
-
-
-@dataclass(frozen=True)
-class BestMetric:
-    """The metric of an epoch's logs by which the best checkpoint is chosen; None: none is."""
-
-    name: str | None = None
-    mode: str = "min"
-
-    def __post_init__(self) -> None:
-        Keep(mode=self.mode)
-
-    def keep(self, spot: Spot, logs: Mapping[str, float]) -> bool:
-        """Pass an epoch's value to ``Spot.keep``; return whether it is the best so far.
-
-        An epoch without a validation has no ``val_`` metric, and is not the best.
-        """
-        if self.name is None or (self.name.startswith("val_") and self.name not in logs):
-            return False
-        if self.name not in logs:
-            raise SpotTrainingError(f"keep_best must be {' or '.join(sorted(logs))}, not {self.name!r}")
-        return spot.keep(metric=logs[self.name], mode=self.mode)
 
 
 class CheckpointCallback(keras.callbacks.Callback):
@@ -55,27 +32,18 @@ class CheckpointCallback(keras.callbacks.Callback):
         log_every: int,
         callbacks: Sequence[Any],
         options: Mapping[str, Any],
-        best: BestMetric = BestMetric(),
+        best: tuple[str | None, str],
+        saved: Checkpoint | None,
+        at: state.BatchPosition,
     ) -> None:
-        """``options``: those of ``fit``, to repeat an interrupted validation."""
+        """``options``: those of ``fit``, to repeat a validation; ``best``: ``keep_best`` and its mode."""
         super().__init__()
-        self._spot = spot
-        self._batches = batches
-        self._log = log
-        self._every = log_every
-        self._callbacks = callbacks
-        self._options = options
-        self._best = best
-        self._saved: Checkpoint | None = None
-        self._at = state.BatchPosition(data=batches.identity)
+        self._spot, self._batches, self._log, self._every = spot, batches, log, log_every
+        self._callbacks, self._options, self._best = callbacks, options, best
+        self._saved, self._at = saved, replace(at, data=batches.identity)
         self._averaged: list[Any] | None = None
         self._generators: list[Any] = []
         self.ended_early = False
-
-    def resume(self, saved: Checkpoint | None, at: state.BatchPosition) -> None:
-        """Resume at a checkpoint when training starts."""
-        self._saved = saved
-        self._at = replace(at, data=self._batches.identity)
 
     @property
     def _step(self) -> int:
@@ -125,12 +93,9 @@ class CheckpointCallback(keras.callbacks.Callback):
         done = min(self._batches.skip + batch + 1, self._batches.whole)
         before, self._at = self._at.batch, replace(self._at, batch=done, logs=_numbers(logs))
         if self._every and done // self._every > before // self._every:
-            validated = (
-                [f"val_{name}" for name in self._at.logs] if "validation_data" in self._options else []
-            )
-            self._log.write(
-                {"epoch": self._at.epoch, "step": self._step, **self._at.logs}, optional=validated
-            )
+            names = self._at.logs if "validation_data" in self._options else ()
+            row = {"epoch": self._at.epoch, "step": self._step, **self._at.logs}
+            self._log.write(row, optional=[f"val_{name}" for name in names])
         self._spot.after(self._step, self._write)
         self._stop_after_notice()
 
@@ -145,7 +110,14 @@ class CheckpointCallback(keras.callbacks.Callback):
         self._at = replace(self._at, epoch=epoch + 1, batch=0, logs={})
         if getattr(self.model.optimizer, "use_ema", False):
             self._averaged = [state.array_of(variable) for variable in self.model.trainable_variables]
-        if self._best.keep(self._spot, _numbers(logs)):
+        (name, mode), numbers = self._best, _numbers(logs)
+        if name in numbers:
+            is_best = self._spot.keep(metric=numbers[name], mode=mode)
+        elif name is None or name.startswith("val_"):  # an epoch without a validation
+            is_best = False
+        else:
+            raise SpotTrainingError(f"keep_best must be {' or '.join(sorted(numbers))}, not {name!r}")
+        if is_best:
             at, self._at = self._at, replace(self._at, stopped=bool(self.model.stop_training))
             self._spot.save(self._step, self._write)
             self._at = at
@@ -180,15 +152,9 @@ class CheckpointCallback(keras.callbacks.Callback):
         if data is None or (self._at.epoch + 1) % every:
             return {}
         x, y, weight = keras.utils.unpack_x_y_sample_weight(data)
-        metrics = self.model.evaluate(
-            x,
-            y,
-            sample_weight=weight,
-            batch_size=self._options.get("validation_batch_size"),
-            steps=self._options.get("validation_steps"),
-            verbose=0,
-            return_dict=True,
-        )
+        options = {"batch_size": self._options.get("validation_batch_size"), "sample_weight": weight}
+        steps = self._options.get("validation_steps")
+        metrics = self.model.evaluate(x, y, steps=steps, verbose=0, return_dict=True, **options)
         return {f"val_{name}": float(value) for name, value in metrics.items()}
 
 

@@ -14,8 +14,9 @@ import keras
 from spot_training.errors import MismatchError, SpotTrainingError
 from spot_training.keras import state
 from spot_training.keras.batches import Batches
-from spot_training.keras.callback import BestMetric, CheckpointCallback, StopTrainingError
+from spot_training.keras.callback import CheckpointCallback, StopTrainingError
 from spot_training.log import TrainingLog
+from spot_training.retention.rules import Keep
 from spot_training.spot import Spot
 
 
@@ -37,21 +38,6 @@ class CallbackChain(keras.callbacks.CallbackList):
         if not self.continues or self.model.stop_training:
             self.continues = False
             super().on_train_end(logs)
-
-
-def build_callback_chain(
-    callbacks: Sequence[Any], model: Any, epochs: int, steps: int, verbose: Any
-) -> CallbackChain:
-    """Return the callback list that ``fit`` would create."""
-    return CallbackChain(
-        list(callbacks),
-        add_history=True,
-        add_progbar=verbose != 0,
-        model=model,
-        verbose=1 if verbose == "auto" else verbose,
-        epochs=epochs,
-        steps=steps,
-    )
 
 
 _UNSUPPORTED = ("initial_epoch", "steps_per_epoch", "validation_split")
@@ -83,15 +69,12 @@ class SpotModel:
     ) -> None:
         if not getattr(model, "optimizer", None):
             raise SpotTrainingError("the model is not compiled; compile it with an optimizer")
-        self.model = model
+        self.model, self.stopped = model, False
         self.spot = spot or Spot(location, has_randomness=False, **options)
-        self.stopped = False
-        self._exits = exits
-        self._log_every = log_every
-        self._best = BestMetric(keep_best, mode)
+        self._exits, self._log_every, self._used = exits, log_every, False
+        self._best = keep_best, Keep(mode=mode).mode
         path = Path(log or Path(os.environ.get("GPU_SPOT_ARTIFACTS", ".")) / "training.jsonl")
         self._log = TrainingLog(path)
-        self._used = False
 
     def fit(
         self,
@@ -113,18 +96,14 @@ class SpotModel:
         ``validation_split``. ``x``: arrays or a ``PyDataset``; ``seed``: of the data's order.
         """
         if wrong := [name for name in _UNSUPPORTED if name in options]:
-            raise SpotTrainingError(
-                f"fit must not get {', '.join(wrong)}, which follow from the data and the checkpoint; "
-                "leave them out"
-            )
+            names = ", ".join(wrong)
+            raise SpotTrainingError(f"fit must not get {names}, which follow from the data; leave them out")
         if self._used:
             raise SpotTrainingError("fit was called twice; use a new SpotModel for each fit")
         self._used = True
-        batches = (
-            x
-            if isinstance(x, Batches)
-            else Batches(x, y, sample_weight, batch_size=batch_size, shuffle=shuffle, seed=seed)
-        )
+        batches = x
+        if not isinstance(x, Batches):
+            batches = Batches(x, y, sample_weight, batch_size=batch_size, shuffle=shuffle, seed=seed)
         saved = self.spot.restore()
         at = state.position(saved.part()) if saved else state.BatchPosition()
         if saved and list(at.data) != batches.identity:  # the position would mean other samples
@@ -136,11 +115,16 @@ class SpotModel:
         self._log.rewind(at.log)
         self.spot.steps = batches.whole * epochs
         checkpoint_callback = CheckpointCallback(
-            self.spot, batches, self._log, self._log_every, callbacks, options, self._best
+            self.spot, batches, self._log, self._log_every, callbacks, options, self._best, saved, at
         )
-        checkpoint_callback.resume(saved, at)
-        chain = build_callback_chain(
-            [*callbacks, checkpoint_callback], self.model, epochs, batches.whole, verbose
+        chain = CallbackChain(
+            [*callbacks, checkpoint_callback],
+            add_history=True,
+            add_progbar=verbose != 0,
+            model=self.model,
+            verbose=1 if verbose == "auto" else verbose,
+            epochs=epochs,
+            steps=batches.whole,
         )
         begin = {"callbacks": chain, "shuffle": False, "verbose": verbose, **options}
         first = epochs if at.stopped else at.epoch + (at.batch >= batches.whole)

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import count, takewhile, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -46,24 +47,19 @@ def write(
     folder: Path, model: Any, position: BatchPosition, callbacks: Sequence[Any], generators: Sequence[Any]
 ) -> None:
     """Write the state to an empty directory; ``generators``: ``torch_generators`` after the last batch."""
-    arrays: dict[str, Any] = {
-        f"variable-{number}": array_of(variable) for number, variable in enumerate(variables(model))
-    }
-    scalars = []
+    current, scalars = variables(model), []
+    arrays: dict[str, Any] = {f"variable-{number}": array_of(one) for number, one in enumerate(current)}
     for number, callback in enumerate(callbacks):
         counters, lists = _counters(callback)
         scalars.append({"class": type(callback).__name__, "values": counters, "lists": list(lists)})
         for name, values in lists.items():
-            arrays |= {
-                f"callback-{number}-{name}-{position_in_list}": value
-                for position_in_list, value in enumerate(values)
-            }
+            arrays |= {f"callback-{number}-{name}-{index}": value for index, value in enumerate(values)}
     arrays |= {f"torch-{number}": generator for number, generator in enumerate(generators)}
     body = {
         "position": asdict(position),
-        "variables": [_described(variable) for variable in variables(model)],
+        "variables": [_described(variable) for variable in current],
         "callbacks": scalars,
-        "keras": _global_seed().tolist(),
+        "keras": array_of(_global_seed()).tolist(),
     }
     np.savez(folder / _VARIABLES, **arrays)
     (folder / _STATE).write_text(json.dumps(body))
@@ -81,25 +77,17 @@ def variable_count(folder: Path) -> int:
 
 
 def read(folder: Path, model: Any, callbacks: Sequence[Any]) -> None:
-    """Load the state into a built model, its callbacks and the random number generators.
-
-    Raises ``MismatchError``: a variable differs from the model's; names the first one.
-    """
+    """Load model, callbacks and generators; ``MismatchError`` names the first other variable."""
     body = json.loads((folder / _STATE).read_text())
     current = variables(model)
-    for number, variable in enumerate(current):
-        saved = body["variables"][number] if number < len(body["variables"]) else "nothing"
-        if saved != _described(variable):
-            raise MismatchError(
-                f"{folder} is of another model: {saved} where this one has {_described(variable)}"
-            )
-    if len(body["variables"]) > len(current):
-        raise MismatchError(
-            f"{folder} is of another model: {len(body['variables'])} variables, this one has {len(current)}"
-        )
+    for saved, here in zip_longest(body["variables"], map(_described, current), fillvalue="nothing"):
+        if saved != here:
+            raise MismatchError(f"{folder} is of another model: {saved} where this one has {here}")
     with np.load(folder / _VARIABLES) as arrays:
         for number, variable in enumerate(current):
-            variable.assign(_as(arrays[f"variable-{number}"], variable))
+            array = arrays[f"variable-{number}"]
+            # Types unknown to NumPy files, such as bfloat16, load as raw bytes.
+            variable.assign(array.view(array_of(variable).dtype) if array.dtype.kind == "V" else array)
         for number, (callback, entry) in enumerate(zip(callbacks, body["callbacks"], strict=False)):
             if entry["class"] == type(callback).__name__:
                 vars(callback).update(entry["values"])
@@ -107,7 +95,8 @@ def read(folder: Path, model: Any, callbacks: Sequence[Any]) -> None:
                     setattr(callback, name, list(_several(arrays, f"callback-{number}-{name}-")))
         set_torch_generators(list(_several(arrays, "torch-")))
     randomness.restore(folder)
-    _global_seed_variable().assign(np.asarray(body["keras"], _global_seed().dtype))
+    seed = _global_seed()
+    seed.assign(np.asarray(body["keras"], array_of(seed).dtype))
 
 
 def array_of(variable: Any) -> Any:
@@ -116,10 +105,7 @@ def array_of(variable: Any) -> Any:
 
 
 def torch_generators() -> list[Any]:
-    """Return the states of PyTorch's generators, of the CPU and the GPU; empty on another backend.
-
-    A dropout layer without a seed draws from them.
-    """
+    """Return the states of PyTorch's generators, which a dropout draws from; empty on another backend."""
     if keras.backend.backend() != "torch":
         return []
     torch = sys.modules["torch"]
@@ -141,11 +127,6 @@ def _described(variable: Any) -> str:
     return f"{re.sub(r'_[0-9]+', '', variable.name)} {tuple(variable.shape)} {variable.dtype}"
 
 
-def _as(array: Any, variable: Any) -> Any:
-    """Restore the dtype of types unknown to NumPy files, such as bfloat16, which load as raw bytes."""
-    return array.view(array_of(variable).dtype) if array.dtype.kind == "V" else array
-
-
 def _counters(callback: Any) -> tuple[dict[str, Any], dict[str, list[Any]]]:
     """Return a callback's scalars (``EarlyStopping.wait``, …) and its lists of arrays."""
     values, lists = {}, {}
@@ -162,18 +143,12 @@ def _counters(callback: Any) -> tuple[dict[str, Any], dict[str, list[Any]]]:
 
 
 def _several(arrays: Any, prefix: str) -> Iterator[Any]:
-    number = 0
-    while f"{prefix}{number}" in arrays:
-        yield arrays[f"{prefix}{number}"]
-        number += 1
-
-
-def _global_seed_variable() -> Any:
-    """Return the state of ``keras.random`` without a seed; Keras has no public API for it."""
-    from keras.src.random.seed_generator import global_seed_generator
-
-    return global_seed_generator().state
+    names = takewhile(lambda name: name in arrays, (f"{prefix}{number}" for number in count()))
+    return (arrays[name] for name in names)
 
 
 def _global_seed() -> Any:
-    return array_of(_global_seed_variable())
+    """Return the state of ``keras.random`` without a seed, a variable; Keras has no public API for it."""
+    from keras.src.random.seed_generator import global_seed_generator
+
+    return global_seed_generator().state

@@ -16,18 +16,13 @@ _savers: Final[weakref.WeakSet[BackgroundSaver]] = weakref.WeakSet()
 
 
 class BackgroundSaver:
-    """Runs one save after another in a background thread.
-
-    A save writes a copy of the state, so that training can continue meanwhile.
-    """
+    """Runs one save of a copied state after another in a thread, so that the training continues meanwhile."""
 
     def __init__(self) -> None:
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
-        self._started_at = 0.0
         self._seconds: float | None = None
-        self._gives_way = threading.Event()
-        self._can_give_way = True
+        self._started_at, self._can_give_way, self._gives_way = 0.0, True, threading.Event()
         _savers.add(self)
 
     @property

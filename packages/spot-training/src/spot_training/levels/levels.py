@@ -41,10 +41,7 @@ class CheckpointLevels:
         seconds_left: Callable[[], float | None] = lambda: None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """``local``: the directory; default ``$GPU_SPOT_LOCAL_CHECKPOINTS``; empty: none.
-
-        ``seconds_left``: until the deadline of a notice; None before one.
-        """
+        """``local``: default ``$GPU_SPOT_LOCAL_CHECKPOINTS``; ``seconds_left``: until a notice's deadline."""
         environment = os.environ if environment is None else environment
         root = environment.get(LOCAL_VARIABLE, "") if local is None else local
         self._far, self._interval = far, interval
@@ -66,9 +63,8 @@ class CheckpointLevels:
     @property
     def last_step(self) -> int | None:
         """The step that this process last saved or restored, on either level."""
-        levels = (self._far, self._local)
-        steps = [level.last_step for level in levels if level is not None and level.last_step is not None]
-        return max(steps, default=None)
+        steps = (level.last_step for level in filter(None, (self._far, self._local)))
+        return max((step for step in steps if step is not None), default=None)
 
     def restore(self) -> Checkpoint | None:
         """See ``Checkpointer.restore``: the newest checkpoint of both levels."""
@@ -90,10 +86,7 @@ class CheckpointLevels:
         is_last: bool,
         size: int = 0,
     ) -> bool:
-        """Save; return whether ``far`` has it. Arguments: see ``Spot.save``.
-
-        Raises ``SaveError``: no checkpoint was committed.
-        """
+        """Save, see ``Spot.save``; return whether ``far`` has it. ``SaveError``: nothing was committed."""
         stays = keep is not None and (keep.metric is not None or len(keep.pins) > 0)
         if self._local is not None and not self._goes_to_far(is_last or stays, size):
             if self.last_step == step and not replace:  # either level has it
@@ -121,8 +114,7 @@ class CheckpointLevels:
             self._committed(self._far.last_size)
         else:
             self._local_interval.saved(paused_seconds)
-            is_due = self._clock() >= self._copy_due_at and not self._copier.busy
-            local = self._local
+            is_due, local = self._clock() >= self._copy_due_at and not self._copier.busy, self._local
             if is_due and self._is_first and local is not None and self._is_newer(local.last_step):
                 self._copier.start(partial(self._copy, local, local.last_step or 0))
 

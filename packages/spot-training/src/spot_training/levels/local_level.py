@@ -46,10 +46,7 @@ def local_folder(root: str | os.PathLike[str], location: str) -> Path:
 
 
 def make_private(folder: Path) -> None:
-    """Create the directory, for this user only; one of another user is not used (``/dev/shm`` is for all).
-
-    Raises ``SaveError``: it is another user's.
-    """
+    """Create the directory for this user only; ``SaveError``: another user has it, as in ``/dev/shm``."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     owner, user = folder.stat().st_uid, os.geteuid()
     if owner != user:
@@ -117,19 +114,15 @@ def _copy_files(
     files: dict[str, File] = {}
     for part in map(part_of, range(manifest.world_size)):
         folder = store.part(stage, part)
-        for path in manifest.files:
-            if path.startswith(f"{part}/"):
-                _copy_file(root / path, folder / path.removeprefix(f"{part}/"), check)
+        for path in (path for path in manifest.files if path.startswith(f"{part}/")):
+            target = folder / path.removeprefix(f"{part}/")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with (root / path).open("rb", buffering=0) as reader, hashed(target) as writer:
+                while chunk := reader.read(_CHUNK):
+                    check()
+                    writer.write(chunk)
         files |= store.deliver(stage, part)
     return files
-
-
-def _copy_file(source: Path, target: Path, check: Callable[[], object]) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with source.open("rb", buffering=0) as reader, hashed(target) as writer:
-        while chunk := reader.read(_CHUNK):
-            check()
-            writer.write(chunk)
 
 
 class LocalLevel(Checkpointer):
@@ -161,13 +154,9 @@ class LocalLevel(Checkpointer):
         return self._above.lineage
 
     def open(self) -> list[str]:
-        """See ``Checkpointer``.
-
-        Raises ``SaveError``: also if the ranks are on several machines, or the directory is another user's.
-        """
-        machines = set(self.ranks.gather(machine()))
-        if len(machines) > 1:
-            raise SaveError(f"{self.location}: the ranks must be on one machine, not on {len(machines)}")
+        """See ``Checkpointer``; raises ``SaveError`` also for several machines, or another user's folder."""
+        if (count := len(set(self.ranks.gather(machine())))) > 1:
+            raise SaveError(f"{self.location}: the ranks must be on one machine, not on {count}")
         return super().open()
 
     def continuing(self, names: Sequence[str]) -> list[str]:
@@ -178,16 +167,15 @@ class LocalLevel(Checkpointer):
         """
 
         def choose() -> list[str]:
-            newest: CheckpointManifest | None = None
             for name in names:
                 try:
                     newest = parse(self._above._store.manifest(name))
-                    break
+                    return [name for name in local_names if self._continues(name, newest)]
                 except OtherFormatError:
                     return []
                 except (ValueError, FileNotFoundError):
                     continue
-            return [name for name in local_names if self._continues(name, newest)]
+            return local_names
 
         local_names = self.open()
         location = self._above.location
@@ -208,13 +196,13 @@ class LocalLevel(Checkpointer):
         """
         name, above = name_of(step), self._above
         self._retention.in_use = name
+        drop = partial(above._call, above.location, partial(above._drop_oldest, step))
         try:
             while True:
                 try:
                     return self._copy(name, check)
                 except OSError as error:
-                    is_full = error.errno in FULL_ERRNOS
-                    if not is_full or not above._call(above.location, partial(above._drop_oldest, step)):
+                    if error.errno not in FULL_ERRNOS or not drop():
                         raise
         except (OSError, ValueError) as error:
             raise SaveError(f"{above.location}: {one_line(error)}") from None
@@ -232,10 +220,10 @@ class LocalLevel(Checkpointer):
         make_private(Path(self.location))
         return super()._open()
 
-    def _continues(self, name: str, above: CheckpointManifest | None) -> bool:
+    def _continues(self, name: str, above: CheckpointManifest) -> bool:
         """Return whether a checkpoint is of the same history as one above; also if it cannot be read."""
         try:
-            return above is None or parse(self._store.manifest(name)).continues(above)
+            return parse(self._store.manifest(name)).continues(above)
         except (ValueError, FileNotFoundError):
             return True
 
@@ -257,8 +245,7 @@ class LocalLevel(Checkpointer):
         return manifest.size
 
     def _load(self, name: str) -> Checkpoint | None:
-        checkpoint = super()._load(name)
-        if checkpoint is not None:
+        if (checkpoint := super()._load(name)) is not None:
             self._retention.restored = weakref.ref(checkpoint)
         return checkpoint
 

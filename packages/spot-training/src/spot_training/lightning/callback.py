@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Final
 
 import torch
 
-from spot_training.errors import SpotTrainingError, print_errors_in_one_line, say
+from spot_training.errors import MismatchError, SpotTrainingError, print_errors_in_one_line, say
 from spot_training.identity import TrainingRun
 from spot_training.interval import Interval
 from spot_training.lightning import loggers
@@ -25,6 +25,9 @@ from spot_training.torch import state
 from spot_training.torch.optimization import plain_values
 from spot_training.torch.ranks import TorchRanks
 from spot_training.torch.saves import StateCopy, StepSaves, copy_state, numbered
+
+STRATEGIES: Final = ("SingleDeviceStrategy", "DDPStrategy")
+"""Those that do not divide the state among the ranks."""
 
 
 class SpotCheckpoint:
@@ -54,14 +57,13 @@ class SpotCheckpoint:
         the module's hyperparameters, and the values that it sets in its optimizers and schedulers.
         """
         print_errors_in_one_line()
-        self._folder, self._settings = folder, settings
+        self._folder, self._settings, self._is_training = folder, settings, False
         self._options: dict[str, Any] = {"name": name, "keep": keep, "interval": interval, "local": local}
         self._spot: Any = None
         self._saved: Any = None
-        self._extra: dict[str, Any] | None = None
         self._loader: Any = None
+        self._extra: dict[str, Any] | None = None
         self._last: StateCopy | None = None
-        self._is_training = False
         self._rows: list[list[dict[str, str]]] = []
 
     def resume_from(self, model: Any) -> str | None:
@@ -97,8 +99,16 @@ class SpotCheckpoint:
             raise SpotTrainingError(
                 "SpotCheckpoint has no model; pass fit(ckpt_path=spot.resume_from(model))"
             )
-        ask.refuse_divided(trainer, self._ranks.size)
-        self._limits = ask.best_models_without_dirpath(trainer)  # which its own setup would set
+        kind = type(trainer.strategy).__name__
+        if kind not in STRATEGIES or trainer.world_size != self._ranks.size:
+            raise SpotTrainingError(
+                f"{kind} with {trainer.world_size} processes is not supported; use one device, or DDP "
+                "under torchrun after torch.distributed.init_process_group()"
+            )
+        self._limits: list[str] = []
+        # Their own setup would set it, to a directory of this start's logger.
+        if any(getattr(callback, "dirpath", "") is None for callback in trainer.checkpoint_callbacks):
+            self._limits = ["the best models of a ModelCheckpoint without dirpath"]
         self._trainer, self._module = trainer, pl_module
         loggers.restore(trainer, self._rows)
         process = trainer.strategy.process_dataloader
@@ -122,11 +132,15 @@ class SpotCheckpoint:
         """Begin; say in one line what will not be resumed."""
         self.on_sanity_check_start(trainer, pl_module)
         fit = trainer.fit_loop
-        ask.refuse_iterators(fit)
+        if "DataLoaderIter" in type(fit._data_fetcher).__name__:
+            raise SpotTrainingError(
+                "training_step(dataloader_iter) has no position that can be saved; take batch instead"
+            )
         state.check_types({"the Trainer": SimpleNamespace(state_dict=partial(extra.dump, trainer))})
         if (limits := self._limits + ask.not_resumed(trainer)) and self._ranks.rank == 0:
             say(f"not resumed: {'; '.join(limits)}")
-        self._spot.steps = ask.steps_of(trainer)
+        epochs, batches = fit.max_epochs, trainer.num_training_batches
+        self._spot.steps = epochs * batches if epochs > 0 and batches != float("inf") else None
         fit.epoch_loop._restarting = False  # the position is restored when the first batch is requested
         self._is_training = True
 
@@ -191,9 +205,12 @@ class SpotCheckpoint:
             self._saves.between_steps(self._step, self._copy_state, is_long=is_long, remaining=numbers)
 
     def _restore(self, saved: dict[str, Any]) -> None:
-        loader, self._extra = self._loader, None
+        order, self._extra = self._loader.order, None
         extra.restore(self._trainer, self._module, saved)
-        ask.refuse_other_order(loader.order, saved["order"], self._saved.path)
+        if order is not None and saved["order"] not in (None, order.digest):
+            raise MismatchError(
+                f"{self._saved.path} was saved with other data or another sampler; use those of that run"
+            )
         self._saved = replace(self._saved)  # it is read, and its files may go
 
     def _copy_state(self) -> StateCopy:

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from spot_training.storage.manifest import Checkpoint
 from spot_training.torch import EpochBatches, state
-from spot_training.torch.loaders.workers import BatchRandomness, WorkerStart, sigterm_blocked
+from spot_training.torch.loaders.workers import BatchRandomness, prepare_workers, sigterm_blocked
 from spot_training.torch.streams.position import StreamPosition
 
 _SEEDED: Final = "torch.utils.data."
@@ -27,8 +27,7 @@ class EpochOrder:
         """``sampler``: the loader's batch sampler, or its sampler if it makes no batches."""
         self._sampler, self._randomness, self._generators = sampler, randomness, generators
         self._order: list[Any] = []
-        self._begin = 0
-        self.digest = ""
+        self._begin, self.digest = 0, ""
         """A hash of the whole epoch's order."""
 
     def __len__(self) -> int:
@@ -78,26 +77,24 @@ class ResumableLoader:
         accumulate: int,
     ) -> None:
         """``accumulate``: batches of an optimizer step."""
-        self._position, self._between_steps = position, between_steps
+        self._position, self._between_steps, self._accumulate = position, between_steps, accumulate
         self._randomness = BatchRandomness(seed)
-        self._accumulate = accumulate
         self.stream: StreamPosition | None = None
         """The position of a loader over an ``IterableDataset``."""
         self.order: Any = None
         """``EpochOrder``; None if the loader has a state of its own, or a ``problem``."""
         self.problem = ""
         """Why the position in an epoch cannot be resumed; empty if it can."""
+        self._loader = copy(loader) if isinstance(loader, DataLoader) else loader
         if isinstance(loader, DataLoader):
-            self._loader = copy(loader)
-            if isinstance(loader.dataset, IterableDataset):
-                self._start_workers(None)
+            is_stream = isinstance(loader.dataset, IterableDataset)
+            prepare_workers(self._loader, None if is_stream else self._randomness)
+            if is_stream:
                 self.stream = StreamPosition(self._loader, ranks.rank, ranks.size, seed)
-            else:
-                self._start_workers(self._randomness)
+            elif not self._is_stateful:
                 self._set_order(self._loader)
-        else:
-            self._loader = loader
-            self.problem = "" if self._is_stateful else f"a {type(loader).__name__} has no position"
+        elif not self._is_stateful:
+            self.problem = f"a {type(loader).__name__} has no position"
 
     def __len__(self) -> int:
         return len(self._loader)
@@ -153,26 +150,17 @@ class ResumableLoader:
                 return
             yield batch
 
-    def _start_workers(self, randomness: BatchRandomness | None) -> None:
-        loader = self._loader
-        if not isinstance(loader.worker_init_fn, WorkerStart) and loader.num_workers:
-            loader.worker_init_fn = WorkerStart(loader.worker_init_fn, randomness)
-
     def _set_order(self, loader: Any) -> None:
-        """Give the copy of a map-style loader a resumable order, if it has no state of its own."""
-        if hasattr(loader, "load_state_dict"):
-            return
+        """Give the copy of a map-style loader a resumable order."""
         kind = "batch_sampler" if loader.batch_sampler is not None else "sampler"
         sampler = getattr(loader, kind)
         if not hasattr(sampler, "__len__"):
             self.problem = f"{type(sampler).__name__} has no length"
             return
         inner = getattr(sampler, "sampler", None)
-        generators = [getattr(owner, "generator", None) for owner in (loader, sampler, inner)]
+        generators = (getattr(owner, "generator", None) for owner in (loader, sampler, inner))
         order = EpochOrder(
-            sampler,
-            self._randomness,
-            [generator for generator in generators if isinstance(generator, torch.Generator)],
+            sampler, self._randomness, [one for one in generators if isinstance(one, torch.Generator)]
         )
         is_seeded = all(
             part is None or isinstance(part, EpochBatches) or type(part).__module__.startswith(_SEEDED)

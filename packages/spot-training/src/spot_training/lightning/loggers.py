@@ -44,11 +44,8 @@ def restore(trainer: Any, rows_of_files: Sequence[list[dict[str, str]]]) -> None
 
 
 def _csv_loggers(trainer: Any) -> list[Any]:
-    return [
-        logger
-        for logger in trainer.loggers
-        if hasattr(getattr(logger, "experiment", None), "metrics_file_path")
-    ]
+    loggers = ((logger, getattr(logger, "experiment", None)) for logger in trainer.loggers)
+    return [logger for logger, experiment in loggers if hasattr(experiment, "metrics_file_path")]
 
 
 def _read(path: Path) -> list[dict[str, str]]:

@@ -123,8 +123,5 @@ def _metrics(module: Any) -> Iterator[tuple[str, Any]]:
 
 def _stateless(trainer: Any) -> list[Any]:
     """Return the callbacks that inherit Lightning's empty ``state_dict``."""
-    return [
-        callback
-        for callback in trainer.callbacks
-        if type(callback).state_dict.__qualname__ == "Callback.state_dict"
-    ]
+    empty = "Callback.state_dict"
+    return [callback for callback in trainer.callbacks if type(callback).state_dict.__qualname__ == empty]

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from spot_training.errors import say
-from spot_training.nodes.membership import Membership, TrainingNode, remove
+from spot_training.nodes.membership import remove
 from spot_training.nodes.registry import NodeRegistry
 
 HEARTBEAT_SECONDS: Final = 1.0
@@ -80,17 +80,14 @@ def run(
 
 def remove_lost(registry: NodeRegistry, token: str, observer: HeartbeatObserver, now: float) -> None:
     """Remove the nodes without a heartbeat; ``token``: of this node, which observes."""
-    nodes = {node.token: node for node in _nodes(registry.read()) if node.token != token}
+    membership = registry.read()
+    members = membership.world.nodes if membership.world else membership.expected
+    nodes = {node.token: node for node in (*membership.waiting, *members) if node.token != token}
     for lost in observer.lost({process: registry.last_heartbeat(process) for process in nodes}, now):
         name = nodes[lost].name
         say(f"node {name} is lost: no heartbeat for {LOST_SECONDS:.0f} s")
         registry.update(partial(remove, token=lost, reason=f"node {name} is lost"))
         registry.forget(lost)
-
-
-def _nodes(membership: Membership) -> tuple[TrainingNode, ...]:
-    members = membership.world.nodes if membership.world else membership.expected
-    return (*membership.waiting, *members)
 
 
 def main(folder: str, name: str, token: str, parent: str) -> None:

@@ -49,7 +49,10 @@ class WorldEntry:
                 membership = self._registry.update(partial(enter, node=node))  # it was taken for lost
             if self._clock() >= next_log_at:
                 next_log_at = self._clock() + _LOG_SECONDS
-                say(f"{self._registry.root}: {self._reason(membership)}")
+                reason = f"{len(membership.waiting)} nodes wait, at least {self._limits.minimum} are needed"
+                if membership.world is not None:
+                    reason = f"world {membership.number} trains; this node joins at its next save"
+                say(f"{self._registry.root}: {reason}")
             self._sleep(_POLL_SECONDS)
 
     def follow(self, name: str, after: int) -> NodeWorld:
@@ -62,16 +65,8 @@ class WorldEntry:
 
     def _count(self, membership: Membership) -> None:
         is_enough = len(membership.waiting) >= self._limits.minimum
-        if not is_enough:
-            self._enough_since = None
-        elif self._enough_since is None:
-            self._enough_since = self._clock()
+        since = self._clock() if self._enough_since is None else self._enough_since
+        self._enough_since = since if is_enough else None
 
     def _is_overdue(self) -> bool:
         return self._enough_since is not None and self._clock() - self._enough_since > GATHER_SECONDS
-
-    def _reason(self, membership: Membership) -> str:
-        """Return why this node waits."""
-        if membership.world is not None:
-            return f"world {membership.number} trains; this node joins at its next save"
-        return f"{len(membership.waiting)} nodes wait, at least {self._limits.minimum} are needed"

@@ -29,15 +29,12 @@ class ChildLoop:
     def __init__(self, before_child: Callable[[], object]) -> None:
         """``before_child`` is called in this process before each child."""
         self._before_child = before_child
-        self._child = 0
-        self._is_stopping = False
+        self._child, self._is_stopping = 0, False
 
     def run(self) -> None:
         """Return in each child."""
         parent = os.getpid()
-        handlers: dict[int, Any] = {
-            number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)
-        }
+        handlers: dict[int, Any] = {one: signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)}
         while True:
             self._before_child()
             _flush()  # else the child would write it, too

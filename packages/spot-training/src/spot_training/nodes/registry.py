@@ -31,10 +31,8 @@ class NodeRegistry:
 
     def __init__(self, root: Path) -> None:
         """``root``: of the checkpoints; it is created."""
-        self.root = root
-        self._folder = root / FOLDER
+        self.root, self._folder, self._files = root, root / FOLDER, Files()
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._files = Files()
 
     def read(self) -> Membership:
         """Return the present membership; a new one if there is none yet."""

@@ -24,10 +24,7 @@ class CheckpointRetention:
         """``above``: of the level that has the history; then ``store`` has its newest checkpoints only."""
         if every is not None and every < 1:
             raise SpotTrainingError(f"keep_every must be 1 step or more, not {every}")
-        self._store = store
-        self._keep = keep
-        self._every = every
-        self._above = above
+        self._store, self._keep, self._every, self._above = store, keep, every, above
         self.in_use: str | None = None
         """A checkpoint that is being copied, and stays."""
         self.restored: Callable[[], Checkpoint | None] = lambda: None
@@ -61,28 +58,20 @@ class CheckpointRetention:
 
     def removable(self, name: str) -> list[str]:
         """Return what need not stay after the commit of ``name``."""
-        names = self._store.names()
-        restorable = [committed for committed in names if committed <= name]
-        restored = self.restored()
+        names, restorable, restored = self._store.names(), self.restorable(name), self.restored()
         in_use = {self.in_use, restored and name_of(restored.step)}
         older = [old for old in restorable[self._keep :] if old not in in_use]
-        if not older:
-            return []
-        if self._above is not None:
-            return [old for old in older if self._stored(old) is not None]
-        stays = set(self.retained.steps)
-        for newest in (*names[: len(names) - len(restorable)], *restorable[: self._keep]):
-            retained = self._stored(newest)
-            if retained is None:
-                return []
-            stays |= retained.steps
+        stays = set[int]()
+        if older and self._above is None:
+            stays |= self.retained.steps
+            for newest in (*names[: len(names) - len(restorable)], *restorable[: self._keep]):
+                if (retained := self._stored(newest)) is None:
+                    return []
+                stays |= retained.steps
         return [old for old in older if step_of(old) not in stays and self._stored(old) is not None]
 
     def droppable(self, name: str) -> list[tuple[str, str]]:
-        """Return names up to ``name`` and why each stays; on a full disk the last goes first.
-
-        The first is the newest, which never goes.
-        """
+        """Return names up to ``name``, each with why it stays: the first never goes, the last at first."""
         newest, *older = self.restorable(name) or [""]
         readable = [old for old in older if old != self.in_use and self._stored(old) is not None]
         readable.sort(key=lambda old: (self.retained.strength(step_of(old) or 0), old), reverse=True)
@@ -96,7 +85,6 @@ class CheckpointRetention:
                 retained = parse_retained(parse(self._store.manifest(name)).retained)
             except (OSError, ValueError):
                 return None
-            if retained is None:
-                return None
-            self._read[name] = retained
-        return self._read[name]
+            if retained is not None:
+                self._read[name] = retained
+        return self._read.get(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from spot_training.errors import SpotTrainingError
@@ -106,27 +106,19 @@ class Retained:
 
     def document(self) -> dict[str, Any]:
         """Return the JSON that a checkpoint stores; empty if there are none."""
-        result: dict[str, Any] = {}
-        if self.best is not None:
-            result["best"] = {"step": self.best.step, "metric": self.best.metric, "mode": self.best.mode}
-        if self.pins:
-            result["pins"] = dict(self.pins)
-        if self.every:
-            result["every"] = list(self.every)
-        return result
+        best = asdict(self.best) if self.best is not None else None
+        result = {"best": best, "pins": dict(self.pins), "every": list(self.every)}
+        return {key: value for key, value in result.items() if value}
 
 
 def parse_retained(document: Any) -> Retained | None:
     """Return what ``document`` wrote; None if this version does not understand it."""
     try:
         best = document.get("best")
-        return Retained(
-            None
-            if best is None
-            else BestCheckpoint(int(best["step"]), float(best["metric"]), str(best["mode"])),
-            {str(pin): int(step) for pin, step in document.get("pins", {}).items()},
-            tuple(int(step) for step in document.get("every", ())),
-        )
+        if best is not None:
+            best = BestCheckpoint(int(best["step"]), float(best["metric"]), str(best["mode"]))
+        pins = {str(pin): int(step) for pin, step in document.get("pins", {}).items()}
+        return Retained(best, pins, tuple(int(step) for step in document.get("every", ())))
     except (AttributeError, KeyError, TypeError, ValueError):
         return None
 

@@ -24,8 +24,7 @@ _running = threading.local()
 
 def record_progress() -> None:
     """Record progress of the storage call that this thread carries out, if any."""
-    call = getattr(_running, "call", None)
-    if call is not None:
+    if (call := getattr(_running, "call", None)) is not None:
         call.progress_at = time.monotonic()
 
 
@@ -33,13 +32,10 @@ class _Call:
     """One call, carried out in a thread of its own."""
 
     def __init__(self, description: str, action: Callable[[], Any]) -> None:
-        self.description = description
-        self.progress_at = self.started_at = time.monotonic()
+        self.description, self.progress_at = description, time.monotonic()
         self.result: Any = None
         self.error: BaseException | None = None
-        self.ended = threading.Event()
-        self._action = action
-        self._context = contextvars.copy_context()
+        self.ended, self._action, self._context = threading.Event(), action, contextvars.copy_context()
 
     def carry_out(self) -> None:
         _running.call = self
@@ -64,15 +60,11 @@ class BoundedCalls:
     """
 
     def __init__(self, limit_seconds: float, seconds_left: Callable[[], float | None] = lambda: None) -> None:
-        self._limit_seconds = limit_seconds
-        self.seconds_left = seconds_left
+        self._limit_seconds, self.seconds_left = limit_seconds, seconds_left
         self._abandoned: _Call | None = None
 
     def call(self, description: str, action: Callable[[], T]) -> T:
-        """Return the result of ``action``, or raise its error.
-
-        Raises ``TimeoutError``: no progress; not retried.
-        """
+        """Return the result of ``action``, or raise its error; ``TimeoutError``: no progress, not retried."""
         if self._abandoned is not None:
             if not self._abandoned.ended.is_set():
                 raise self._timeout(self._abandoned, "still no answer")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 from spot_training.storage.bounded import record_progress
@@ -21,10 +21,7 @@ class Files:
     """The file system. Errors are ``OSError``; operations are not retried here."""
 
     def touch(self, operation: str, path: Path) -> None:
-        """Hook before each operation; does nothing.
-
-        Tests override it to raise ``OSError`` or to end the process.
-        """
+        """Do nothing, before each operation: tests raise ``OSError`` here, or end the process."""
 
     def names(self, folder: Path) -> list[str]:
         """Return the names in a directory, sorted; empty if it does not exist."""
@@ -71,8 +68,11 @@ class Files:
     def sync(self, path: Path) -> None:
         """Flush a file or a directory to disk."""
         self.touch("sync", path)
-        with _opened(path) as handle:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
             os.fsync(handle)
+        finally:
+            os.close(handle)
 
     def digest(self, path: Path) -> tuple[int, str]:
         """Return the size and SHA-256 of a file, by reading it."""
@@ -96,8 +96,7 @@ class Files:
 
     def written_digest(self, path: Path) -> tuple[int, str]:
         """Return the size and SHA-256 of a new file; it is read only if it was not hashed when written."""
-        status = path.stat()
-        digest = take_digest(path, status)
+        digest = take_digest(path, status := path.stat())
         return self.digest(path) if digest is None else (status.st_size, digest)
 
     def free_bytes(self, folder: Path) -> int | None:
@@ -125,19 +124,8 @@ class Files:
     def remove(self, path: Path) -> None:
         """Remove a file, or a directory with its contents; a missing one is not an error."""
         self.touch("remove", path)
-        try:
+        with contextlib.suppress(FileNotFoundError):
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
             else:
                 path.unlink()
-        except FileNotFoundError:
-            pass
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[int]:
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        yield handle
-    finally:
-        os.close(handle)

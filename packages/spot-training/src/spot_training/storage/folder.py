@@ -29,10 +29,8 @@ class FolderStore:
     """
 
     def __init__(self, folder: Path, files: Files, retry_policy: RetryPolicy) -> None:
-        self._folder = folder
-        self._files = files
+        self._folder, self._files, self._count = folder, files, 0
         self._lock = FolderLock(folder, files, retry_policy)
-        self._count = 0
 
     @property
     def location(self) -> str:
@@ -99,8 +97,7 @@ class FolderStore:
         self._files.write(Path(stage) / FILE, manifest.encode())
         self._files.sync(Path(stage))
         if name in self._files.names(self._folder):
-            self._files.remove(self._folder / f"{_REPLACED}{name}")
-            self._files.rename(target, self._folder / f"{_REPLACED}{name}")
+            self._move(name, _REPLACED)
         self._files.rename(Path(stage), target)
         self._files.sync(self._folder)
         for old in self._files.names(self._folder):
@@ -127,15 +124,16 @@ class FolderStore:
 
     def remove(self, name: str) -> None:
         """See ``Store``: renamed first, so that a partly removed directory has no checkpoint name."""
-        removing = self._folder / f"{_REMOVING}{name}"
-        self._files.remove(removing)
-        self._files.rename(self._folder / name, removing)
-        self._files.remove(removing)
+        self._files.remove(self._move(name, _REMOVING))
 
     def quarantine(self, name: str) -> None:
-        damaged = self._folder / f"{_DAMAGED}{name}"
-        self._files.remove(damaged)
-        self._files.rename(self._folder / name, damaged)
+        self._move(name, _DAMAGED)
+
+    def _move(self, name: str, prefix: str) -> Path:
+        target = self._folder / f"{prefix}{name}"
+        self._files.remove(target)
+        self._files.rename(self._folder / name, target)
+        return target
 
     def damaged(self) -> list[str]:
         names = self._files.names(self._folder)

@@ -27,9 +27,9 @@ class HashedFile(io.RawIOBase):
     """
 
     def __init__(self, file: BinaryIO) -> None:
-        self.name = file.name
-        self._file = file
-        self._hash = hashlib.sha256()
+        self.name, self._file = file.name, file
+        self.hash = hashlib.sha256()
+        """Of what was written."""
         self.write_error: OSError | None = None
 
     def writable(self) -> bool:
@@ -42,7 +42,7 @@ class HashedFile(io.RawIOBase):
         try:
             for begin in range(0, len(view), _CHUNK):
                 part = view[begin : begin + _CHUNK]
-                self._hash.update(part)
+                self.hash.update(part)
                 self._file.write(part)
                 record_progress()
         except OSError as error:
@@ -50,17 +50,10 @@ class HashedFile(io.RawIOBase):
             raise
         return len(view)
 
-    def hexdigest(self) -> str:
-        """Return the SHA-256 of what was written."""
-        return self._hash.hexdigest()
-
 
 @contextmanager
 def hashed(path: Path) -> Iterator[HashedFile]:
-    """Open a new file for writing; `take_digest` returns its hash afterwards.
-
-    Raises ``OSError``: the disk's own error, also where the writer raised another one.
-    """
+    """Open a new file for writing, for `take_digest`; raises the disk's own ``OSError``, not the writer's."""
     with path.open("wb") as raw:
         file = HashedFile(raw)
         try:
@@ -74,16 +67,14 @@ def hashed(path: Path) -> Iterator[HashedFile]:
     with _lock:
         if len(_digests) >= _MAX_REMEMBERED:
             _digests.clear()
-        _digests[str(path)] = (_identity(status), file.hexdigest())
+        _digests[str(path)] = (_identity(status), file.hash.hexdigest())
 
 
 def take_digest(path: Path, status: os.stat_result) -> str | None:
     """Return the hash of an unchanged file that `hashed` wrote, once; None for any other file."""
     with _lock:
         remembered = _digests.pop(str(path), None)
-    if remembered is None or remembered[0] != _identity(status):
-        return None
-    return remembered[1]
+    return remembered[1] if remembered is not None and remembered[0] == _identity(status) else None
 
 
 def _identity(status: os.stat_result) -> tuple[int, int, int, int]:

@@ -17,6 +17,7 @@ import socket
 import time
 import uuid
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -65,6 +66,23 @@ def describe_owner(owner: object) -> str:
     return f"process {owner.get('pid')} on {owner.get('host')} since {owner.get('since')}"
 
 
+def check_owner(location: object, owner: object, read: Callable[[], str | bytes]) -> None:
+    """Raise ``InUseError`` if the record that ``read`` returns is of another owner."""
+    if (now := read_owner(read)) != owner:
+        raise InUseError(
+            f"{location} was taken over by {describe_owner(now)}; this process can no longer save"
+        )
+
+
+def read_owner(read: Callable[[], str | bytes]) -> object:
+    """Return the owner record that ``read`` returns; None if there is none, or it is damaged."""
+    try:
+        owner: object = json.loads(read())
+    except (FileNotFoundError, ValueError):
+        return None
+    return owner
+
+
 def check_lease() -> None:
     """Check that this process's leases, if it has any, were not superseded by one with a higher token.
 
@@ -102,9 +120,7 @@ class FolderLock:
     _handle: int | None = None
 
     def __init__(self, folder: Path, files: Files, retry_policy: RetryPolicy) -> None:
-        self._folder = folder
-        self._files = files
-        self._retry_policy = retry_policy
+        self._folder, self._files, self._retry_policy = folder, files, retry_policy
         self._owner: dict[str, object] | None = None
         _locks.add(self)
 
@@ -119,10 +135,8 @@ class FolderLock:
                 self.release()  # a retry acquires it again
                 raise
             self._owner = owner
-        elif (now := self._read()) != self._owner:
-            raise InUseError(
-                f"{self._folder} was taken over by {describe_owner(now)}; this process can no longer save"
-            )
+        else:
+            check_owner(self._folder, self._owner, self._read)
 
     def release(self) -> None:
         """Release the lock before the process ends."""
@@ -137,12 +151,8 @@ class FolderLock:
         """Return whether this lock is acquired and on the same file as an open one."""
         return self._handle is not None and os.path.sameopenfile(self._handle, handle)
 
-    def _read(self) -> object:
-        try:
-            owner: object = json.loads(self._files.read(self._folder / OWNER))
-        except (FileNotFoundError, ValueError):
-            return None
-        return owner
+    def _read(self) -> bytes:
+        return self._files.read(self._folder / OWNER)
 
     def _acquire(self) -> None:
         path = self._folder / LOCK
@@ -154,7 +164,7 @@ class FolderLock:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                owner = describe_owner(record := self._read())
+                owner = describe_owner(record := read_owner(self._read))
                 if any(lock.is_on(handle) for lock in list(_locks)):
                     os.close(handle)
                     raise InUseError(

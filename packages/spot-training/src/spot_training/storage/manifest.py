@@ -112,25 +112,17 @@ def parse(text: str) -> CheckpointManifest:
             _inside(path): File(int(file["size"]), str(file["sha256"]))
             for path, file in body["files"].items()
         }
+        step, world_size = int(body["step"]), int(body["world_size"])
+        more = dict(body["run"]), body["retained"], tuple(map(str, body["lineage"]))
         return CheckpointManifest(
-            int(body["step"]),
-            int(body["world_size"]),
-            str(body["fingerprint"]),
-            dict(body["meta"]),
-            files,
-            dict(body["run"]),
-            body["retained"],
-            tuple(map(str, body["lineage"])),
+            step, world_size, str(body["fingerprint"]), dict(body["meta"]), files, *more
         )
     except (json.JSONDecodeError, KeyError, TypeError, AttributeError, RecursionError):
         raise ValueError(f"{FILE} is damaged") from None
 
 
 def with_keys(text: str, **values: Any) -> str:
-    """Return a manifest's text with other values; all other keys stay, also those of other versions.
-
-    Raises ``ValueError``: it is damaged.
-    """
+    """Return a manifest's text with other values; unknown keys stay. Raises ``ValueError``: it is damaged."""
     parse(text)
     body = {**json.loads(text), **values}
     del body["checksum"]
@@ -140,8 +132,7 @@ def with_keys(text: str, **values: Any) -> str:
 def run_id(text: str) -> str:
     """Return the id of a manifest's run, of other formats too; empty if it has none."""
     try:
-        body = json.loads(text)
-        return str(body["run"]["id"])
+        return str(json.loads(text)["run"]["id"])
     except (ValueError, KeyError, TypeError, RecursionError):
         return ""
 

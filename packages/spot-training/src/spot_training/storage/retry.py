@@ -30,11 +30,6 @@ _FULL_BYTES: Final = 1 << 20
 _log = logging.getLogger("spot_training")
 
 
-def is_transient(error: OSError) -> bool:
-    """Return whether a retry may succeed."""
-    return error.errno in TRANSIENT_ERRNOS
-
-
 @dataclass(frozen=True)
 class RetryPolicy:
     """Retries calls after transient errors for up to ``seconds``, with exponential backoff of 0.2 to 5 s.
@@ -56,7 +51,7 @@ class RetryPolicy:
                 result = action()
             except OSError as error:
                 spent = self.clock() - started
-                if not is_transient(error) or spent + pause > self.seconds:
+                if error.errno not in TRANSIENT_ERRNOS or spent + pause > self.seconds:
                     raise
                 if pause == 0.2:
                     _log.warning("%s: %s; retrying for %.0f s", description, one_line(error), self.seconds)
@@ -69,16 +64,12 @@ class RetryPolicy:
 
 
 def os_error_behind(error: RuntimeError, free_bytes: Callable[[], int | None]) -> Exception:
-    """Return the ``OSError`` that caused an error, or the error itself.
-
-    Libraries report a failed write in their own way: PyTorch's "unexpected pos 64 vs 0" is a full disk.
-    """
+    """Return the ``OSError`` behind an error, if any: PyTorch's "unexpected pos 64 vs 0" is a full disk."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, OSError):
             return cause
         cause = cause.__cause__ or cause.__context__
     free = free_bytes()
-    if free is not None and free < _FULL_BYTES:
-        return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    return error
+    is_full = free is not None and free < _FULL_BYTES
+    return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) if is_full else error

@@ -21,7 +21,7 @@ from typing import Any, Final, TypeVar
 from spot_training.errors import InUseError, SpotTrainingError, one_line
 from spot_training.storage.bounded import record_progress
 from spot_training.storage.files import Files
-from spot_training.storage.lock import OWNER, describe_owner, new_owner
+from spot_training.storage.lock import OWNER, check_owner, new_owner
 from spot_training.storage.manifest import FILE, File, parse, step_of, with_keys
 from spot_training.storage.store import Store
 
@@ -37,16 +37,10 @@ _TRANSIENT_STATUSES: Final = (408, 409, 429)
 
 
 class S3Store(Store):
-    """Checkpoints below ``s3://bucket/prefix``.
-
-    Of two trainings the later one wins, and the earlier one cannot commit.
-    """
+    """Checkpoints below ``s3://bucket/prefix``; of two trainings only the later one can commit."""
 
     def __init__(self, url: str, client: Any = None, scratch: Path | None = None) -> None:
-        """``client``: boto3 S3 client, default: of this environment.
-
-        ``scratch``: local directory for transfers, default temporary.
-        """
+        """``client``: boto3's S3 client; ``scratch``: local directory for transfers, default temporary."""
         bucket, _, prefix = url.removeprefix("s3://").partition("/")
         if not bucket:
             raise SpotTrainingError(f"{url!r} has no bucket; write s3://bucket/prefix")
@@ -67,10 +61,8 @@ class S3Store(Store):
             owner = new_owner()
             self._put(OWNER, json.dumps(owner), is_new=False)
             self._owner = owner
-        elif (now := self._read_owner()) != self._owner:
-            raise InUseError(
-                f"{self.location} was taken over by {describe_owner(now)}; this process can no longer save"
-            )
+        else:
+            check_owner(self.location, self._owner, partial(self._get, OWNER))
 
     def clean(self) -> None:
         """See ``Store``: files of steps without a manifest."""
@@ -102,7 +94,8 @@ class S3Store(Store):
             if path.is_file():
                 key = path.relative_to(root).as_posix()
                 files[key] = File(*self._files.written_digest(path))
-                self._upload(path, f"{stage}/{key}")
+                target = (self._bucket, f"{self._prefix}{stage}/{key}")
+                self._call(partial(self._s3.upload_file, str(path), *target, Callback=_on_bytes))
         shutil.rmtree(root / part)
         return files
 
@@ -176,22 +169,11 @@ class S3Store(Store):
         names = [key[0] for key in keys if step_of(key[0]) is not None and key[1:] == [file]]
         return sorted(names, reverse=True)
 
-    def _read_owner(self) -> object:
-        try:
-            owner: object = json.loads(self._get(OWNER))
-        except (FileNotFoundError, ValueError):
-            return None
-        return owner
-
     def _keys(self, prefix: str) -> list[str]:
-        def list_keys() -> list[str]:
-            pages = self._s3.get_paginator("list_objects_v2").paginate(
-                Bucket=self._bucket, Prefix=self._prefix + prefix
-            )
-            keys = [entry["Key"] for page in pages for entry in page.get("Contents", ())]
-            return [key.removeprefix(self._prefix) for key in keys]
-
-        return self._call(list_keys)
+        place = {"Bucket": self._bucket, "Prefix": self._prefix + prefix}
+        pages = self._call(lambda: list(self._s3.get_paginator("list_objects_v2").paginate(**place)))
+        keys = [entry["Key"] for page in pages for entry in page.get("Contents", ())]
+        return [key.removeprefix(self._prefix) for key in keys]
 
     def _get(self, key: str) -> str:
         def read() -> str:
@@ -208,11 +190,6 @@ class S3Store(Store):
             lambda: self._s3.put_object(
                 Bucket=self._bucket, Key=self._prefix + key, Body=text.encode(), **condition
             )
-        )
-
-    def _upload(self, path: Path, key: str) -> None:
-        self._call(
-            partial(self._s3.upload_file, str(path), self._bucket, self._prefix + key, Callback=_on_bytes)
         )
 
     def _download(self, key: str, path: Path) -> None:

@@ -17,8 +17,7 @@ class Space:
     """Removes old checkpoints of ``store`` where the next one does not fit; rank 0 only."""
 
     def __init__(self, store: Store, keep: int) -> None:
-        self._store = store
-        self._keep = keep
+        self._store, self._keep = store, keep
         self.size: int | None = None
         """Bytes of the last committed checkpoint; None before the first."""
         self.expected: int | None = None

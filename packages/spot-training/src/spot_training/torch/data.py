@@ -15,7 +15,7 @@ from spot_training.errors import MismatchError, SpotTrainingError
 from spot_training.storage.manifest import Checkpoint
 from spot_training.torch.loaders.positions import LoaderPosition
 from spot_training.torch.loaders.samples import refuse_other_samples, signature
-from spot_training.torch.loaders.workers import BatchRandomness, WorkerStart
+from spot_training.torch.loaders.workers import BatchRandomness, prepare_workers
 from spot_training.torch.streams.position import StreamPosition
 
 _signatures: Final[weakref.WeakKeyDictionary[DataLoader[Any], Any]] = weakref.WeakKeyDictionary()
@@ -113,9 +113,8 @@ class _IndexPosition(LoaderPosition):
         self, loader: DataLoader[Any], rank: int, ranks: int, randomness: BatchRandomness | None
     ) -> None:
         assert isinstance(loader.batch_sampler, EpochBatches)
-        batches: EpochBatches = loader.batch_sampler
-        batches.share(rank, ranks)
-        self.batches = batches
+        self.batches: EpochBatches = loader.batch_sampler
+        self.batches.share(rank, ranks)
         self._randomness, self.loader = randomness, loader
 
     def begin(self, epoch: int, samples: int) -> None:
@@ -133,7 +132,7 @@ class _IndexPosition(LoaderPosition):
 
     def restore(self, saved: Checkpoint, loader_state: Any) -> None:
         super().restore(saved, loader_state)
-        refuse_other_samples(saved, self._samples())
+        refuse_other_samples(saved, self.identity()["samples"])
 
     def remaining(self, batch: int, samples: int) -> int | None:
         return self.batches.steps_after(samples)
@@ -142,15 +141,11 @@ class _IndexPosition(LoaderPosition):
         return next(self.batches.indices(epoch, samples), None)
 
     def identity(self) -> dict[str, Any]:
-        batches = self.batches
+        batches, loader = self.batches, self.loader
         data = {"length": batches.length, "seed": batches.seed, "shuffle": batches.shuffle}
-        return {"data": data, "samples": self._samples()}
-
-    def _samples(self) -> Any:
-        """Return the samples in short, drawn once for each loader."""
-        if self.loader not in _signatures:
-            _signatures[self.loader] = signature(self.loader, self.batches.length, self.batches.seed)
-        return _signatures[self.loader]
+        if loader not in _signatures:
+            _signatures[loader] = signature(loader, batches.length, batches.seed)
+        return {"data": data, "samples": _signatures[loader]}
 
 
 class _TogetherPosition(_IndexPosition):
@@ -212,19 +207,17 @@ class _LoaderStatePosition(LoaderPosition):
 
 
 def position_of_all(
-    loaders: Sequence[DataLoader[Any]], rank: int, ranks: int, *, processes: int
+    loaders: Sequence[DataLoader[Any]], rank: int, ranks: int, processes: int
 ) -> LoaderPosition:
     """Return the position of loaders that are read together; see ``position_of``."""
-    positions = [position_of(loader, rank, ranks, processes=processes) for loader in loaders]
+    positions = [position_of(loader, rank, ranks, processes) for loader in loaders]
     return positions[0] if len(positions) == 1 else _TogetherPosition(positions, loaders)
 
 
-def position_of(
-    loader: DataLoader[Any], rank: int, ranks: int, *, processes: int | None = None
-) -> LoaderPosition:
+def position_of(loader: DataLoader[Any], rank: int, ranks: int, processes: int) -> LoaderPosition:
     """Return the position of a loader for this rank, and prepare the loader's workers (``WorkerStart``).
 
-    ``rank``, ``ranks``: of those that take different batches; ``processes``: all (default: ``ranks``).
+    ``rank``, ``ranks``: of those that take different batches; ``processes``: all.
     """
     kind = type(loader).__name__
     if kind == "_FabricDataLoader":  # draws random numbers when its first batch is requested
@@ -237,16 +230,13 @@ def position_of(
             f"a {kind} has no position that can be saved; use a DataLoader of torch.utils.data"
         )
     batches, is_stream = loader.batch_sampler, isinstance(loader.dataset, IterableDataset)
-    start = loader.worker_init_fn
-    if loader.num_workers and not isinstance(start, WorkerStart):
-        start = loader.worker_init_fn = WorkerStart(start, None if is_stream else _randomness(loader))
-    randomness = start.randomness if isinstance(start, WorkerStart) else None
+    randomness = prepare_workers(loader, None if is_stream or not loader.num_workers else _randomness(loader))
     if is_stream:
         return StreamPosition(loader, rank, ranks)
     if isinstance(batches, EpochBatches):
         return _IndexPosition(loader, rank, ranks, randomness)
     if hasattr(loader, "load_state_dict"):
-        return _LoaderStatePosition(loader, processes or ranks, randomness)
+        return _LoaderStatePosition(loader, processes, randomness)
     raise SpotTrainingError(
         "the position of this DataLoader cannot be saved; use batch_sampler=EpochBatches(len(data), "
         "batch_size), a StatefulDataLoader of torchdata, or an IterableDataset"
@@ -272,16 +262,13 @@ def parts_of(
     """
     if size is not None and size < 1:
         raise SpotTrainingError(f"parts must have 1 sample or more, not {size}")
-    count = max(mine, 1)
+    count, no_sync = max(mine, 1), getattr(model, "no_sync", contextlib.nullcontext)
     size = size or count
     for begin in range(0, count, size):
         end = min(begin + size, count)
         part = batch if (begin, end) == (0, count) else take(batch, begin, end, count)
-        weight = (end - begin) * ranks / samples if mine else 0.0
-        is_last = end == count
-        no_sync = getattr(model, "no_sync", None)
-        with contextlib.nullcontext() if is_last or no_sync is None else no_sync():
-            yield part, weight
+        with contextlib.nullcontext() if end == count else no_sync():
+            yield part, (end - begin) * ranks / samples if mine else 0.0
 
 
 def take(batch: Any, begin: int, end: int, count: int) -> Any:

@@ -30,10 +30,6 @@ class BatchSource:
         """Return an iterator over the rest of the epoch, which is read from here on."""
         return iter(self.through(self.position.iterate(self.loader, accumulate)))
 
-    def remaining(self, batch: int, samples: int) -> int | None:
-        """Return the batches of the epoch after a position; None: not known."""
-        return self.position.remaining(batch, samples)
-
     def following(self, epoch: int, samples: int) -> list[int] | None:
         """Return the indices of the next batch; None: not known, or not drawn by this process alone."""
         return self.position.following(epoch, samples) if self.through is iter else None
@@ -47,8 +43,7 @@ class EpochSteps:
     ) -> None:
         """``copy`` returns a copy of ``now``, with ``repeat`` of ``LoopState.copy`` as its argument."""
         self._now, self._saves, self._copy, self._audit = now, saves, copy, audit
-        self._is_open = False
-        self._done_epoch = -1
+        self._is_open, self._done_epoch = False, -1
 
     @property
     def is_done(self) -> bool:
@@ -103,14 +98,12 @@ class EpochSteps:
     def _train(self, batches: Iterator[Any], source: BatchSource) -> Iterator[Any]:
         current, before = self._now.position, None
         position, accumulate = source.position, source.accumulate
-        remaining = source.remaining(current.batch, current.samples)
+        remaining = position.remaining(current.batch, current.samples)
         self._saves.begin_epoch(numbered(remaining, accumulate))
         self._saves.begin_step()
         while True:
-            if (
-                not current.batch % accumulate
-                and source.remaining(current.batch, current.samples) == accumulate
-            ):
+            is_complete = not current.batch % accumulate
+            if is_complete and position.remaining(current.batch, current.samples) == accumulate:
                 before = {"batch": current.batch, "samples": current.samples}, position.state()
             try:
                 batch = next(batches)
@@ -121,13 +114,11 @@ class EpochSteps:
             current.step, current.batch = current.step + 1, current.batch + 1
             current.samples = position.after(current.samples)
             if not current.batch % accumulate:
-                remaining = source.remaining(current.batch, current.samples)
+                remaining = position.remaining(current.batch, current.samples)
                 repeat = before if remaining == 0 else None
                 is_long = repeat is not None and (self._saves.holds_copies or not position.starts_epochs)
-                numbers = numbered(remaining, accumulate)
-                self._saves.between_steps(
-                    current.step, partial(self._copy, repeat), is_long=is_long, remaining=numbers
-                )
+                numbers, copy = numbered(remaining, accumulate), partial(self._copy, repeat)
+                self._saves.between_steps(current.step, copy, is_long=is_long, remaining=numbers)
                 if remaining != 0 and (stored := self._saves.take_first()) is not None:
                     following = source.following(current.epoch, current.samples)
                     self._audit.after_save(stored, source.loader, following)

@@ -58,8 +58,7 @@ def module_attributes(parts: Mapping[str, Any]) -> dict[str, dict[str, dict[str,
     """Return copies of the plain attributes and small tensors that modules have beside their state."""
     return {
         name: {key: copy.deepcopy(_attributes(module)) for key, module in part.named_modules()}
-        for name, part in parts.items()
-        if isinstance(part, torch.nn.Module)
+        for name, part in _modules(parts).items()
     }
 
 
@@ -69,28 +68,24 @@ def flags(parts: Mapping[str, Any], first: Mapping[str, Any]) -> dict[str, Any]:
     ``first``: ``module_attributes`` at the start. So a temperature or whether it evaluates is resumed.
     """
     result = {}
-    for name, part in parts.items():
-        if isinstance(part, torch.nn.Module):
-            before = first.get(name, {})
-            attributes = {
-                key: {
-                    attribute: value
-                    for attribute, value in _attributes(module).items()
-                    if attribute not in before.get(key, {}) or not _is_same(value, before[key][attribute])
-                }
-                for key, module in part.named_modules()
+    for name, part in _modules(parts).items():
+        attributes = {}
+        for key, module in part.named_modules():
+            before, now = first.get(name, {}).get(key, {}), _attributes(module).items()
+            attributes[key] = {
+                one: value for one, value in now if one not in before or not _is_same(value, before[one])
             }
-            result[name] = {
-                "frozen": [key for key, value in part.named_parameters() if not value.requires_grad],
-                "attributes": {key: changed for key, changed in attributes.items() if changed},
-            }
+        result[name] = {
+            "frozen": [key for key, value in part.named_parameters() if not value.requires_grad],
+            "attributes": {key: changed for key, changed in attributes.items() if changed},
+        }
     return result
 
 
 def set_flags(parts: Mapping[str, Any], saved: Mapping[str, Any]) -> None:
     """Set what ``flags`` returned."""
-    for name, part in parts.items():
-        if not isinstance(part, torch.nn.Module) or name not in saved:
+    for name, part in _modules(parts).items():
+        if name not in saved:
             continue
         for key, parameter in part.named_parameters():
             if parameter.is_leaf:
@@ -119,9 +114,9 @@ def _is_same(value: Any, before: Any) -> bool:
 
 
 def _parameters(parts: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        f"{name}.{key}": parameter
-        for name, part in parts.items()
-        if isinstance(part, torch.nn.Module)
-        for key, parameter in part.named_parameters()
-    }
+    modules = _modules(parts).items()
+    return {f"{name}.{key}": one for name, part in modules for key, one in part.named_parameters()}
+
+
+def _modules(parts: Mapping[str, Any]) -> dict[str, torch.nn.Module]:
+    return {name: part for name, part in parts.items() if isinstance(part, torch.nn.Module)}

@@ -48,9 +48,8 @@ def load_parts(
                 grow(part, stored[name], grown[name], parts)
             _load(part, stored[name], leave)
         except (KeyError, ValueError, RuntimeError, TypeError) as error:
-            raise MismatchError(
-                f"{file.parent.parent}: {name} cannot be loaded: {one_line(error)}"
-            ) from error
+            line = f"{file.parent.parent}: {name} cannot be loaded: {one_line(error)}"
+            raise MismatchError(line) from error
     return later
 
 
@@ -60,13 +59,12 @@ def _with_names_of(module: torch.nn.Module, stored: Any) -> Any:
     present = {clean: key for key, clean in names.items()}
     if all(key in names for key in stored):
         return stored
-    plain = {key: key.replace("_orig_mod.", "") for key in stored}
-    return {
-        key
-        if key in names
-        else present.get(plain[key], present.get(plain[key].replace("module.", ""), key)): value
-        for key, value in stored.items()
-    }
+
+    def here(key: str) -> str:
+        plain = key.replace("_orig_mod.", "")
+        return key if key in names else present.get(plain, present.get(plain.replace("module.", ""), key))
+
+    return {here(key): value for key, value in stored.items()}
 
 
 def _load(part: Any, stored: Any, leave: Callable[[Any], Any]) -> None:

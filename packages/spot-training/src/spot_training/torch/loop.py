@@ -90,25 +90,26 @@ class Loop:
             raise SpotTrainingError(f"scale_lr must be {' or '.join(SCALE_RULES)}, not {scale_lr!r}")
         if audit not in AUDITS:
             raise SpotTrainingError(f"audit must be {' or '.join(AUDITS)}, not {audit!r}")
-        self._audit = audit
+        self._audit, self._is_ending, self._epochs = audit, False, 0
         self._ranks: TorchRanks = ranks or TorchRanks(goes_on=True)
         self._world: World = getattr(self._ranks, "world", ALONE)
         if self._world.has_nodes:
             local = ""  # a lost machine's disk is lost, and its copy is no other node's
             interval = (interval or Interval()).for_nodes(len(self._world.nodes))
         self._state = LoopState(parts, self._ranks, data_mesh)
-        self._is_ending, self._epochs = False, 0
         self._rehearsal = rehearsal.current()
-        options = {"name": name, "keep": keep, "keep_every": keep_every, "local": local}
         self._spot = Spot(
             folder,
+            name=name,
+            keep=keep,
+            keep_every=keep_every,
+            local=local,
             interval=interval,
             run=TrainingRun.of_process(settings, self._state.values),
             ranks=self._ranks,
             fingerprint=self._state.fingerprint,
             reshard=True,
             has_randomness=False,  # its own, per rank and position
-            **options,  # type: ignore[arg-type]
         )
         self._spot.notice.defers = True
         self._saves = StepSaves(self._spot, self._ranks, asynchronous=asynchronous, replaces=True)
@@ -121,7 +122,12 @@ class Loop:
         if saved is not None:
             with self._reported():
                 self._state.restore(saved, self._spot.checkpointer.location)
-            self._resize(saved.world_size, scale_lr)
+            if saved.world_size != self._ranks.size:
+                self._ranks_before = saved.world_size
+                if scale_lr is not None:
+                    ratio = self._ranks.size / saved.world_size
+                    self._state.rate_factor = ratio ** SCALE_RULES[scale_lr]
+                    scale_learning_rates(self._state.parts, self._state.rate_factor)
         self._ranks.level(self._state.parts)
         self._state.note_versions()
 
@@ -209,12 +215,10 @@ class Loop:
         Once an epoch's batches are done, another loader is read as it is, without a position.
         """
         batches = self._batches(loader, more, accumulate, through)
-        return Batches(
-            batches if self._rehearsal is None else self._noted(batches, self._rehearsal),
-            accumulate,
-            None if self._audit == "off" or self._steps.is_done else self._report,
-            self._checks.gradients,
-        )
+        if self._rehearsal is not None:
+            batches = self._noted(batches, self._rehearsal)
+        report = None if self._audit == "off" or self._steps.is_done else self._report
+        return Batches(batches, accumulate, report, self._checks.gradients)
 
     def enumerate(self, loader: DataLoader[Any], **options: Any) -> Iterator[tuple[int, Any]]:
         """Yield the remaining batches of this epoch, each with its number; ``options``: of ``batches``."""
@@ -235,7 +239,7 @@ class Loop:
                     "loop.batches() is outside of an epoch; use it once in for epoch in loop.epochs(n)"
                 )
             loaders = (loader, *more)
-            position = position_of_all(loaders, now.data_rank, now.data_ranks, processes=self._ranks.size)
+            position = position_of_all(loaders, now.data_rank, now.data_ranks, self._ranks.size)
             self._check_size(loader)
             if self._epochs and not now.position.batch and (steps := position.steps) is not None:
                 self._spot.steps = self._epochs * steps
@@ -276,20 +280,9 @@ class Loop:
         loader, now = self._state.loader, self._state.position
         batches = getattr(loader, "batches", None)
         if not isinstance(batches, EpochBatches):
-            raise SpotTrainingError(
-                "parts() needs a loader with EpochBatches; pass batch_sampler=EpochBatches(...)"
-            )
+            raise SpotTrainingError("parts() needs a loader with batch_sampler=EpochBatches(...)")
         samples, mine = batches.part_of(now.samples)
         return parts_of(batch, size, model, samples=samples, mine=mine, ranks=self._ranks.size)
-
-    def _resize(self, before: int, rule: str | None) -> None:
-        """Let learning rates follow another number of ranks than that of the restored checkpoint."""
-        if before == self._ranks.size:
-            return
-        self._ranks_before = before
-        if rule is not None:
-            self._state.rate_factor = (self._ranks.size / before) ** SCALE_RULES[rule]
-            scale_learning_rates(self._state.parts, self._state.rate_factor)
 
     def _check_size(self, loader: DataLoader[Any]) -> None:
         """Reject a loader that another number of ranks cannot use; print a new global batch."""
@@ -301,11 +294,8 @@ class Loop:
                     "ranks; use EpochBatches, or set the least number of nodes to the most"
                 )
         elif before is not None and batches.per_rank and self._ranks.rank == 0:
-            size, ranks = batches.batch_size, self._ranks.size
-            say(
-                f"a step has {size * ranks} samples, and had {size * before}; use per_rank=False, or "
-                "the same number"
-            )
+            size, now = batches.batch_size * before, batches.batch_size * self._ranks.size
+            say(f"a step has {now} samples, and had {size}; use per_rank=False, or the same number")
         self._ranks_before = None
 
     def _after_epoch(self) -> None:
@@ -319,7 +309,7 @@ class Loop:
         now.position = LoopPosition(step=self.step, epoch=now.position.epoch + 1)
         now.means, now.repeat, now.has_stopped = {}, None, self._is_ending
         if stopping and not is_end and starts_epochs:
-            self._saves.stop_after(self.step, self._copy)
+            self._saves.save_last(self._copy, stops_at=self.step)
         if keeps and not is_end:
             self._save_epoch_end(now.epoch_end)
         now.epoch_end = None

@@ -26,8 +26,8 @@ from spot_training.torch.saves import PARTS_FILE, LoopPosition, StateCopy, copy_
 from spot_training.torch.shards.batches import data_ranks
 from spot_training.torch.shards.loading import has_shards, load_shards
 from spot_training.torch.shards.saving import SHARD_FILE, DividedState
-from spot_training.torch.shards.support import is_divided, refuse_unsupported
-from spot_training.torch.shards.zero import adapted
+from spot_training.torch.shards.support import is_divided, is_zero, refuse_unsupported
+from spot_training.torch.shards.zero import ZeroState
 
 _PER_RANK_FILE: Final = "own.pt"
 """The state of each rank: random numbers, ``Loop.state``, a stateful loader. The name is a stored format."""
@@ -46,7 +46,7 @@ class LoopState:
         }
         self._forms = {name: growth.form(part) for name, part in self.parts.items()}
         self._attributes = growth.module_attributes(self.parts)
-        self._adapted = adapted(self.parts)
+        self._adapted = {name: ZeroState(one) if is_zero(one) else one for name, one in self.parts.items()}
         state.check_types(self._adapted)
         self.values = hyperparameters(self.parts)
         """Set by the script in optimizers and schedulers."""
@@ -65,8 +65,7 @@ class LoopState:
         self.means: dict[str, list[float]] = {}
         self.rate_factor = 1.0
         """Of restored learning rates, for another number of ranks."""
-        self.has_stopped = False
-        self.is_repeating = False
+        self.has_stopped = self.is_repeating = False
         self.repeat: dict[str, int] | None = None
         """The position before the epoch's last batches, if it was interrupted after them."""
         self.module_digests: dict[str, str] = {}
@@ -95,9 +94,7 @@ class LoopState:
             total, number = total + float(value) * count, number + count
             self.means[name] = [total, number]
         if not number:
-            raise SpotTrainingError(
-                f"mean({name!r}) has no value in this epoch; call it after a value was added"
-            )
+            raise SpotTrainingError(f"mean({name!r}) has no value in this epoch; call it after one was added")
         return total / number
 
     def copy(
@@ -187,8 +184,7 @@ class LoopState:
             with without_steps(self.parts):
                 yield
         finally:  # also if the script leaves the loop
-            self.is_repeating = False
-            self.position = end
+            self.is_repeating, self.position = False, end
             self._load(saved)
             self._load_script_state(per_rank)
             for part in self.parts.values():
@@ -203,24 +199,20 @@ class LoopState:
         """Load the restored checkpoint again if the script has changed parts since ``Loop(...)``; say it."""
         if self._saved is None or self._versions == [versions_of(self.parts), hyperparameters(self.parts)]:
             return
-        self._load(self._saved, has_started=False)
-        self._load_script_state(self._per_rank)
+        self.load_again(has_started=False)
         if self._rank == 0:
             say("what the script has loaded or set in its parts since Loop(...) is undone: they are restored")
 
-    def load_again(self) -> None:
-        """Load the restored checkpoint once more, with the parts that differ from their state."""
+    def load_again(self, *, has_started: bool = True) -> None:
+        """Load the restored checkpoint again; ``has_started``: with parts that differ from their state."""
         if self._saved is not None:
-            self._load(self._saved, has_started=True)
+            self._load(self._saved, has_started=has_started)
             self._load_script_state(self._per_rank)
 
     def _grown(self) -> dict[str, Any]:
         """Return the parts whose form is no longer that of the script's start, with the names of groups."""
-        result = {
-            name: growth.group_names(part, self.parts)
-            for name, part in self.parts.items()
-            if growth.form(part) != self._forms[name]
-        }
+        changed = [name for name, part in self.parts.items() if growth.form(part) != self._forms[name]]
+        result = {name: growth.group_names(self.parts[name], self.parts) for name in changed}
         if result and not self._has_warned and self._rank == 0:
             self._has_warned = True
             say(
@@ -234,8 +226,7 @@ class LoopState:
             grown = saved.meta.get("loop", {}).get("grown", {})
             self._later = load_parts(self.parts, saved.part(0) / PARTS_FILE, grown, has_started=has_started)
         else:
-            is_divided_here = self._divided is not None
-            load_shards(self._adapted, saved, PARTS_FILE, is_divided=is_divided_here)
+            load_shards(self._adapted, saved, PARTS_FILE, is_divided=self._divided is not None)
         if self.rate_factor != 1.0:
             scale_learning_rates(self.parts, self.rate_factor)
 
@@ -276,8 +267,5 @@ def _state_dict(part: Any) -> Any:
     if not isinstance(part, torch.nn.Module):
         return stored
     names = state.clean_names(part)
-    return (
-        stored
-        if all(key == name for key, name in names.items())
-        else {names[key]: stored[key] for key in stored}
-    )
+    is_clean = all(key == name for key, name in names.items())
+    return stored if is_clean else {names[key]: stored[key] for key in stored}

@@ -28,18 +28,9 @@ from torch import distributed
 
 from spot_training.checkpointer import FOLDER_VARIABLE
 from spot_training.errors import SpotTrainingError, before_errors, one_line, print_errors_in_one_line, say
-from spot_training.nodes import process
+from spot_training.nodes import membership, process
 from spot_training.nodes.member import WorldEntry
-from spot_training.nodes.membership import (
-    NodeLimits,
-    NodeWorld,
-    TrainingNode,
-    end,
-    finish,
-    limits_of,
-    remove,
-    reopen,
-)
+from spot_training.nodes.membership import NodeLimits, NodeWorld, TrainingNode, limits_of
 from spot_training.nodes.registry import NodeRegistry
 from spot_training.storage.lock import WORLD_VARIABLE
 
@@ -189,12 +180,8 @@ def _init_nodes(limits: NodeLimits, root: Path, options: Mapping[str, Any]) -> W
     names = tuple(node.name for node in formed.nodes)
     if rank == 0:
         say(f"world {formed.number}: {formed.size} ranks on {len(names)} nodes: {', '.join(names)}")
-    distributed.init_process_group(
-        **options,
-        store=distributed.PrefixStore(f"world-{formed.number}", store),
-        rank=rank,
-        world_size=formed.size,
-    )
+    store = distributed.PrefixStore(f"world-{formed.number}", store)
+    distributed.init_process_group(**options, store=store, rank=rank, world_size=formed.size)
     return _NodesWorld(rank, formed, registry, limits, (name, token))
 
 
@@ -255,16 +242,19 @@ class _NodesWorld(World):
             self._is_finished.clear()
             before_errors.append(self._on_error)
             if self.rank == 0:
-                self._registry.update(reopen)
+                self._registry.update(membership.reopen)
         if len(self._world.nodes) < self._limits.minimum:
-            self._registry.update(reopen)
+            self._registry.update(membership.reopen)
             self.renew("the training goes on")
 
     def renew(self, reason: str) -> None:
-        if self.has_notice():
-            self._leave()
+        if self.has_notice():  # the others go on without this node
+            self._is_finished.set()
+            if self._token:
+                reason = f"node {self._name} leaves"
+                self._registry.update(partial(membership.remove, token=self._token, reason=reason))
             return
-        self._registry.update(partial(end, number=self._world.number, reason=reason))
+        self._registry.update(partial(membership.end, number=self._world.number, reason=reason))
         self._restart(reason)
 
     def finish(self) -> None:
@@ -273,31 +263,22 @@ class _NodesWorld(World):
         self._is_finished.set()
         before_errors.remove(self._on_error)
         if self.rank == 0:
-            self._registry.update(partial(finish, number=self._world.number))
-
-    def _leave(self) -> None:
-        """Let the others go on without this node."""
-        self._is_finished.set()
-        if self._token:
-            self._registry.update(partial(remove, token=self._token, reason=f"node {self._name} leaves"))
+            self._registry.update(partial(membership.finish, number=self._world.number))
 
     def _watch(self) -> None:
         observed_at = time.monotonic()
         while True:
             time.sleep(_WATCH_SECONDS)
             try:
-                membership = self._registry.read()
+                now = self._registry.read()
             except (OSError, ValueError):
                 continue  # the others decide whether this node is lost
             before, observed_at = observed_at, time.monotonic()
-            waiting = len(membership.waiting) if membership.wants_change else 0
+            waiting = len(now.waiting) if now.wants_change else 0
             self.waited_seconds = waiting and self.waited_seconds + waiting * (observed_at - before)
-            is_over = membership.world is None or membership.number != self._world.number
+            is_over = now.world is None or now.number != self._world.number
             if is_over and not self._is_finished.is_set():
-                self._go_on(membership.reason)
-
-    def _is_over(self) -> bool:
-        return not self._registry.lease(self._world.number).exists()
+                self._go_on(now.reason)
 
     def _go_on(self, reason: str) -> None:
         """Go on in the next world, or end after a notice: the state of a broken world cannot be saved."""
@@ -315,7 +296,8 @@ class _NodesWorld(World):
 
     def _on_error(self, error: BaseException) -> None:
         """Wait for the cause of a failed collective: if a node was lost this process goes on."""
-        if isinstance(error, Exception) and (_is_of_connection(error) or self._is_over()):
+        is_over = not self._registry.lease(self._world.number).exists()
+        if isinstance(error, Exception) and (is_over or _is_of_connection(error)):
             say(f"a collective failed: {one_line(error)[:200]}")
             end_at = time.monotonic() + _CAUSE_SECONDS
             while time.monotonic() < end_at:

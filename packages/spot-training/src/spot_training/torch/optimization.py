@@ -40,9 +40,8 @@ def plain_values(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_plain(value: Any) -> bool:
-    if isinstance(value, (list, tuple)):
-        return all(isinstance(item, (bool, int, float, str)) for item in value) and len(value) <= 16
-    return isinstance(value, (bool, int, float, str)) or value is None
+    items = value if isinstance(value, (list, tuple)) else [value] if value is not None else []
+    return all(isinstance(item, (bool, int, float, str)) for item in items) and len(items) <= 16
 
 
 @contextmanager

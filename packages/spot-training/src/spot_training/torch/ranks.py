@@ -39,8 +39,7 @@ class TorchRanks:
             )
         self.rank: int = distributed.get_rank() if self._together else 0
         self.size: int = distributed.get_world_size() if self._together else 1
-        self._store: Any = None
-        self._next_check_at = 0.0
+        self._store, self._next_check_at = None, 0.0
         if self._together:
             self._flags = distributed.new_group(backend="gloo")
             self._saves = distributed.new_group(backend="gloo")

@@ -31,10 +31,7 @@ PARTS_FILE: Final = "parts.pt"
 
 @dataclass
 class LoopPosition:
-    """The position between two steps: total batches, the epoch, its batches and samples.
-
-    Stored in the manifest: ``meta["place"]``.
-    """
+    """The position between two steps, as the manifest stores it: ``meta["place"]``."""
 
     step: int = 0
     epoch: int = 0
@@ -105,9 +102,8 @@ class StepSaves:
         ``asynchronous``: training continues while a copy is written. ``replaces``: a copy of a step that is
         saved or restored already may have more than its checkpoint, and replaces it.
         """
-        self._spot, self._ranks, self._asynchronous = spot, ranks, asynchronous
+        self._spot, self._ranks, self._asynchronous, self._replaces = spot, ranks, asynchronous, replaces
         self._world: World = getattr(ranks, "world", ALONE)
-        self._replaces = replaces
         self._saver = BackgroundSaver()
         self._standby = Standby(spot.notice, ranks) if hasattr(ranks, "request_stop") else None
         self._committed: Callable[[], StateCopy | None] = lambda: None
@@ -213,10 +209,12 @@ class StepSaves:
             self._write(copied, is_last=False, paused_seconds=lambda: time.monotonic() - started)
         return copied
 
-    def save_last(self, copy_state: Callable[[], StateCopy]) -> None:
-        """Commit the present state while the training waits; raises ``SaveError``."""
+    def save_last(self, copy_state: Callable[[], StateCopy], *, stops_at: int | None = None) -> None:
+        """Commit the present state, or raise ``SaveError``; ``stops_at``: a step, to exit after it."""
         self._saver.wait()
         self.write(copy_state())
+        if stops_at is not None:
+            self._exit(stops_at)
 
     def write(self, copied: StateCopy) -> None:
         """Commit a copy while the training waits; raises ``SaveError``."""
@@ -244,11 +242,6 @@ class StepSaves:
             self._standby.complete()
             self._exit(step)
         self._standby.drop()
-
-    def stop_after(self, step: int, copy_state: Callable[[], StateCopy]) -> NoReturn:
-        """Save the present state and raise ``SystemExit(0)``."""
-        self.save_last(copy_state)
-        self._exit(step)
 
     def keep_committed(self, step: int) -> None:
         """Let a committed checkpoint stay; its state is no longer in memory."""

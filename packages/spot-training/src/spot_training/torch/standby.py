@@ -26,12 +26,9 @@ class Standby:
     """Holds one save at a time; ``ranks``: ``TorchRanks``, to start it on all ranks together."""
 
     def __init__(self, notice: Notice, ranks: Any) -> None:
-        self._notice = notice
-        self._ranks = ranks
-        self._condition = threading.Condition()
+        self._notice, self._ranks, self._condition = notice, ranks, threading.Condition()
         self._save: Callable[[], object] | None = None
-        self._is_watching = False
-        self._has_started = False
+        self._is_watching = self._has_started = False
         self._has_finished = threading.Event()
         self._error: BaseException | None = None
         self._thread: threading.Thread | None = None

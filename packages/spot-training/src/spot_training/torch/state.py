@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import hashlib
 import io
@@ -69,7 +70,7 @@ class HostBuffers:
 
     def __init__(self) -> None:
         self._tensors: list[torch.Tensor] = []
-        self._count = 0
+        self.begin()
 
     def begin(self) -> None:
         """Use the memory again from its beginning; the copy that has it must not be needed any more."""
@@ -86,9 +87,9 @@ class HostBuffers:
 
 
 def _is_alike(buffer: torch.Tensor, tensor: torch.Tensor) -> bool:
-    if not buffer.layout == tensor.layout == torch.strided:
-        return False
-    return (buffer.dtype, buffer.shape, buffer.stride()) == (tensor.dtype, tensor.shape, tensor.stride())
+    return buffer.layout == tensor.layout == torch.strided and (
+        (buffer.dtype, buffer.shape, buffer.stride()) == (tensor.dtype, tensor.shape, tensor.stride())
+    )
 
 
 def copy_to_cpu(state: Any, buffers: HostBuffers | None = None) -> Any:
@@ -151,10 +152,9 @@ def fingerprint(parts: Mapping[str, Stateful]) -> str:
     lines = []
     for name, part in sorted(parts.items()):
         module = unwrap(part)
-        shapes = module.state_dict() if isinstance(module, torch.nn.Module) else {}
-        names = clean_names(module) if shapes else {}
-        lines += [name]
-        lines += [f"{names[key]} {tuple(getattr(value, 'shape', ()))}" for key, value in shapes.items()]
+        names = clean_names(module) if isinstance(module, torch.nn.Module) else {}
+        shapes = module.state_dict() if names else {}
+        lines += [name, *(f"{names[key]} {tuple(getattr(shapes[key], 'shape', ()))}" for key in shapes)]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
@@ -189,18 +189,12 @@ def check_types(parts: Mapping[str, Stateful]) -> None:
 
 def _reason(error: Exception) -> str:
     match = re.search(r"GLOBAL (\S+)", str(error))
-    return (
-        f"it has {match[1] if match else one_line(error)}; use tensors, plain values, and "
-        "types added by torch.serialization.add_safe_globals"
-    )
+    allowed = "use tensors, plain values, and types added by torch.serialization.add_safe_globals"
+    return f"it has {match[1] if match else one_line(error)}; {allowed}"
 
 
 def write(path: Path, state: Any, check: Callable[[], object] = lambda: None) -> None:
-    """Write a copied state to a file; ``check`` may raise to end that early.
-
-    Raises:
-        UnsupportedStateError: it has an object that PyTorch does not load: only tensors and plain values.
-    """
+    """Write a copied state; ``check`` may end that early. ``UnsupportedStateError``: it cannot be loaded."""
     with hashed(path) as file:
         try:
             torch.save(state, _CheckedFile(file, check))
@@ -221,11 +215,8 @@ def read(path: Path, *, is_mapped: bool = False) -> Any:
     before the file is deleted.
     """
     with torch.serialization.safe_globals(_array_types()):
-        if is_mapped:
-            try:
-                return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-            except (OSError, RuntimeError):  # a file system without mmap, or a file of another format
-                pass
+        with contextlib.suppress(*((OSError, RuntimeError) if is_mapped else ())):  # without mmap
+            return torch.load(path, map_location="cpu", weights_only=True, mmap=is_mapped)
         return torch.load(path, map_location="cpu", weights_only=True)
 
 

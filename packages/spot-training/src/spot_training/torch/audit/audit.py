@@ -20,7 +20,6 @@ from spot_training.torch.growth import form
 from spot_training.torch.loaders import generators
 from spot_training.torch.loaders.samples import digest, draw
 
-_UNKNOWN: Final = ""
 _MAX_NAMED: Final = 8
 
 
@@ -29,14 +28,14 @@ class Audit:
 
     def __init__(self, parts: Mapping[str, Any], report: Callable[[str], None] | None) -> None:
         """Created where the ``Loop`` is. ``report``: None: nothing is looked at."""
-        self._parts, self._report = parts, report
+        self._parts, self._report, self._is_done = parts, report, report is None
         self.gradients = None if report is None else PendingGradients(parts)
         self._at_loop = None if report is None else ScriptObjects(parts)
         self._first: ScriptObjects | None = None
         self._loader: Any = None
         self._datasets: list[dict[str, Any]] = []
-        self._is_done = report is None
-        self._expected = _UNKNOWN
+        self._expected = ""
+        """A digest of the batch that a restart draws next; empty: not known."""
         self._named: set[str] = set()
 
     def begin(self, loader: DataLoader[Any], before: Mapping[str, str]) -> dict[str, str]:
@@ -73,8 +72,8 @@ class Audit:
                 "gradients were computed since the last optimizer step: they are not saved; use"
                 " loop.batches(loader, accumulate=n) with n batches in each, and step at an epoch's end"
             )
-        names = [name for name in changed if not self._named & {name, *_owners(name)}]
-        if names := [name for name in names if not set(names) & set(_owners(name))]:
+        new = {name for name in changed if not self._named & {name, *_owners(name)}}
+        if names := [name for name in changed if name in new and not new & _owners(name)]:
             self._named |= set(names)
             more = ", …" if len(names) > _MAX_NAMED else ""
             say(
@@ -105,7 +104,7 @@ class Audit:
 
     def check(self, batch: Any) -> None:
         """Compare the batch that follows with the one that a restart draws."""
-        expected, self._expected = self._expected, _UNKNOWN
+        expected, self._expected = self._expected, ""
         if expected and self._report is not None and digest(batch) != expected:
             self._report(
                 "the next batch differs in a new process: the dataset has a state of its own, such "
@@ -114,26 +113,23 @@ class Audit:
             )
 
 
-def _owners(path: str) -> list[str]:
+def _owners(path: str) -> set[str]:
     """Return the paths of the objects that hold the one at a path."""
     names = path.split(".")
-    return [".".join(names[:count]) for count in range(1, len(names))]
+    return {".".join(names[:count]) for count in range(1, len(names))}
 
 
 def compare_parts(parts: Mapping[str, Any], stored: Mapping[str, Any]) -> list[str]:
     """Return which parts cannot be loaded from their state, or are others then."""
     result = []
-    for name, part in parts.items():
-        if name not in stored:
-            continue
+    for name in (name for name in parts if name in stored):
         try:
-            problem = _compare(part, stored[name])
+            problem = _compare(parts[name], stored[name])
         except Exception as error:
             problem = f"cannot be loaded: {one_line(error)}"
         if problem:
-            result.append(
-                f"{name}, a {type(part).__name__}, {problem}; make load_state_dict(state_dict()) restore it"
-            )
+            kind = type(parts[name]).__name__
+            result.append(f"{name}, a {kind}, {problem}; make load_state_dict(state_dict()) restore it")
     return result
 
 
@@ -145,9 +141,6 @@ def next_batch(loader: DataLoader[Any], indices: list[int], before: list[dict[st
     collate: Any = loader.collate_fn
     now = state.randomness()
 
-    def reduce(samples: list[Any]) -> str:
-        return digest(collate(samples))
-
     def prepare(worker: int) -> None:
         state.set_randomness(now)
         for dataset, first in zip(_datasets(loader), before, strict=False):
@@ -155,8 +148,9 @@ def next_batch(loader: DataLoader[Any], indices: list[int], before: list[dict[st
                 delattr(dataset, name)
             vars(dataset).update(first)
 
-    drawn = draw(loader, [indices], reduce, 0, None if loader.num_workers else prepare)
-    return drawn[0] if drawn else _UNKNOWN
+    start = None if loader.num_workers else prepare
+    drawn = draw(loader, [indices], lambda samples: digest(collate(samples)), 0, start)
+    return drawn[0] if drawn else ""
 
 
 def _datasets(loader: DataLoader[Any]) -> Iterator[Any]:
@@ -169,21 +163,18 @@ def _datasets(loader: DataLoader[Any]) -> Iterator[Any]:
 
 def _values(dataset: Any) -> dict[str, Any]:
     """Return the plain attributes; a longer list is one of samples."""
-    values = attributes.plain(dataset)
-    return {
-        name: value
-        for name, value in values.items()
-        if not isinstance(value, (list, tuple, dict)) or len(value) <= generators.MAX_ITEMS
-    }
+    most, lists = generators.MAX_ITEMS, (list, tuple, dict)
+    values = attributes.plain(dataset).items()
+    return {name: value for name, value in values if not isinstance(value, lists) or len(value) <= most}
 
 
 def _compare(part: Any, stored: Any) -> str:
     if isinstance(part, (torch.nn.Module, Optimizer)):
-        return "has another form than its state" if form(part) != form(part, stored) else ""
+        return "" if form(part) == form(part, stored) else "has another form than its state"
     optimizer = getattr(part, "optimizer", None)  # which a scheduler's state does not change
     try:
         twin = copy.deepcopy(part, {id(optimizer): optimizer} if isinstance(part, LRScheduler) else {})
     except Exception:
         return ""  # it cannot be copied
     twin.load_state_dict(state.copy_to_cpu(stored))
-    return "is another one after its state is loaded" if digest(twin.state_dict()) != digest(stored) else ""
+    return "" if digest(twin.state_dict()) == digest(stored) else "is another one after its state is loaded"

@@ -19,12 +19,11 @@ class PendingGradients:
     def __init__(self, parts: Mapping[str, Any]) -> None:
         owners = [owner for part in parts.values() for owner in (part, getattr(part, "optimizer", None))]
         optimizers = {id(owner): owner for owner in owners if isinstance(owner, Optimizer)}.values()
-        self._has_gradients = False
+        self._parts, self._has_gradients = parts, False
         self.steps = 0
         """Of all optimizers."""
         self.is_known = bool(optimizers)
         """Whether there is an optimizer."""
-        self._parts = parts
         self._sampled: list[torch.Tensor] = []
         for optimizer in optimizers:
             trained = [value for group in optimizer.param_groups for value in group["params"]]

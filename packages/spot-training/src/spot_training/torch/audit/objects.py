@@ -35,16 +35,17 @@ _INSTALLED: Final = tuple(
 def problems_of_parts(parts: Mapping[str, Any]) -> list[str]:
     """Return what optimizers train that is in no part."""
     saved = {id(value) for part in parts.values() for value in _tensors_of(part)}
-    result = []
-    for name, part in parts.items():
-        if isinstance(part, Optimizer) and saved:
-            values = [value for group in part.param_groups for value in group["params"]]
-            if count := sum(id(value) not in saved for value in values):
-                result.append(
-                    f"{name} trains {count} parameters that are in no part, so their values are not "
-                    "saved; pass Loop(..., model=model) with all modules that it trains"
-                )
-    return result
+    counts = {
+        name: sum(id(value) not in saved for group in part.param_groups for value in group["params"])
+        for name, part in parts.items()
+        if isinstance(part, Optimizer) and saved
+    }
+    return [
+        f"{name} trains {count} parameters that are in no part, so their values are not saved; pass"
+        " Loop(..., model=model) with all modules that it trains"
+        for name, count in counts.items()
+        if count
+    ]
 
 
 class ScriptObjects:
@@ -56,10 +57,8 @@ class ScriptObjects:
         for part in parts.values():
             self._know(part, 0)
         for loader in loaders:
-            owners = (loader, loader.batch_sampler, loader.sampler, loader.dataset)
-            self._known_ids |= {
-                id(item) for owner in owners for item in generators.generators_of(owner).values()
-            }
+            for owner in (loader, loader.batch_sampler, loader.sampler, loader.dataset):
+                self._known_ids |= {id(item) for item in generators.generators_of(owner).values()}
         self.objects: dict[str, Any] = {}
         """Optimizers, schedulers, modules, scalers and generators, by the path of names."""
         self.values: dict[str, Any] = {}

@@ -38,9 +38,7 @@ class Batches:
     ) -> None:
         """``report``: None, as ``gradients``, if nothing is to be checked."""
         self._batches, self._accumulate, self._report = batches, accumulate, report
-        self._thread = threading.get_ident()
-        self._requests = 0
-        self._gradients = gradients
+        self._thread, self._requests, self._gradients = threading.get_ident(), 0, gradients
         self._before: list[Any] = []
 
     def __iter__(self) -> Batches:
@@ -112,8 +110,5 @@ def _running(front: Sequence[Any]) -> list[Any]:
             if any(item is passed for item in received for passed in front):
                 frames.append(frame)
         frame = frame.f_back  # type: ignore[assignment]
-    return (
-        [item for item in gc.get_objects() if type(item) is GeneratorType and item.gi_frame in frames]
-        if frames
-        else []
-    )
+    running = (item for item in gc.get_objects() if type(item) is GeneratorType) if frames else ()
+    return [item for item in running if item.gi_frame in frames]

@@ -24,13 +24,10 @@ def is_generator(value: Any) -> bool:
 
 def generators_of(owner: Any) -> dict[str, Any]:
     """Return the generators that an object has, by the path of attributes, and those of its module."""
-    result: dict[str, Any] = {}
-    seen_ids: set[int] = set()
-    module = sys.modules.get(type(owner).__module__)
-    for name, value in (*vars(module).items(), *inner_of(owner)) if module else inner_of(owner):
-        _collect(
-            value, name, 0, result, seen_ids, is_global=module is not None and vars(module).get(name) is value
-        )
+    result, seen_ids = dict[str, Any](), set[int]()
+    module = getattr(sys.modules.get(type(owner).__module__), "__dict__", {})
+    for name, value in (*module.items(), *inner_of(owner)):
+        _collect(value, name, 0, result, seen_ids, is_global=module.get(name) is value)
     return result
 
 

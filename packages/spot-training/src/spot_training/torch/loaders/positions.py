@@ -27,8 +27,13 @@ class LoaderPosition:
             return None
 
     def restore(self, saved: Checkpoint, loader_state: Any) -> None:
-        """Set the position from a checkpoint; raises ``MismatchError`` if it is of other data."""
-        refuse_other(saved, self.identity())
+        """Set the position from a checkpoint; raises ``MismatchError`` if it is of other data in an epoch."""
+        before, now = saved.meta.get("data"), self.identity()["data"]
+        if before not in (None, now):
+            raise MismatchError(
+                f"{saved.path} was saved with other data: {before}, not {now}; use the same data, or another"
+                " directory"
+            )
 
     def begin(self, epoch: int, samples: int) -> None:
         """Start the next iteration at this position."""
@@ -60,12 +65,3 @@ class LoaderPosition:
     def state(self) -> Any:
         """Return the state to save for this rank."""
         return None
-
-
-def refuse_other(saved: Checkpoint, now: dict[str, Any]) -> None:
-    """Raise ``MismatchError`` if a checkpoint inside an epoch has another ``LoaderPosition.identity``."""
-    if saved.meta.get("data") not in (None, now["data"]):
-        raise MismatchError(
-            f"{saved.path} was saved with other data: {saved.meta.get('data')}, not "
-            f"{now['data']}; use the same data, or another directory"
-        )

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch.utils.data import get_worker_info
+from torch.utils.data import DataLoader, get_worker_info
 
 from spot_training.torch.loaders import generators
 
@@ -40,11 +40,8 @@ class WorkerStart:
     batch. At the parent's exit Python terminates and joins its workers: that signal counts.
     """
 
-    def __init__(
-        self, then: Callable[[int], None] | None = None, randomness: BatchRandomness | None = None
-    ) -> None:
-        self._then = then
-        self.randomness = randomness
+    def __init__(self, then: Callable[[int], None] | None, randomness: BatchRandomness | None) -> None:
+        self._then, self.randomness = then, randomness
 
     def __call__(self, worker: int) -> None:
         """Prepare a worker."""
@@ -55,6 +52,14 @@ class WorkerStart:
         information = get_worker_info()
         if self.randomness is not None and information is not None:
             self.randomness.install(information.dataset)
+
+
+def prepare_workers(loader: DataLoader[Any], randomness: BatchRandomness | None) -> BatchRandomness | None:
+    """Give a loader's workers a ``WorkerStart``, once; return the random numbers that they have."""
+    start = loader.worker_init_fn
+    if loader.num_workers and not isinstance(start, WorkerStart):
+        start = loader.worker_init_fn = WorkerStart(start, randomness)
+    return start.randomness if isinstance(start, WorkerStart) else None
 
 
 class BatchRandomness:

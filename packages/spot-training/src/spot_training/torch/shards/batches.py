@@ -21,7 +21,8 @@ def data_ranks(parts: Mapping[str, Any], ranks: Any, mesh: Any = None) -> tuple[
     """
     if mesh is None:
         sharded = {_flat(info) for info in _sharding_meshes(parts)}
-        tensors = {_flat(mesh) for mesh in _tensor_meshes(parts)}
+        own = (tensor for module in _modules(parts) for tensor in module.parameters(recurse=False))
+        tensors = {_flat(tensor.device_mesh) for tensor in own if is_dtensor(tensor)}
         if len(sharded) > 1 or (not sharded and len(tensors) > 1):
             meshes = sharded or tensors
             raise SpotTrainingError(
@@ -55,13 +56,6 @@ def _sharding_meshes(parts: Mapping[str, Any]) -> Iterator[Any]:
                     "take different batches"
                 )
             yield information.mesh
-
-
-def _tensor_meshes(parts: Mapping[str, Any]) -> Iterator[Any]:
-    for module in _modules(parts):
-        for tensor in module.parameters(recurse=False):
-            if is_dtensor(tensor):
-                yield tensor.device_mesh
 
 
 def _modules(parts: Mapping[str, Any]) -> Iterator[Any]:

@@ -7,7 +7,7 @@ the one of rank 0 if the state was not divided. ``torch.distributed.checkpoint``
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,7 @@ from spot_training.errors import MismatchError, SpotTrainingError, one_line
 from spot_training.storage.manifest import Checkpoint, part_of
 from spot_training.torch import state
 from spot_training.torch.shards.saving import SHARD_FILE
-from spot_training.torch.shards.support import (
-    OptimizerParameters,
-    device_of,
-    is_dtensor,
-    new_like,
-    on_all_ranks,
-)
+from spot_training.torch.shards.support import OptimizerParameters, is_dtensor
 from spot_training.torch.shards.zero import ZeroState
 from spot_training.torch.tree import TreePath, key_of, replaced, tensors_of, without_tensors
 
@@ -33,17 +27,13 @@ class StoredShards:
 
     def __init__(self, trees: Mapping[str, Any]) -> None:
         """``trees``: by part, with ``PLACEHOLDER`` for each tensor."""
-        self.trees = dict(trees)
+        self.trees, self._divided = dict(trees), set[str]()
         self._pieces: dict[str, dict[tuple[int, ...], torch.Tensor]] = {}
         self._sizes: dict[str, torch.Size] = {}
-        self._divided: set[str] = set()
 
     @classmethod
     def read(cls, folder: Path, ranks: int) -> StoredShards:
-        """Return a divided state that so many ranks wrote; its tensors are pages of the files.
-
-        Raises ``MismatchError``: a piece is in no file.
-        """
+        """Return a divided state of so many ranks, as pages of files; ``MismatchError``: a piece is gone."""
         files = [state.read(folder / part_of(rank) / SHARD_FILE, is_mapped=True) for rank in range(ranks)]
         stored = cls(files[0]["trees"])
         for file in files[1:]:
@@ -96,34 +86,23 @@ class StoredShards:
         with torch.no_grad():
             for item in planner.finish_plan(planner.create_local_plan()).items:
                 piece = self._pieces[item.storage_index.fqn][tuple(item.storage_index.offset)]
-                for dimension, (begin, length) in enumerate(
-                    zip(item.storage_offsets, item.lengths, strict=True)
-                ):
+                bounds = zip(item.storage_offsets, item.lengths, strict=True)
+                for dimension, (begin, length) in enumerate(bounds):
                     piece = piece.narrow(dimension, begin, length)
                 planner.resolve_tensor(item).detach().copy_(piece)
 
     def _metadata(self, keys: Mapping[str, Any]) -> Any:
-        from torch.distributed.checkpoint.metadata import (
-            ChunkStorageMetadata,
-            Metadata,
-            TensorProperties,
-            TensorStorageMetadata,
-        )
+        from torch.distributed.checkpoint import metadata
 
-        return Metadata(
-            {
-                key: TensorStorageMetadata(
-                    TensorProperties(dtype=self.dtype(key)),
-                    self._sizes[key],
-                    [
-                        ChunkStorageMetadata(torch.Size(offsets), piece.shape)
-                        for offsets, piece in self._pieces[key].items()
-                    ],
-                )
-                for key in keys
-                if key in self._pieces
-            }
-        )
+        def of(key: str) -> Any:
+            chunks = [
+                metadata.ChunkStorageMetadata(torch.Size(offsets), piece.shape)
+                for offsets, piece in self._pieces[key].items()
+            ]
+            properties = metadata.TensorProperties(dtype=self.dtype(key))
+            return metadata.TensorStorageMetadata(properties, self._sizes[key], chunks)
+
+        return metadata.Metadata({key: of(key) for key in keys if key in self._pieces})
 
 
 def has_shards(folder: Path) -> bool:
@@ -177,37 +156,29 @@ class _Targets:
         if present is not None and present.shape == size and (is_module or present.dtype == dtype):
             return present
         if parameter is not None and parameter.shape == size:
-            return new_like(parameter, dtype)
+            return torch.empty_like(parameter.detach(), dtype=dtype)  # divided among the ranks as it is
+        here = parameter.to_local() if is_dtensor(parameter) else parameter
+        new = torch.empty(size, dtype=dtype, device=None if here is None or not size else here.device)
         if self._stored.is_divided(key) and self._is_divided:
             if not is_dtensor(parameter):
                 raise ValueError(f"{key} was divided among ranks, and here is no tensor of that shape")
-            return on_all_ranks(parameter, size, dtype)
-        return torch.empty(size, dtype=dtype, device=device_of(parameter) if size else None)
+            from torch.distributed.tensor import DTensor, Replicate
 
-
-def whole_state(stored: StoredShards, name: str) -> Any:
-    """Return the state of one part with whole tensors, in host memory.
-
-    Raises ``KeyError``: there is no such part.
-    """
-    tree = stored.trees[name]
-    paths: Iterator[TreePath] = (path for path, _ in tensors_of(tree))
-    tensors = {path: _empty(stored, key_of((name, *path))) for path in paths}
-    stored.fill({key_of((name, *path)): tensor for path, tensor in tensors.items()})
-    return replaced(tree, lambda path, _: tensors[path])
-
-
-def _empty(stored: StoredShards, key: str) -> torch.Tensor:
-    return torch.empty(stored.size(key), dtype=stored.dtype(key))
+            mesh = parameter.device_mesh
+            return DTensor.from_local(new, mesh, [Replicate()] * mesh.ndim, run_check=False)
+        return new
 
 
 def export_part(folder: Path, ranks: int, destination: Path, part: str) -> None:
-    """Write a part's ``state_dict`` to a file of its own, with whole tensors.
-
-    ``folder``: of a checkpoint that so many ranks wrote.
-    """
+    """Write a part's ``state_dict`` with whole tensors; ``folder``: of a checkpoint of so many ranks."""
     stored = StoredShards.read(folder, ranks) if has_shards(folder) else None
     parts = state.read(folder / part_of(0) / "parts.pt") if stored is None else stored.trees
     if part not in parts:
         raise SpotTrainingError(f"part {part!r} does not exist; use {' or '.join(sorted(parts))}")
-    torch.save(parts[part] if stored is None else whole_state(stored, part), destination)
+    tree = parts[part]
+    if stored is not None:
+        keys = {path: key_of((part, *path)) for path, _ in tensors_of(tree)}
+        tensors = {key: torch.empty(stored.size(key), dtype=stored.dtype(key)) for key in keys.values()}
+        stored.fill(tensors)
+        tree = replaced(tree, lambda path, _: tensors[keys[path]])
+    torch.save(tree, destination)

@@ -67,10 +67,7 @@ class DividedState:
                     )
 
     def content(self) -> dict[str, Any]:
-        """Return the content of this rank's ``SHARD_FILE``; its tensors are those of the parts.
-
-        Raises ``UnsupportedStateError``: on all ranks.
-        """
+        """Return this rank's ``SHARD_FILE``, of parts' tensors; ``UnsupportedStateError``: on all ranks."""
         trees, tensors = dict[str, Any](), dict[str, torch.Tensor]()
         structure, problem = list[Any](), ""
         try:
@@ -83,7 +80,16 @@ class DividedState:
             self._agree(tensors, problem)
             self._structure = structure
         planner = _planner(tensors)
-        shards = [_shard(item, planner.resolve_data(item), tensors) for item in self._items]
+        shards = [
+            {
+                "key": item.index.fqn,
+                "size": list(item.tensor_data.size),
+                "offsets": list(item.tensor_data.chunk.offsets),
+                "is_divided": is_dtensor(tensors[item.index.fqn]),
+                "tensor": planner.resolve_data(item),
+            }
+            for item in self._items
+        ]
         return {"trees": trees, "shards": shards}
 
     def _offered(self) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
@@ -187,14 +193,3 @@ def _checksums(parts: Mapping[str, Any]) -> dict[str, int]:
                 values = tensor.detach().contiguous().flatten().view(integers[size])
                 result[key_of((name, *path))] = int(values.sum(dtype=torch.int64))
     return result
-
-
-def _shard(item: Any, tensor: torch.Tensor, tensors: Mapping[str, Any]) -> dict[str, Any]:
-    key, data = item.index.fqn, item.tensor_data
-    return {
-        "key": key,
-        "size": list(data.size),
-        "offsets": list(data.chunk.offsets),
-        "is_divided": is_dtensor(tensors[key]),
-        "tensor": tensor,
-    }

@@ -7,8 +7,6 @@ from typing import Any
 
 from torch.optim import Optimizer
 
-from spot_training.torch.shards.support import is_zero
-
 
 class ZeroState:
     """The ``state_dict`` of this rank's parameters, by the index that they have among all.
@@ -43,16 +41,8 @@ class ZeroState:
     def of_this_rank(self, state: Mapping[int, Any]) -> dict[int, Any]:
         """Return of a state by parameter what this rank updates."""
         local = {id(tensor) for group in self.optimizer.optim.param_groups for tensor in group["params"]}
-        return {
-            index: state[index]
-            for index, tensor in self._parameters()
-            if index in state and id(tensor) in local
-        }
+        mine = (index for index, tensor in self._parameters() if id(tensor) in local)
+        return {index: state[index] for index in mine if index in state}
 
     def _parameters(self) -> list[tuple[int, Any]]:
         return list(enumerate(tensor for group in self.param_groups for tensor in group["params"]))
-
-
-def adapted(parts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parts, ``ZeroRedundancyOptimizer`` as ``ZeroState``."""
-    return {name: ZeroState(part) if is_zero(part) else part for name, part in parts.items()}

@@ -42,9 +42,8 @@ class Lookahead:
     """
 
     def __init__(self, batches: Iterator[Any], count: int) -> None:
-        self._batches, self._count = batches, count
+        self._batches, self._count, self._is_over = batches, count, False
         self._queue: deque[Any] = deque()
-        self._is_over = False
 
     def __iter__(self) -> Iterator[Any]:
         return self
@@ -119,13 +118,11 @@ class StreamPosition(LoaderPosition):
         begin = _Consumed(saved["batches"], saved["next"], shards, end) if is_inside else _Consumed(end=end)
         self._consumed = deque([begin], _HISTORY)
         self._stream.randomness.epoch[0] = epoch
-        started = epoch if is_inside else -1
-        self._stream.start = StreamStart(
-            started, begin.next, dict(begin.shards), saved.get("end"), begin.batches
-        )
+        place = (epoch if is_inside else -1, begin.next, dict(begin.shards))
+        self._stream.start = StreamStart(*place, saved.get("end"), begin.batches)
 
     def iterate(self, loader: DataLoader[Any], accumulate: int) -> Iterator[Any]:
-        """Return an iterator over the rest of the epoch; workers start in this call."""
+        """See ``LoaderPosition``."""
         fetched = self._fetched = Lookahead(iter(loader), accumulate + 1)
         return self._untagged(fetched)
 
@@ -158,18 +155,14 @@ class StreamPosition(LoaderPosition):
 
     def identity(self) -> dict[str, Any]:
         """Return the values that must not change while a position in an epoch is valid."""
-        loader, dataset = self.loader, self._stream.dataset
-        return {
-            "data": {
-                "stream": type(dataset).__name__,
-                "workers": loader.num_workers,
-                "batch_size": loader.batch_size,
-                "ranks": self._ranks,
-            }
-        }
+        loader, kind = self.loader, type(self._stream.dataset).__name__
+        data = {"stream": kind, "workers": loader.num_workers, "batch_size": loader.batch_size}
+        return {"data": {**data, "ranks": self._ranks}}
 
     def _states_between_epochs(self) -> Any:
-        return None if self.loader.num_workers else self._stream.states_between_epochs()
+        """Return the dataset's state alone, which its next iterator starts from; None in workers."""
+        states = None if self.loader.num_workers else self._stream.states()
+        return None if states is None or states[0] is None else [states[0], None]
 
     @property
     def batches(self) -> int:

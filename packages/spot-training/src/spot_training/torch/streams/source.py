@@ -52,10 +52,7 @@ class StreamStart:
 
 
 class ShardStream(IterableDataset[Any]):
-    """The dataset of a loader, with a position.
-
-    Random numbers before each sample follow from seed, epoch, rank, shard and the number of the sample.
-    """
+    """A loader's dataset with a position; random numbers follow from seed, epoch, rank, shard and sample."""
 
     def __init__(self, dataset: Any, randomness: BatchRandomness, rank: int, batch_size: int | None) -> None:
         self.dataset, self._rank = dataset, rank
@@ -86,18 +83,10 @@ class ShardStream(IterableDataset[Any]):
 
     def states(self) -> Any:
         """Return copies of the states of the dataset and of its iterator; None if it has none."""
-        sources = (
-            self.dataset if self.has_state else None,
-            self._iterator if not self.counts_itself and _has_state(self._iterator) else None,
-        )
-        if sources == (None, None):
-            return None
-        return [None if source is None else state.copy_to_cpu(source.state_dict()) for source in sources]
-
-    def states_between_epochs(self) -> Any:
-        """Return the dataset's state alone: its next iterator starts from it."""
-        states = self.states()
-        return None if states is None or states[0] is None else [states[0], None]
+        has_both = (self.has_state, not self.counts_itself and _has_state(self._iterator))
+        pairs = zip((self.dataset, self._iterator), has_both, strict=True)
+        states = [state.copy_to_cpu(source.state_dict()) if has else None for source, has in pairs]
+        return states if any(has_both) else None
 
     def __iter__(self) -> Iterator[Any]:
         worker = get_worker_info()
@@ -143,11 +132,9 @@ class ShardStream(IterableDataset[Any]):
     def _set_randomness(self, epoch: int, start: StreamStart, workers: int) -> None:
         shard, samples = self._position.shard, self._position.samples
         if self.counts_itself:  # batches go to workers in turn, from the first, also in a resumed epoch
-            batch, rest = divmod(samples, self._batch_size)
-            key = f"{self._rank} {start.batches + batch * workers + shard} {rest}"
-        else:
-            key = f"{self._rank} {shard} {samples}"
-        self.randomness.set(key)
+            batch, samples = divmod(samples, self._batch_size)
+            shard += start.batches + batch * workers
+        self.randomness.set(f"{self._rank} {shard} {samples}")
 
 
 class TaggedCollate:
@@ -158,8 +145,7 @@ class TaggedCollate:
 
     def __call__(self, samples: Any) -> tuple[ShardPosition, Any]:
         """Return position and batch."""
-        position = self._stream.position()
-        return position, self._collate(samples)
+        return self._stream.position(), self._collate(samples)
 
 
 def _has_state(source: Any) -> bool:

@@ -32,17 +32,13 @@ def set_epoch(dataset: Any, epoch: int, seed: int) -> None:
             before = stage.kw.get("seed", drawn)
             if before == drawn or isinstance(before, _Seed):
                 stage.kw.pop("rng", None)
-                stage.kw["seed"] = _Seed(_number(seed, epoch, number))
+                stage.kw["seed"] = _Seed(random.Random(f"{seed} {epoch} {number}").getrandbits(63))
 
 
 def problem(dataset: Any) -> str:
     """Return why a pipeline's order cannot be resumed; empty if it can."""
-    if any(_function(stage) == "resampled_" for stage in _stages(dataset)):
-        return (
-            "resampled draws shards from the system's random numbers, so it cannot be resumed; "
-            "use ResampledShards"
-        )
-    return ""
+    line = "resampled draws shards from the system's random numbers; use ResampledShards"
+    return line if any(_function(stage) == "resampled_" for stage in _stages(dataset)) else ""
 
 
 def _stages(dataset: Any) -> Iterator[Any]:
@@ -52,7 +48,3 @@ def _stages(dataset: Any) -> Iterator[Any]:
 
 def _function(stage: Any) -> str:
     return getattr(getattr(stage, "f", None), "__name__", "")
-
-
-def _number(*values: int) -> int:
-    return random.Random(" ".join(map(str, values))).getrandbits(63)

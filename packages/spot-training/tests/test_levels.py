@@ -142,6 +142,13 @@ class Training:
         assert (saved.part() / "state").read_text() == f"at {saved.step}"
         return saved.step, "local" if saved.path.is_relative_to(self.root) else "far"
 
+    def saved(self, *steps: int) -> Training:
+        """Restore, and save these steps."""
+        self.restore()
+        for step in steps:
+            self.save(step)
+        return self
+
     def crash(self) -> None:
         """End as a killed process does."""
         self.spot.checkpointer.close()
@@ -185,10 +192,7 @@ def test_the_first_save_says_what_a_lost_machine_loses(
 def test_another_machine_that_went_on_counts_more_than_what_is_here(
     training: Callable[..., Training], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    here = training()
-    here.restore()
-    here.save(10)
-    here.save(50)
+    here = training().saved(10, 50)
     here.crash()
     second = training(local=tmp_path / "second")
     assert second.restore() == (10, "far")
@@ -209,10 +213,7 @@ def test_another_machine_that_went_on_counts_more_than_what_is_here(
 def test_a_restored_checkpoint_stays_while_the_script_has_it_and_it_fits(
     training: Callable[..., Training], monkeypatch: pytest.MonkeyPatch, *, is_full: bool
 ) -> None:
-    one = training()
-    one.restore()
-    one.save(10)
-    one.save(20)
+    one = training().saved(10, 20)
     one.crash()
     again = training()
     saved = again.spot.restore()
@@ -243,10 +244,7 @@ def test_the_first_save_is_here_only_if_two_states_fit(
 def test_a_second_machine_that_saved_nothing_changes_nothing(
     training: Callable[..., Training], tmp_path: Path
 ) -> None:
-    here = training()
-    here.restore()
-    here.save(10)
-    here.save(50)
+    here = training().saved(10, 50)
     here.crash()
     second = training(local=tmp_path / "second")
     assert second.restore() == (10, "far")
@@ -260,10 +258,7 @@ def test_a_second_machine_that_saved_nothing_changes_nothing(
 def test_a_damaged_local_checkpoint_stays_and_the_far_one_is_restored(
     training: Callable[..., Training], caplog: pytest.LogCaptureFixture
 ) -> None:
-    one = training()
-    one.restore()
-    one.save(10)
-    one.save(20)
+    one = training().saved(10, 20)
     one.crash()
     os.truncate(one.local / "step-000000000020" / "rank-00000" / "state", 1)
     again = training()
@@ -273,10 +268,7 @@ def test_a_damaged_local_checkpoint_stays_and_the_far_one_is_restored(
 
 
 def test_another_runs_here_is_refused_and_stays(training: Callable[..., Training]) -> None:
-    one = training()
-    one.restore()
-    one.save(10)
-    one.save(20)
+    one = training().saved(10, 20)
     one.crash()
     other = training(SECOND)
     with pytest.raises(OtherRunError, match=f"{one.local}/step-000000000020 is of run {FIRST.id}"):
@@ -286,9 +278,7 @@ def test_another_runs_here_is_refused_and_stays(training: Callable[..., Training
 
 
 def test_what_is_to_stay_is_saved_there_and_remembered_here(training: Callable[..., Training]) -> None:
-    one = training()
-    one.restore()
-    one.save(10)
+    one = training().saved(10)
     assert one.spot.keep(metric=0.5)
     one.save(20)
     one.spot.keep(pin="warm")
@@ -307,10 +297,7 @@ def test_what_is_to_stay_is_saved_there_and_remembered_here(training: Callable[.
 
 
 def test_the_same_state_is_not_written_twice_at_a_notice(training: Callable[..., Training]) -> None:
-    one = training()
-    one.restore()
-    one.save(10)
-    one.save(20)
+    one = training().saved(10, 20)
     one.notice.received = True  # type: ignore[misc]
 
     def write(folder: Path) -> None:
@@ -322,9 +309,7 @@ def test_the_same_state_is_not_written_twice_at_a_notice(training: Callable[...,
 
 def test_a_restored_step_is_not_saved_again(training: Callable[..., Training]) -> None:
     """Lightning's state is whole only after the first step of a process."""
-    one = training()
-    one.restore()
-    one.save(10)
+    one = training().saved(10)
     one.crash()
     shutil.rmtree(one.root)
     again = training()
@@ -337,10 +322,7 @@ def test_a_restored_step_is_not_saved_again(training: Callable[..., Training]) -
 def test_a_state_that_cannot_be_saved_at_a_notice_lets_the_last_one_arrive(
     training: Callable[..., Training],
 ) -> None:
-    one = training()
-    one.restore()
-    one.save(10)
-    one.save(20)
+    one = training().saved(10, 20)
     one.notice.received = True  # type: ignore[misc]
 
     def write(folder: Path) -> None:
@@ -407,10 +389,7 @@ def test_a_copy_gives_way_to_the_last_state(
 
 
 def test_the_end_without_a_last_save_brings_the_newest_there(training: Callable[..., Training]) -> None:
-    one = training()
-    one.restore()
-    one.save(10)
-    one.save(20)
+    one = training().saved(10, 20)
     one.spot.finish(20)
     assert newest(one.far) == 20
 

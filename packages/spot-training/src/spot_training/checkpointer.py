@@ -18,22 +18,12 @@ from spot_training.identity import TrainingRun
 from spot_training.ranks import ALONE, RankCalls, Ranks
 from spot_training.retention.retention import CheckpointRetention
 from spot_training.retention.rules import Keep, Retained
+from spot_training.storage import manifest as manifests
 from spot_training.storage.bounded import BoundedCalls
 from spot_training.storage.files import Files
 from spot_training.storage.folder import store_of
 from spot_training.storage.lock import check_lease
-from spot_training.storage.manifest import (
-    Checkpoint,
-    CheckpointManifest,
-    File,
-    OtherFormatError,
-    name_of,
-    parse,
-    part_of,
-    run_id,
-    step_of,
-    with_keys,
-)
+from spot_training.storage.manifest import Checkpoint, CheckpointManifest, File, name_of, part_of, step_of
 from spot_training.storage.retry import RetryPolicy, os_error_behind
 from spot_training.storage.space import Space
 from spot_training.storage.store import Store
@@ -285,7 +275,7 @@ class Checkpointer:
         names, label, foreign = self._store.names(), identity.started_over(), list[str]()
         for name in names if label else ():
             with contextlib.suppress(FileNotFoundError):
-                foreign += [name] * (run_id(self._store.manifest(name)) == label)
+                foreign += [name] * (manifests.run_id(self._store.manifest(name)) == label)
         for name in foreign:
             self._store.exclude(name, label)
         if foreign:
@@ -322,7 +312,7 @@ class Checkpointer:
         """Commit a staged checkpoint, then delete what need not stay; return what it stores of those."""
         stored = self._call(self.location, lambda: self._planned(manifest.step, keep))
         text = replace(manifest, retained=stored).to_text()
-        parse(text)  # what could not be restored is not committed
+        manifests.parse(text)  # what could not be restored is not committed
 
         def commit() -> None:
             check_lease()
@@ -352,7 +342,7 @@ class Checkpointer:
         if stored != before:
             check_lease()
             self._store.acquire()
-            text = with_keys(self._store.manifest(name_of(step)), retained=stored)
+            text = manifests.with_keys(self._store.manifest(name_of(step)), retained=stored)
             self._store.amend(name_of(step), text)
         return stored
 
@@ -360,7 +350,7 @@ class Checkpointer:
         """Return a checkpoint if all ranks verify their files; else log the reason and return None."""
         text, reason, damaged = self._together.on_first(lambda: self._manifest(name))
         if not reason:
-            manifest = parse(text)
+            manifest = manifests.parse(text)
             self._check(name, manifest)
             results = self._together.on_all(lambda: self._verify(name, manifest))
             reason = next((text for text, _ in results if text), "")
@@ -386,11 +376,11 @@ class Checkpointer:
         text = ""
         try:
             text = self._call(self.location, lambda: self._store.manifest(name))
-            parse(text)
-        except OtherFormatError as error:
+            manifests.parse(text)
+        except manifests.OtherFormatError as error:
             raise RestoreError(
                 f"{self.location}/{name}: {error}; it stays: install the version of spot_training that wrote"
-                f" it, or use another directory{identity.or_start_over(run_id(text))}"
+                f" it, or use another directory{identity.or_start_over(manifests.run_id(text))}"
             ) from None
         except FileNotFoundError:
             return "", "it has no manifest", True

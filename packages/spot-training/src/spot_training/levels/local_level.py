@@ -17,17 +17,10 @@ from typing import Final
 from spot_training.checkpointer import Checkpointer
 from spot_training.errors import SaveError, one_line, say
 from spot_training.retention.retention import CheckpointRetention
+from spot_training.storage import manifest as manifests
 from spot_training.storage.files import Files
 from spot_training.storage.hashing import hashed
-from spot_training.storage.manifest import (
-    Checkpoint,
-    CheckpointManifest,
-    File,
-    OtherFormatError,
-    name_of,
-    parse,
-    part_of,
-)
+from spot_training.storage.manifest import Checkpoint, CheckpointManifest, File, name_of, part_of
 from spot_training.storage.retry import FULL_ERRNOS
 from spot_training.storage.store import Store
 
@@ -169,9 +162,9 @@ class LocalLevel(Checkpointer):
         def choose() -> list[str]:
             for name in names:
                 try:
-                    newest = parse(self._above._store.manifest(name))
+                    newest = manifests.parse(self._above._store.manifest(name))
                     return [name for name in local_names if self._continues(name, newest)]
-                except OtherFormatError:
+                except manifests.OtherFormatError:
                     return []
                 except (ValueError, FileNotFoundError):
                     continue
@@ -213,7 +206,7 @@ class LocalLevel(Checkpointer):
         """Remove the checkpoints of this history: a complete training needs none here. For rank 0."""
         for name in self._store.names():
             with contextlib.suppress(ValueError, OSError):
-                if set(parse(self._store.manifest(name)).lineage[:1]) & set(self.lineage):
+                if set(manifests.parse(self._store.manifest(name)).lineage[:1]) & set(self.lineage):
                     self._store.remove(name)
 
     def _open(self) -> list[str]:
@@ -223,12 +216,12 @@ class LocalLevel(Checkpointer):
     def _continues(self, name: str, above: CheckpointManifest) -> bool:
         """Return whether a checkpoint is of the same history as one above; also if it cannot be read."""
         try:
-            return parse(self._store.manifest(name)).continues(above)
+            return manifests.parse(self._store.manifest(name)).continues(above)
         except (ValueError, FileNotFoundError):
             return True
 
     def _copy(self, name: str, check: Callable[[], object]) -> int:
-        above, manifest = self._above, parse(self._store.manifest(name))
+        above, manifest = self._above, manifests.parse(self._store.manifest(name))
         root, stage = self._store.fetch(name), above._call(above.location, lambda: above._stage(name))
         try:
             files = above._call(

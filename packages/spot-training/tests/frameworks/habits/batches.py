@@ -96,10 +96,7 @@ class Prefetcher:
 )
 def prefetcher(start: Start) -> None:
     job = Job(start)
-    loop = job.loop()
-    for _ in loop.epochs(EPOCHS):
-        for batch in Prefetcher(loop.batches(job.loader)):
-            job.step(batch)
+    job.train(job.loop(), through=Prefetcher)
 
 
 @habit("`loop.batches(loader, through=Prefetcher)`", "same", "NVIDIA/apex data_prefetcher")
@@ -170,10 +167,7 @@ def with_range(start: Start) -> None:
 @habit("`islice` of an epoch's batches", "refused", "a limit of batches in an epoch", "loop.batch == n")
 def sliced(start: Start) -> None:
     job = Job(start)
-    loop = job.loop()
-    for _ in loop.epochs(EPOCHS):
-        for batch in itertools.islice(loop.batches(job.loader), 4):
-            job.step(batch)
+    job.train(job.loop(), through=lambda batches: itertools.islice(batches, 4))
 
 
 @habit("`if loop.batch == n: break`", "same", "a limit of batches in an epoch")

@@ -137,11 +137,10 @@ def targets(start: Start) -> None:
         *zip(*samples, strict=True),
     ][0:3]
     loop = job.loop()
-    for _ in loop.epochs(EPOCHS):
-        for batch in loop.batches(job.loader):
-            numbers = batch[0]
-            x = torch.stack([torch.sin(n * torch.arange(1.0, 9.0)) for n in numbers])
-            job.step([numbers, x, torch.cos(numbers.float())])
+    for batch in job.batches(loop):
+        numbers = batch[0]
+        x = torch.stack([torch.sin(n * torch.arange(1.0, 9.0)) for n in numbers])
+        job.step([numbers, x, torch.cos(numbers.float())])
     start.end(job.model)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy
@@ -63,10 +63,19 @@ class Job:
         self.start.tick()
         return float(loss)
 
-    def train(self, loop: Any, before: Callable[[int], object] = lambda epoch: None) -> None:
+    def batches(self, loop: Any) -> Iterator[Any]:
+        for _ in loop.epochs(EPOCHS):
+            yield from loop.batches(self.loader)
+
+    def train(
+        self,
+        loop: Any,
+        before: Callable[[int], object] = lambda epoch: None,
+        through: Callable[[Any], Any] = iter,
+    ) -> None:
         for epoch in loop.epochs(EPOCHS):
             before(epoch)
-            for batch in loop.batches(self.loader):
+            for batch in through(loop.batches(self.loader)):
                 self.step(batch)
 
 

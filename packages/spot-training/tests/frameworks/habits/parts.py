@@ -36,17 +36,16 @@ def train_teacher(start: Start, *, is_part: bool) -> None:
     job = Job(start)
     teacher = copy.deepcopy(job.model).requires_grad_(requires_grad=False)
     loop = job.loop(**({"teacher": teacher} if is_part else {}))
-    for _ in loop.epochs(EPOCHS):
-        for batch in loop.batches(job.loader):
-            with torch.no_grad():
-                target = teacher(batch[1])
-            loss = job.loss(batch) + nn.functional.mse_loss(job.model(batch[1]), target)
-            job.optimizer.zero_grad()
-            loss.backward()
-            job.optimizer.step()
-            for old, new in zip(teacher.parameters(), job.model.parameters(), strict=True):
-                old.data.mul_(0.9).add_(new.data, alpha=0.1)
-            start.tick()
+    for batch in job.batches(loop):
+        with torch.no_grad():
+            target = teacher(batch[1])
+        loss = job.loss(batch) + nn.functional.mse_loss(job.model(batch[1]), target)
+        job.optimizer.zero_grad()
+        loss.backward()
+        job.optimizer.step()
+        for old, new in zip(teacher.parameters(), job.model.parameters(), strict=True):
+            old.data.mul_(0.9).add_(new.data, alpha=0.1)
+        start.tick()
     start.end(job.model, teacher)
 
 
@@ -88,13 +87,12 @@ def forgotten_weights(start: Start) -> None:
 def train_scaled(start: Start, *, is_part: bool) -> None:
     job, scaler = Job(start), torch.amp.GradScaler("cpu")
     loop = job.loop(**({"scaler": scaler} if is_part else {}))
-    for _ in loop.epochs(EPOCHS):
-        for batch in loop.batches(job.loader):
-            job.optimizer.zero_grad()
-            scaler.scale(job.loss(batch)).backward()
-            scaler.step(job.optimizer)
-            scaler.update()
-            start.tick()
+    for batch in job.batches(loop):
+        job.optimizer.zero_grad()
+        scaler.scale(job.loss(batch)).backward()
+        scaler.step(job.optimizer)
+        scaler.update()
+        start.tick()
     start.end(job.model, scale=scaler.get_scale())
 
 
@@ -218,10 +216,9 @@ def sequential(start: Start) -> None:
     phases = [of.LinearLR(job.optimizer, 0.1, total_iters=4), of.CosineAnnealingLR(job.optimizer, 14)]
     scheduler = of.SequentialLR(job.optimizer, phases, [4])
     loop = job.loop(scheduler=scheduler)
-    for _ in loop.epochs(EPOCHS):
-        for batch in loop.batches(job.loader):
-            job.step(batch)
-            scheduler.step() if not loop.repeating else None
+    for batch in job.batches(loop):
+        job.step(batch)
+        scheduler.step() if not loop.repeating else None
     start.end(job.model)
 
 
@@ -258,10 +255,9 @@ def averages(start: Start) -> None:
     job = Job(start)
     average = Average(job.model)
     loop = job.loop(average=average)
-    for _ in loop.epochs(EPOCHS):
-        for batch in loop.batches(job.loader):
-            job.step(batch)
-            average.update(job.model) if not loop.repeating else None
+    for batch in job.batches(loop):
+        job.step(batch)
+        average.update(job.model) if not loop.repeating else None
     start.end(job.model, average.ema, updates=average.updates)
 
 
@@ -272,13 +268,12 @@ def reference_after(start: Start) -> None:
     job = Job(start)
     loop = job.loop()
     reference = copy.deepcopy(job.model).eval().requires_grad_(requires_grad=False)
-    for _ in loop.epochs(EPOCHS):
-        for batch in loop.batches(job.loader):
-            loss = job.loss(batch) + nn.functional.mse_loss(job.model(batch[1]), reference(batch[1]))
-            job.optimizer.zero_grad()
-            loss.backward()
-            job.optimizer.step()
-            start.tick()
+    for batch in job.batches(loop):
+        loss = job.loss(batch) + nn.functional.mse_loss(job.model(batch[1]), reference(batch[1]))
+        job.optimizer.zero_grad()
+        loss.backward()
+        job.optimizer.step()
+        start.tick()
     start.end(job.model)
 
 

@@ -7,13 +7,17 @@ import csv
 import random
 import signal
 import sys
+from argparse import Namespace
 from collections import deque
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy
 import torch
 
-from frameworks.habits.job import Job
+from frameworks.habits.job import Job, Samples, loader
 from frameworks.habits.player import Start
 from frameworks.habits.table import EPOCHS, INTERVAL, habit
 from spot_training import Spot
@@ -42,11 +46,10 @@ def early(start: Start) -> None:
 def returns(start: Start) -> None:
     job = Job(start)
     loop = job.loop()
-    for _ in loop.epochs(EPOCHS):
-        for batch in loop.batches(job.loader):
-            job.step(batch)
-            if loop.step == 8:
-                return
+    for batch in job.batches(loop):
+        job.step(batch)
+        if loop.step == 8:
+            return
 
 
 @habit("an error that the script catches", "refused", "kubernetes/kubernetes#88800", "not at its end")
@@ -63,13 +66,12 @@ def replay(start: Start) -> None:
     job = Job(start)
     loop = job.loop()
     buffer = loop.state.setdefault("buffer", [])
-    for _ in loop.epochs(EPOCHS):
-        for batch in loop.batches(job.loader):
-            if not loop.repeating:
-                buffer.append([batch[1], batch[2]])
-                del buffer[:-5]
-            x, y = random.choice(buffer)
-            job.step([batch[0], x, y])
+    for batch in job.batches(loop):
+        if not loop.repeating:
+            buffer.append([batch[1], batch[2]])
+            del buffer[:-5]
+        x, y = random.choice(buffer)
+        job.step([batch[0], x, y])
     start.end(job.model, size=len(buffer))
 
 
@@ -117,9 +119,8 @@ def handled(start: Start, *, is_before: bool) -> None:
     loop = job.loop()
     if not is_before:
         signal.signal(signal.SIGTERM, leave)
-    for _ in loop.epochs(EPOCHS):
-        for batch in loop.batches(job.loader):
-            job.step(batch)
+    for batch in job.batches(loop):
+        job.step(batch)
     start.end(job.model)
 
 
@@ -171,10 +172,9 @@ def local_replay(start: Start) -> None:
     job = Job(start)
     loop = job.loop()
     buffer: deque[Any] = deque(maxlen=5)
-    for _ in loop.epochs(EPOCHS):
-        for batch in loop.batches(job.loader):
-            buffer.append(batch)
-            job.step(random.choice(buffer))
+    for batch in job.batches(loop):
+        buffer.append(batch)
+        job.step(random.choice(buffer))
     start.end(job.model)
 
 
@@ -190,3 +190,85 @@ def truncated_log(start: Start) -> None:
                 if not loop.repeating:
                     writer.writerow([loop.step, loss])
     start.end(job.model, rows=(start.folder / "log.csv").read_text())
+
+
+def counted(start: Start, count: Callable[[], float], **parts: Any) -> None:
+    job = Job(start)
+    loop = job.loop(**parts)
+    for batch in job.batches(loop):
+        job.optimizer.param_groups[0]["lr"] = 0.05 / (1 + count())
+        job.step(batch)
+    start.end(job.model)
+
+
+@habit("a counter in the parsed arguments", "said", "many scripts, `args.global_step += 1`", "args.steps")
+def counter_in_arguments(start: Start) -> None:
+    args = Namespace(steps=0)
+    counted(start, lambda: vars(args).update(steps=args.steps + 1) or args.steps)
+
+
+@dataclass(slots=True)
+class Progress:
+    steps: int = 0
+    seen: ClassVar[list[int]] = []
+
+
+@habit("a counter in a `dataclass` with slots, in a class", "said", "states of training loops", "now.steps")
+def counter_in_slots(start: Start) -> None:
+    now = Progress(steps=0)
+    Progress.seen.clear()
+
+    def count() -> float:
+        now.steps += 1
+        Progress.seen.append(now.steps)
+        return len(Progress.seen)
+
+    counted(start, count)
+
+
+@habit("rates by `next` of a generator", "said", "schedules written as generators", "not resumed")
+def rates_by_generator(start: Start) -> None:
+    rates = (1.0 * number for number in range(100))
+    counted(start, lambda: next(rates))
+
+
+def draws(loader: Any) -> Iterator[Any]:
+    while True:
+        yield from loader
+
+
+@habit("a second loader by `next`", "said", "kekmodel/FixMatch-pytorch train.py", "not resumed")
+def second_loader(start: Start) -> None:
+    more = draws(loader(Samples(40, 100), seed=7))
+    counted(start, lambda: float(next(more)[1].abs().mean()))
+
+
+@habit("draws by a `partial` of a generator's method", "refused", "functools, its uses", "and is not saved")
+def hidden_generator(start: Start) -> None:
+    counted(start, partial(numpy.random.default_rng(0).uniform, 0.0, 9.0))
+
+
+class Lookahead:
+    """Its state leaves out the slow weights."""
+
+    def __init__(self, optimizer: Any) -> None:
+        self.inner, self.param_groups, self.steps = optimizer, optimizer.param_groups, 0
+        self.fast = [value for group in self.param_groups for value in group["params"]]
+        self.slow = [value.detach().clone() for value in self.fast]
+        self.zero_grad, self.state_dict = optimizer.zero_grad, optimizer.state_dict
+        self.load_state_dict = optimizer.load_state_dict
+
+    def step(self) -> None:
+        self.inner.step()
+        self.steps += 1
+        for slow, fast in zip(self.slow, self.fast, strict=True) if self.steps % 3 == 0 else ():
+            slow.lerp_(fast.data, 0.5)
+            fast.data.copy_(slow)
+
+
+@habit("an optimizer around another, whose state it leaves out", "said", "Lookahead", "optimizer.steps")
+def lookahead(start: Start) -> None:
+    job = Job(start)
+    job.optimizer = Lookahead(job.optimizer)
+    job.train(job.loop())
+    start.end(job.model)

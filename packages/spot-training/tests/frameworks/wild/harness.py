@@ -26,8 +26,8 @@ from typing import Any
 from spot_training.storage.files import Files
 
 FORK = multiprocessing.get_context("fork")
-RANKS = ("stream_ranks", "stream_state_ranks", "webdataset_ranks")
-"""Streams read by two ranks of gloo."""
+RANKS = ("stream+2", "stream_state+2", "webdataset_ranks")
+"""Streams read by two ranks of gloo: ``+2``, a script for one."""
 TORCH = ("plateau", "fabric", "stream")
 MORE = ("stream_state", "stream_stateful", "webdataset_shards", "lora")
 MOSAIC = ("mosaic",)
@@ -48,10 +48,10 @@ TIMEOUT_SECONDS = 60.0
 class Training:
     """One run of a script in a folder, as one process or as several ranks."""
 
-    def __init__(self, module: Any, folder: Path) -> None:
+    def __init__(self, module: Any, folder: Path, ranks: str = "") -> None:
         self._module, self.folder = module, folder
         folder.mkdir(parents=True)
-        self.ranks: int = getattr(module, "RANKS", 1)
+        self.ranks = int(ranks or getattr(module, "RANKS", 1))
         self.processes: list[Any] = []
         self._read = 0
         self.repeated = getattr(module, "REPEATED", 0)
@@ -195,8 +195,9 @@ def interrupt(training: Training, chance: random.Random, seconds: float, counts:
 
 def play(name: str, folder: Path, kills: int, seed: int) -> dict[str, Any]:
     """Kill runs of one script so many times; let each run to its end and compare it."""
-    module = importlib.import_module(f"frameworks.wild.{name}")
-    reference = Training(module, folder / name / "reference")
+    script, _, ranks = name.partition("+")
+    module = importlib.import_module(f"frameworks.wild.{script}")
+    reference = Training(module, folder / name / "reference", ranks)
     began = time.monotonic()
     reference.start()
     reference.end(TIMEOUT_SECONDS)
@@ -206,7 +207,7 @@ def play(name: str, folder: Path, kills: int, seed: int) -> dict[str, Any]:
     chance, counts, faults = random.Random(f"{name} {seed}"), Counter[str](), list[str]()
     number, began = 0, time.monotonic()
     while kills_of(counts) < kills:
-        training = Training(module, folder / name / f"run-{number}")
+        training = Training(module, folder / name / f"run-{number}", ranks)
         number += 1
         fruitless = 0
         for _ in range(chance.randrange(1, MAX_KILLS)):

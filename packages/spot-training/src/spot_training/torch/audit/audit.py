@@ -19,6 +19,7 @@ from spot_training.torch.audit.objects import ScriptObjects, problems_of_parts, 
 from spot_training.torch.growth import form
 from spot_training.torch.loaders import generators
 from spot_training.torch.loaders.samples import digest, draw
+from spot_training.torch.tree import mapped, tensors_of
 
 _MAX_NAMED: Final = 8
 
@@ -34,6 +35,7 @@ class Audit:
         self._first: ScriptObjects | None = None
         self._loader: Any = None
         self._datasets: list[dict[str, Any]] = []
+        self._attributes: dict[str, dict[str, str]] = {}
         self._expected = ""
         """A digest of the batch that a restart draws next; empty: not known."""
         self._named: set[str] = set()
@@ -49,6 +51,7 @@ class Audit:
         if self._report is None or self._at_loop is None or self._first is not None:
             return {}
         now = self._first = ScriptObjects(self._parts, [loader])
+        self._attributes = {name: _digests(part) for name, part in self._parts.items()}
         digests = now.digests()
         for line in (
             *problems_of_parts(self._parts),
@@ -73,7 +76,7 @@ class Audit:
                 " loop.batches(loader, accumulate=n) with n batches in each, and step at an epoch's end"
             )
         new = {name for name in changed if not self._named & {name, *_owners(name)}}
-        if names := [name for name in changed if name in new and not new & _owners(name)]:
+        if names := [name for name in changed if name in new and not new & _owners(name) - {name}]:
             self._named |= set(names)
             more = ", …" if len(names) > _MAX_NAMED else ""
             say(
@@ -95,7 +98,7 @@ class Audit:
         if self._is_done or self._report is None or self._first is None:
             return
         self._is_done = True
-        for line in compare_parts(self._parts, stored):
+        for line in compare_parts(self._parts, stored, self._attributes):
             self._report(line)
         for path in truncated_logs():
             say(f"{path} is open with mode 'w': a restart empties it; use 'a'")
@@ -114,17 +117,19 @@ class Audit:
 
 
 def _owners(path: str) -> set[str]:
-    """Return the paths of the objects that hold the one at a path."""
+    """Return the paths of the objects that hold the one at a path, and its name alone."""
     names = path.split(".")
-    return {".".join(names[:count]) for count in range(1, len(names))}
+    return {names[-1], *(".".join(names[:count]) for count in range(1, len(names)))}
 
 
-def compare_parts(parts: Mapping[str, Any], stored: Mapping[str, Any]) -> list[str]:
-    """Return which parts cannot be loaded from their state, or are others then."""
+def compare_parts(
+    parts: Mapping[str, Any], stored: Mapping[str, Any], first: Mapping[str, Mapping[str, str]]
+) -> list[str]:
+    """Return which parts cannot be loaded from their state, or differ then; ``first``: their ``_digests``."""
     result = []
     for name in (name for name in parts if name in stored):
         try:
-            problem = _compare(parts[name], stored[name])
+            problem = _compare(name, parts[name], stored[name], first.get(name, {}))
         except Exception as error:
             problem = f"cannot be loaded: {one_line(error)}"
         if problem:
@@ -168,7 +173,14 @@ def _values(dataset: Any) -> dict[str, Any]:
     return {name: value for name, value in values if not isinstance(value, lists) or len(value) <= most}
 
 
-def _compare(part: Any, stored: Any) -> str:
+def _digests(part: Any) -> dict[str, str]:
+    """Return digests of what a part has beside a state dict; none of modules and optimizers."""
+    if isinstance(part, (torch.nn.Module, Optimizer)):
+        return {}
+    return {key: digest(value) for key, value in attributes.plain(part, torch.Tensor).items()}
+
+
+def _compare(name: str, part: Any, stored: Any, first: Mapping[str, str]) -> str:
     if isinstance(part, (torch.nn.Module, Optimizer)):
         return "" if form(part) == form(part, stored) else "has another form than its state"
     optimizer = getattr(part, "optimizer", None)  # which a scheduler's state does not change
@@ -176,5 +188,15 @@ def _compare(part: Any, stored: Any) -> str:
         twin = copy.deepcopy(part, {id(optimizer): optimizer} if isinstance(part, LRScheduler) else {})
     except Exception:
         return ""  # it cannot be copied
+    now = _digests(part)
+    changed = [key for key in now if first.get(key, now[key]) != now[key]]
+    for key in changed:  # to another value, which loading has to undo
+        value = vars(twin)[key]
+        has_tensors = next(tensors_of(value), None) is not None
+        vars(twin)[key] = mapped(value, lambda one: one.detach().zero_()) if has_tensors else type(value)()
+    before = _digests(twin)
     twin.load_state_dict(state.copy_to_cpu(stored))
+    after = _digests(twin)
+    if lost := [f"{name}.{key}" for key in changed if after.get(key) == before[key] != now[key]]:
+        say(f"not resumed, if the training needs them: {', '.join(lost)}; use {name}.state_dict()")
     return "" if digest(twin.state_dict()) == digest(stored) else "is another one after its state is loaded"

@@ -8,10 +8,14 @@ import io
 import site
 import sys
 import sysconfig
-from collections import deque
+from argparse import Namespace
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Iterator, Mapping
+from functools import partial
+from itertools import count
+from operator import length_hint
 from pathlib import Path
-from types import FrameType, FunctionType, MethodType, ModuleType
+from types import FrameType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any, Final
 
 import torch
@@ -25,7 +29,10 @@ from spot_training.torch.loaders.samples import digest, mark
 
 _MAX_DEPTH: Final = 4
 _MAX_TENSORS: Final = 400
-_LEAVES: Final = (str, bytes, bool, int, float, type, ModuleType, FunctionType, MethodType, DataLoader)
+_LEAVES: Final = (str, bytes, bool, int, float, torch.Tensor, ModuleType, DataLoader)
+_CODE: Final = (type, FunctionType, MethodType)
+_PLAIN: Final = (list, tuple, dict, set, deque, Counter, OrderedDict, defaultdict, Namespace, SimpleNamespace)
+_OF_LOOP: Final = ("spot_training.torch.loop", "spot_training.torch.loaders.consumers")
 _KINDS: Final = (Optimizer, LRScheduler, torch.nn.Module, torch.amp.GradScaler)
 _INSTALLED: Final = tuple(
     {sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), *site.getsitepackages()}
@@ -64,7 +71,7 @@ class ScriptObjects:
         self.values: dict[str, Any] = {}
         """Marks of plain values, tensors, arrays and containers of the script's own, by path."""
         seen_ids = set(self._known_ids)
-        for name, value in _variables():
+        for name, value in _variables(has_modules=bool(loaders)):
             with contextlib.suppress(Exception):  # of an object that raises when it is looked at
                 self._collect(name, value, 0, seen_ids, is_own=name[0] != "_")
         self._states = {path: _state(value) for path, value in self.objects.items()}
@@ -74,7 +81,7 @@ class ScriptObjects:
         result = []
         for path, value in self.objects.items():
             named = f"{path}, a {type(value).__name__},"
-            name = path.rpartition(".")[2]
+            name = next(one for one in reversed(path.split(".")) if one.isidentifier() and one[:2] != "__")
             end = f"is not saved, so a restart loses its state; pass Loop(..., {name}={path})"
             if isinstance(value, (Optimizer, LRScheduler, AveragedModel, torch.amp.GradScaler)):
                 if getattr(value, "_enabled", True):
@@ -114,11 +121,8 @@ class ScriptObjects:
 
     def digests(self) -> dict[str, str]:
         """Return a digest of each module: another start is to have the same."""
-        return {
-            path: digest(state)
-            for path, state in self._states.items()
-            if isinstance(self.objects[path], torch.nn.Module)
-        }
+        paths = (path for path, value in self.objects.items() if isinstance(value, torch.nn.Module))
+        return {path: digest(self._states[path]) for path in paths}
 
     def differing(self, before: Mapping[str, str]) -> list[str]:
         """Return the modules with other ``digests`` than the process had that a restart follows."""
@@ -141,7 +145,7 @@ class ScriptObjects:
         ]
 
     def _know(self, value: Any, depth: int) -> None:
-        if id(value) in self._known_ids or isinstance(value, (*_LEAVES, torch.Tensor)) or depth >= _MAX_DEPTH:
+        if id(value) in self._known_ids or isinstance(value, (*_LEAVES, *_CODE)) or depth >= _MAX_DEPTH:
             return
         self._known_ids.add(id(value))
         if isinstance(value, torch.nn.Module):
@@ -150,11 +154,14 @@ class ScriptObjects:
             self._know(inner, depth + 1)
 
     def _collect(self, path: str, value: Any, depth: int, seen_ids: set[int], *, is_own: bool) -> None:
-        if is_own and (marked := _mark(value)) is not None:
-            self.values.setdefault(path, marked)
-        if id(value) in seen_ids or isinstance(value, (*_LEAVES, torch.Tensor)) or depth > _MAX_DEPTH:
-            return
         if type(value).__module__.startswith("spot_training."):
+            return
+        if is_own and id(value) not in self._known_ids and (marked := _mark(value)) is not None:
+            self.values.setdefault(path, marked)
+        if id(value) in seen_ids or isinstance(value, _LEAVES) or depth > _MAX_DEPTH:
+            return
+        kind = value if isinstance(value, (type, FunctionType)) else type(value)
+        if kind is value and _is_installed(kind):
             return
         seen_ids.add(id(value))
         inner = list(generators.inner_of(value))
@@ -168,7 +175,7 @@ class ScriptObjects:
             if not is_wrapper:
                 self.objects[path] = value
             return
-        is_own = is_own and not _is_installed(type(value))
+        is_own = is_own and (kind in (*_PLAIN, MethodType, partial) or not _is_installed(kind))
         for name, item in inner:
             self._collect(f"{path}.{name}", item, depth + 1, seen_ids, is_own=is_own and name[0] != "_")
 
@@ -180,7 +187,7 @@ def truncated_logs() -> list[str]:
     return sorted({name for name in map(str, names) if Path(name).is_file()})
 
 
-def _variables() -> Iterator[tuple[str, Any]]:
+def _variables(*, has_modules: bool) -> Iterator[tuple[str, Any]]:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         is_own = not str(frame.f_globals.get("__name__")).startswith("spot_training.")
@@ -188,12 +195,37 @@ def _variables() -> Iterator[tuple[str, Any]]:
             yield from list(frame.f_locals.items())
             yield from list(frame.f_globals.items())
         frame = frame.f_back
-    yield from list(vars(sys.modules["__main__"]).items())
+    main = sys.modules["__main__"]
+    yield from list(vars(main).items())
+    folder = str(Path(getattr(main, "__file__", None) or "/nowhere/main").parent)
+    for module in list(sys.modules.values()) if has_modules else ():  # the script's own
+        file = getattr(module, "__file__", None) or ""
+        if file.startswith(f"{folder}/") and not file.startswith(_INSTALLED) and module is not main:
+            name = module.__name__.rpartition(".")[2]
+            yield from [(f"{name}.{key}", value) for key, value in vars(module).items() if key[0] != "_"]
 
 
-def _is_installed(kind: type) -> bool:
+def _is_installed(kind: Any) -> bool:
     file = getattr(sys.modules.get(kind.__module__), "__file__", None) or ""
-    return kind not in (list, tuple, dict, set, deque) and (not file or file.startswith(_INSTALLED))
+    return not file or file.startswith(_INSTALLED)
+
+
+def _progress(iterator: Any, depth: int = _MAX_DEPTH) -> Any:
+    """Return something that changes with what an iterator has yielded; None of one that reads a ``Loop``."""
+    inner = [one for one in gc.get_referents(iterator) if one is not iterator]
+    inner += [item for one in inner if type(one) is tuple for item in one]
+    result: list[Any] = [repr(iterator) if type(iterator) is count else length_hint(iterator)]
+    result += [getattr(iterator, "_num_yielded", None), *(len(one) for one in inner if type(one) is list)]
+    for one in inner:
+        if type(one).__module__ in _OF_LOOP:
+            return None
+        if isinstance(one, (bool, int, float, str)):  # a generator's variables
+            result.append(one)
+        elif isinstance(one, Iterator) and not isinstance(one, io.IOBase) and depth:
+            result.append(before := _progress(one, depth - 1))
+            if before is None:
+                return None
+    return result
 
 
 def _mark(value: Any) -> Any:
@@ -202,6 +234,8 @@ def _mark(value: Any) -> Any:
         return len(value), mark(list(value) if isinstance(value, (set, deque)) else value)
     if isinstance(value, torch.Tensor):
         return mark(value) if _is_readable(value) else None
+    if isinstance(value, Iterator) and not isinstance(value, io.IOBase):
+        return _progress(value)
     is_array = hasattr(type(value), "ravel") and hasattr(type(value), "dtype")
     return mark(value) if is_array or isinstance(value, (bool, int, float, str)) else None
 

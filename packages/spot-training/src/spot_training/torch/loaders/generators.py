@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import sys
 from collections.abc import Iterator, Mapping
-from types import FunctionType, MethodType, ModuleType
+from functools import partial
+from types import BuiltinMethodType, FunctionType, MethodType, ModuleType
 from typing import Any, Final
 
 import torch
@@ -123,15 +125,16 @@ def _collect(
 
 
 def inner_of(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield what an object refers to by attributes, items or a function's variables."""
-    if isinstance(value, MethodType):
-        yield "self", value.__self__
+    """Yield what an object refers to by attributes, slots, items or a function's variables."""
+    if isinstance(value, (MethodType, BuiltinMethodType)):
+        yield "__self__", value.__self__
+    elif isinstance(value, partial):
+        yield from (("func", value.func), ("args", value.args), ("keywords", value.keywords))
     elif isinstance(value, FunctionType):
         for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=False):
-            try:
+            with contextlib.suppress(ValueError):  # not set yet
                 yield name, cell.cell_contents
-            except ValueError:  # not set yet
-                continue
+        yield from list(vars(value).items())
     elif isinstance(value, Mapping):
         if len(value) <= MAX_ITEMS:
             yield from ((str(key), inner) for key, inner in value.items())
@@ -140,3 +143,7 @@ def inner_of(value: Any) -> Iterator[tuple[str, Any]]:
             yield from ((str(number), inner) for number, inner in enumerate(value))
     else:
         yield from list(getattr(value, "__dict__", {}).items())
+        for kind in type(value).__mro__:
+            slots = vars(kind).get("__slots__", ())
+            names = (slots,) if isinstance(slots, str) else tuple(slots)
+            yield from ((name, getattr(value, name)) for name in names if hasattr(value, name))

@@ -26,12 +26,12 @@ row is played by `tests/frameworks/test_habits.py`; `python tests/test_habits_pa
 |---|---|---|
 """
 END = """
-Not tried: accelerate, PEFT within the Trainer, 8-bit optimizers, DeepSpeed.
-`spot-training rehearse` tries your script.
+Not tried: 8-bit optimizers, DeepSpeed, a loader prepared by accelerate.
+`spot-training rehearse` tries your script. What `functools.lru_cache` has drawn is not seen.
 
-Measured on the rows with `Loop` (three kills each, `player --audit off`): without the audit 11 end with
-another result. With it 10 of these are named in the first start, without a kill; a random network without a
-seed is named at the restart.
+Measured on the rows with `Loop` (two kills each, `player --audit off`): without the audit 17 end with another
+result. With it 16 of these are named in the first start, without a kill; a random network without a seed is
+named at the restart.
 """
 
 

@@ -1,6 +1,6 @@
 """A small Keras training with everything that has a state, for the kill tests.
 
-``python train_keras.py FOLDER``: checkpoints in FOLDER/checkpoints, a line for each step in FOLDER/history-0;
+``main(FOLDER)``: checkpoints in FOLDER/checkpoints, a line for each step in FOLDER/history-0;
 in the end FOLDER/final.pt has the weights and the log. The model itself keeps which samples it has seen in
 which epoch: so the history is what the weights descend from, not what somebody meant to feed.
 """
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -134,10 +133,3 @@ def main(
     whole = b"".join(np.asarray(one).tobytes() for one in model.get_weights())
     (place / ".final.pt").write_bytes(whole + log)
     (place / ".final.pt").rename(place / "final.pt")
-
-
-if __name__ == "__main__":
-    main(
-        Path(sys.argv[1]),
-        **{name: json.loads(value) for name, value in (one.split("=") for one in sys.argv[2:])},
-    )

@@ -1,12 +1,11 @@
 """A JAX training whose arrays Orbax writes, for the kill tests: the recipe of spot_training's README.
 
-``python train_orbax.py FOLDER``: as ``train_keras.py``.
+See ``train_keras.py``.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -82,10 +81,3 @@ def main(place: Path, *, pause: float = 0.01, every: float = 0.03) -> None:
     whole = b"".join(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(state))
     (place / ".final.pt").write_bytes(whole)
     (place / ".final.pt").rename(place / "final.pt")
-
-
-if __name__ == "__main__":
-    main(
-        Path(sys.argv[1]),
-        **{name: json.loads(value) for name, value in (argument.split("=") for argument in sys.argv[2:])},
-    )

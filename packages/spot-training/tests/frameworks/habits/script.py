@@ -218,7 +218,7 @@ def counter_in_slots(start: Start) -> None:
     now = Progress(steps=0)
     Progress.seen.clear()
 
-    def count() -> float:
+    def count() -> int:
         now.steps += 1
         Progress.seen.append(now.steps)
         return len(Progress.seen)
@@ -249,8 +249,6 @@ def hidden_generator(start: Start) -> None:
 
 
 class Lookahead:
-    """Its state leaves out the slow weights."""
-
     def __init__(self, optimizer: Any) -> None:
         self.inner, self.param_groups, self.steps = optimizer, optimizer.param_groups, 0
         self.fast = [value for group in self.param_groups for value in group["params"]]

@@ -8,12 +8,14 @@ from typing import Any
 
 import lightning.pytorch as lightning
 import torch
+from accelerate import Accelerator
 from lightning.pytorch.callbacks import BaseFinetuning, Callback
 from lightning.pytorch.loggers import CSVLogger
+from peft import LoraConfig, get_peft_model
 from torch.utils.data import DataLoader
 from transformers import EarlyStoppingCallback, Trainer, TrainerCallback, TrainingArguments
 
-from frameworks.habits.job import Samples, loss_of
+from frameworks.habits.job import Job, Samples, loss_of
 from frameworks.habits.player import Start
 from frameworks.habits.table import INTERVAL, habit
 from spot_training.huggingface import SpotCallback
@@ -113,33 +115,47 @@ class Flat(EarlyStoppingCallback):
         """Without its check of ``load_best_model_at_end``."""
 
 
-@habit("`Trainer`: early stopping, logged and mean loss", "same", "huggingface/transformers#28544, #10290")
-def trainer_stops_early(start: Start) -> None:
-    torch.manual_seed(0)
+def train(start: Start, model: Any, *callbacks: TrainerCallback, **options: Any) -> None:
     data = [{"inputs": x, "labels": y} for _, x, y in (Samples()[index] for index in range(22))]
     spot = SpotCallback(interval=INTERVAL, settings={})
-    options = TrainingArguments(
+    given = TrainingArguments(
         str(start.folder / "checkpoints" / ".trainer"),
-        num_train_epochs=9,
         per_device_train_batch_size=4,
-        learning_rate=0.0,  # the metric does not improve
         save_strategy="no",
-        eval_strategy="steps",
-        eval_steps=5,  # at a notice the evaluation after the same step is skipped, and said
         logging_steps=3,
-        metric_for_best_model="loss",
-        greater_is_better=False,
-        report_to=[],
-        use_cpu=True,
-        disable_tqdm=True,
+        **{"report_to": [], "use_cpu": True, "disable_tqdm": True, **options},
     )
-    trainer = Trainer(
-        Rows(),
-        options,
-        train_dataset=data,
-        eval_dataset=data[:4],
-        callbacks=[Flat(early_stopping_patience=3), TrainerTicks(start), spot],
-    )
+    every, sets = [*callbacks, TrainerTicks(start), spot], {"train_dataset": data, "eval_dataset": data[:4]}
+    trainer = Trainer(model, given, callbacks=every, **sets)
     result = trainer.train(resume_from_checkpoint=spot.resume_from())
     losses = [row["loss"] for row in trainer.state.log_history if "loss" in row]
     start.end(trainer.model, steps=trainer.state.global_step, losses=losses, mean=result.training_loss)
+
+
+@habit("`Trainer`: early stopping, logged and mean loss", "same", "huggingface/transformers#28544, #10290")
+def trainer_stops_early(start: Start) -> None:
+    torch.manual_seed(0)
+    # The metric does not improve. At a notice the evaluation after the same step is skipped, and said.
+    options = {"learning_rate": 0.0, "eval_strategy": "steps", "eval_steps": 5, "greater_is_better": False}
+    stop = Flat(early_stopping_patience=3)
+    train(start, Rows(), stop, num_train_epochs=9, metric_for_best_model="loss", **options)
+
+
+@habit("`Trainer`: PEFT's LoRA", "same", "huggingface/peft, its examples")
+def lora(start: Start) -> None:
+    torch.manual_seed(0)
+    adapters = LoraConfig(r=2, target_modules=["layers.0", "layers.2"], lora_dropout=0.1)
+    options = {"remove_unused_columns": False, "label_names": ["labels"]}
+    train(start, get_peft_model(Rows(), adapters), num_train_epochs=3, learning_rate=0.01, **options)
+
+
+@habit("accelerate: `prepare` of model and optimizer", "same", "huggingface/accelerate examples")
+def accelerated(start: Start) -> None:
+    accelerator, job = Accelerator(cpu=True), Job(start)
+    job.model, job.optimizer = accelerator.prepare(job.model, job.optimizer)
+    for batch in job.batches(job.loop()):
+        job.optimizer.zero_grad()
+        accelerator.backward(job.loss(batch))
+        job.optimizer.step()
+        start.tick()
+    start.end(job.model)

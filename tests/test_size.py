@@ -26,7 +26,7 @@ PRODUCT_LINES = {
 MAX_PRODUCT_LINES = 76_671
 LIBRARY_LINES = {
     "packages/pulumi-on-moto/src": 8_238,
-    "packages/spot-training/src": 11_903,
+    "packages/spot-training/src": 11_299,
     "packages/spot-work/src": 5_962,
 }
 OTHER_LINES = {
@@ -36,7 +36,7 @@ OTHER_LINES = {
     "docs": 439,
     "examples": 1_421,
 }
-DOC_WORDS = 30_068
+DOC_WORDS = 30_067
 """Words of README, CONTRIBUTING, ``docs/*.md`` but generated pages, and the libraries' READMEs."""
 RECORDS = 40
 RECORD_WORDS = 10_083

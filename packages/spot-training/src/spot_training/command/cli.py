@@ -107,7 +107,7 @@ def _list(options: argparse.Namespace) -> int:
     checkpoints = contents.read(options.location, verifies=options.verifies)
     for line in contents.table(checkpoints):
         sys.stdout.write(f"{line}\n")
-    return int(options.verifies and (not checkpoints or any(one.problem for one in checkpoints)))
+    return int(options.verifies and (not checkpoints or any(entry.problem for entry in checkpoints)))
 
 
 def _export(options: argparse.Namespace) -> int:

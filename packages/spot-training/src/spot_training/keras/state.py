@@ -48,7 +48,7 @@ def write(
 ) -> None:
     """Write the state to an empty directory; ``generators``: ``torch_generators`` after the last batch."""
     current, scalars = variables(model), []
-    arrays: dict[str, Any] = {f"variable-{number}": array_of(one) for number, one in enumerate(current)}
+    arrays: dict[str, Any] = {f"variable-{number}": array_of(entry) for number, entry in enumerate(current)}
     for number, callback in enumerate(callbacks):
         counters, lists = _counters(callback)
         scalars.append({"class": type(callback).__name__, "values": counters, "lists": list(lists)})
@@ -80,9 +80,9 @@ def read(folder: Path, model: Any, callbacks: Sequence[Any]) -> None:
     """Load model, callbacks and generators; ``MismatchError`` names the first other variable."""
     body = json.loads((folder / _STATE).read_text())
     current = variables(model)
-    for saved, here in zip_longest(body["variables"], map(_described, current), fillvalue="nothing"):
-        if saved != here:
-            raise MismatchError(f"{folder} is of another model: {saved} where this one has {here}")
+    for saved, expected in zip_longest(body["variables"], map(_described, current), fillvalue="nothing"):
+        if saved != expected:
+            raise MismatchError(f"{folder} is of another model: {saved} where this one has {expected}")
     with np.load(folder / _VARIABLES) as arrays:
         for number, variable in enumerate(current):
             array = arrays[f"variable-{number}"]

@@ -160,7 +160,7 @@ class ResumableLoader:
         inner = getattr(sampler, "sampler", None)
         generators = (getattr(owner, "generator", None) for owner in (loader, sampler, inner))
         order = EpochOrder(
-            sampler, self._randomness, [one for one in generators if isinstance(one, torch.Generator)]
+            sampler, self._randomness, [entry for entry in generators if isinstance(entry, torch.Generator)]
         )
         is_seeded = all(
             part is None or isinstance(part, EpochBatches) or type(part).__module__.startswith(_SEEDED)

@@ -18,8 +18,8 @@ PACKAGES: Final = ("lightning.pytorch", "pytorch_lightning")
 
 def callback_classes() -> list[Any]:
     """Return ``Callback`` of each of Lightning's packages that the script has imported, else of one."""
-    there = (name for name in PACKAGES if importlib.util.find_spec(name.split(".")[0]))
-    names = [name for name in PACKAGES if name in sys.modules] or [*there][:1]
+    installed = (name for name in PACKAGES if importlib.util.find_spec(name.split(".")[0]))
+    names = [name for name in PACKAGES if name in sys.modules] or [*installed][:1]
     return [importlib.import_module(name).Callback for name in names]
 
 

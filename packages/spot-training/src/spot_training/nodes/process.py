@@ -34,7 +34,8 @@ class ChildLoop:
     def run(self) -> None:
         """Return in each child."""
         parent = os.getpid()
-        handlers: dict[int, Any] = {one: signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)}
+        numbers = (signal.SIGTERM, signal.SIGINT)
+        handlers: dict[int, Any] = {number: signal.getsignal(number) for number in numbers}
         while True:
             self._before_child()
             _flush()  # else the child would write it, too

@@ -170,8 +170,8 @@ class S3Store(Store):
         return sorted(names, reverse=True)
 
     def _keys(self, prefix: str) -> list[str]:
-        place = {"Bucket": self._bucket, "Prefix": self._prefix + prefix}
-        pages = self._call(lambda: list(self._s3.get_paginator("list_objects_v2").paginate(**place)))
+        listed = {"Bucket": self._bucket, "Prefix": self._prefix + prefix}
+        pages = self._call(lambda: list(self._s3.get_paginator("list_objects_v2").paginate(**listed)))
         keys = [entry["Key"] for page in pages for entry in page.get("Contents", ())]
         return [key.removeprefix(self._prefix) for key in keys]
 

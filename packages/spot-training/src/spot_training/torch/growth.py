@@ -68,14 +68,14 @@ def flags(parts: Mapping[str, Any], first: Mapping[str, Any]) -> dict[str, Any]:
     ``first``: ``module_attributes`` at the start. So a temperature or whether it evaluates is resumed.
     """
     result = {}
-    for name, part in _modules(parts).items():
+    for part_name, part in _modules(parts).items():
         attributes = {}
         for key, module in part.named_modules():
-            before, now = first.get(name, {}).get(key, {}), _attributes(module).items()
+            before, now = first.get(part_name, {}).get(key, {}), _attributes(module).items()
             attributes[key] = {
-                one: value for one, value in now if one not in before or not _is_same(value, before[one])
+                name: value for name, value in now if name not in before or not _is_same(value, before[name])
             }
-        result[name] = {
+        result[part_name] = {
             "frozen": [key for key, value in part.named_parameters() if not value.requires_grad],
             "attributes": {key: changed for key, changed in attributes.items() if changed},
         }
@@ -115,7 +115,7 @@ def _is_same(value: Any, before: Any) -> bool:
 
 def _parameters(parts: Mapping[str, Any]) -> dict[str, Any]:
     modules = _modules(parts).items()
-    return {f"{name}.{key}": one for name, part in modules for key, one in part.named_parameters()}
+    return {f"{name}.{key}": entry for name, part in modules for key, entry in part.named_parameters()}
 
 
 def _modules(parts: Mapping[str, Any]) -> dict[str, torch.nn.Module]:

@@ -60,11 +60,11 @@ def _with_names_of(module: torch.nn.Module, stored: Any) -> Any:
     if all(key in names for key in stored):
         return stored
 
-    def here(key: str) -> str:
+    def renamed(key: str) -> str:
         plain = key.replace("_orig_mod.", "")
         return key if key in names else present.get(plain, present.get(plain.replace("module.", ""), key))
 
-    return {here(key): value for key, value in stored.items()}
+    return {renamed(key): value for key, value in stored.items()}
 
 
 def _load(part: Any, stored: Any, leave: Callable[[Any], Any]) -> None:

@@ -46,7 +46,8 @@ class LoopState:
         }
         self._forms = {name: growth.form(part) for name, part in self.parts.items()}
         self._attributes = growth.module_attributes(self.parts)
-        self._adapted = {name: ZeroState(one) if is_zero(one) else one for name, one in self.parts.items()}
+        named = self.parts.items()
+        self._adapted = {name: ZeroState(part) if is_zero(part) else part for name, part in named}
         state.check_types(self._adapted)
         self.values = hyperparameters(self.parts)
         """Set by the script in optimizers and schedulers."""

@@ -168,9 +168,9 @@ def _datasets(loader: DataLoader[Any]) -> Iterator[Any]:
 
 def _values(dataset: Any) -> dict[str, Any]:
     """Return the plain attributes; a longer list is one of samples."""
-    most, lists = generators.MAX_ITEMS, (list, tuple, dict)
+    limit, lists = generators.MAX_ITEMS, (list, tuple, dict)
     values = attributes.plain(dataset).items()
-    return {name: value for name, value in values if not isinstance(value, lists) or len(value) <= most}
+    return {name: value for name, value in values if not isinstance(value, lists) or len(value) <= limit}
 
 
 def _digests(part: Any) -> dict[str, str]:
@@ -193,7 +193,7 @@ def _compare(name: str, part: Any, stored: Any, first: Mapping[str, str]) -> str
     for key in changed:  # to another value, which loading has to undo
         value = vars(twin)[key]
         has_tensors = next(tensors_of(value), None) is not None
-        vars(twin)[key] = mapped(value, lambda one: one.detach().zero_()) if has_tensors else type(value)()
+        vars(twin)[key] = mapped(value, lambda part: part.detach().zero_()) if has_tensors else type(value)()
     before = _digests(twin)
     twin.load_state_dict(state.copy_to_cpu(stored))
     after = _digests(twin)

@@ -81,8 +81,8 @@ class ScriptObjects:
         result = []
         for path, value in self.objects.items():
             named = f"{path}, a {type(value).__name__},"
-            name = next(one for one in reversed(path.split(".")) if one.isidentifier() and one[:2] != "__")
-            end = f"is not saved, so a restart loses its state; pass Loop(..., {name}={path})"
+            names = [name for name in path.split(".") if name.isidentifier() and name[:2] != "__"]
+            end = f"is not saved, so a restart loses its state; pass Loop(..., {names[-1]}={path})"
             if isinstance(value, (Optimizer, LRScheduler, AveragedModel, torch.amp.GradScaler)):
                 if getattr(value, "_enabled", True):
                     result.append(f"{named} {end}")
@@ -212,17 +212,17 @@ def _is_installed(kind: Any) -> bool:
 
 def _progress(iterator: Any, depth: int = _MAX_DEPTH) -> Any:
     """Return something that changes with what an iterator has yielded; None of one that reads a ``Loop``."""
-    inner = [one for one in gc.get_referents(iterator) if one is not iterator]
-    inner += [item for one in inner if type(one) is tuple for item in one]
+    inner = [item for item in gc.get_referents(iterator) if item is not iterator]
+    inner += [value for item in inner if type(item) is tuple for value in item]
     result: list[Any] = [repr(iterator) if type(iterator) is count else length_hint(iterator)]
-    result += [getattr(iterator, "_num_yielded", None), *(len(one) for one in inner if type(one) is list)]
-    for one in inner:
-        if type(one).__module__ in _OF_LOOP:
+    result += [getattr(iterator, "_num_yielded", None), *(len(item) for item in inner if type(item) is list)]
+    for item in inner:
+        if type(item).__module__ in _OF_LOOP:
             return None
-        if isinstance(one, (bool, int, float, str)):  # a generator's variables
-            result.append(one)
-        elif isinstance(one, Iterator) and not isinstance(one, io.IOBase) and depth:
-            result.append(before := _progress(one, depth - 1))
+        if isinstance(item, (bool, int, float, str)):  # a generator's variables
+            result.append(item)
+        elif isinstance(item, Iterator) and not isinstance(item, io.IOBase) and depth:
+            result.append(before := _progress(item, depth - 1))
             if before is None:
                 return None
     return result

@@ -68,9 +68,7 @@ def signature(loader: DataLoader[Any], length: int, seed: int) -> list[Any] | No
 def refuse_other_samples(saved: Checkpoint, now: list[Any] | None) -> None:
     """Raise ``MismatchError`` if samples differ from those of a checkpoint inside an epoch; else say it."""
     before = saved.meta.get("samples")
-    if now is None or before is None or len(now) != len(before):
-        return
-    if not (differing := _differing(before, now)):
+    if not (now and before and len(now) == len(before) and (differing := _differing(before, now))):
         return
     text = (
         f"{len(differing)} of {len(now)} samples differ from those that {saved.path.name} was "

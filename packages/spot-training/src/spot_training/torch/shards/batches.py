@@ -21,8 +21,8 @@ def data_ranks(parts: Mapping[str, Any], ranks: Any, mesh: Any = None) -> tuple[
     """
     if mesh is None:
         sharded = {_flat(info) for info in _sharding_meshes(parts)}
-        own = (tensor for module in _modules(parts) for tensor in module.parameters(recurse=False))
-        tensors = {_flat(tensor.device_mesh) for tensor in own if is_dtensor(tensor)}
+        parameters = (tensor for module in _modules(parts) for tensor in module.parameters(recurse=False))
+        tensors = {_flat(tensor.device_mesh) for tensor in parameters if is_dtensor(tensor)}
         if len(sharded) > 1 or (not sharded and len(tensors) > 1):
             meshes = sharded or tensors
             raise SpotTrainingError(

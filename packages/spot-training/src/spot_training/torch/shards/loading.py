@@ -157,8 +157,8 @@ class _Targets:
             return present
         if parameter is not None and parameter.shape == size:
             return torch.empty_like(parameter.detach(), dtype=dtype)  # divided among the ranks as it is
-        here = parameter.to_local() if is_dtensor(parameter) else parameter
-        new = torch.empty(size, dtype=dtype, device=None if here is None or not size else here.device)
+        local = parameter.to_local() if is_dtensor(parameter) else parameter
+        new = torch.empty(size, dtype=dtype, device=None if local is None or not size else local.device)
         if self._stored.is_divided(key) and self._is_divided:
             if not is_dtensor(parameter):
                 raise ValueError(f"{key} was divided among ranks, and here is no tensor of that shape")

@@ -118,8 +118,8 @@ class StreamPosition(LoaderPosition):
         begin = _Consumed(saved["batches"], saved["next"], shards, end) if is_inside else _Consumed(end=end)
         self._consumed = deque([begin], _HISTORY)
         self._stream.randomness.epoch[0] = epoch
-        place = (epoch if is_inside else -1, begin.next, dict(begin.shards))
-        self._stream.start = StreamStart(*place, saved.get("end"), begin.batches)
+        begin_at = (epoch if is_inside else -1, begin.next, dict(begin.shards))
+        self._stream.start = StreamStart(*begin_at, saved.get("end"), begin.batches)
 
     def iterate(self, loader: DataLoader[Any], accumulate: int) -> Iterator[Any]:
         """See ``LoaderPosition``."""

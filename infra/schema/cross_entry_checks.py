@@ -137,7 +137,7 @@ def check_zones_of_nodes(training: Iterable[Training], network: Network | None) 
         if job.nodes.zone not in zones:
             raise ValueError(
                 f"nodes.zone of {job.name!r} must be {alternatives(zones)} (network.zones), "
-                f"{f'not {job.nodes.zone}' if job.nodes.zone else 'which is not set'}"
+                f"{f'not {job.nodes.zone}' if job.nodes.zone else 'but is not set'}"
             )
 
 

@@ -174,6 +174,7 @@ class StepSaves:
 
     def begin_epoch(self, remaining: Sequence[bool]) -> None:
         """Raise ``SpotTrainingError`` as ``between_steps`` does, before the first batch."""
+        self._spot.notice.take_back()  # the script may have set a handler since ``Loop(...)``
         _refuse_uneven(self._ranks.any(*remaining))
 
     def _has_joining_nodes(self, *, is_due: bool) -> bool:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from research.parts import http_scaling
-from research.parts.needs import say
+from research.parts.needs import frameworks, say
 from research.parts.page import replace_part
 from research.parts.run import MACHINE, parser_of, verdict, write
 from tests.measured.parts import needs
@@ -164,7 +164,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if {*options.only} - {"scaling"}:
         needs.haproxy()
-        needs.frameworks(["http"])
+        frameworks(["http"])
     measured: dict[str, Callable[[], dict[str, Any]]] = {
         "path": overhead,
         "market": lambda: failures(options.requests, options.seed),

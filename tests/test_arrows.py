@@ -78,6 +78,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     # No framework in the core: it is imported where a script already has one, or none.
     "spot_training": set(),
     "spot_training.storage.s3": {"spot_training", "boto3", "botocore"},
+    "spot_training.horovod": set(),
     "spot_training.keras": {"spot_training", "keras", "numpy"},
     "spot_training.torch": {"spot_training", "torch"},
     "spot_training.lightning": {"spot_training", "torch"},  # it names Lightning's packages only in a string

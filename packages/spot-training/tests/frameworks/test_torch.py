@@ -63,7 +63,10 @@ def test_notices_and_kills_change_no_bit(
     [
         pytest.param(["--option", 'loader="stateful"', "--option", "workers=2"], id="a stateful loader"),
         pytest.param(["--option", "workers=2"], id="workers"),
-        pytest.param(["--ranks", "2", "--option", "asynchronous=false"], id="saves that are waited for"),
+        pytest.param(
+            ["--ranks", "2", "--option", "horovod=true", "--option", "asynchronous=false"],
+            id="a double of Horovod",
+        ),
     ],
 )
 def test_other_ways_to_train_change_no_bit(torch_bin: Path, tmp_path: Path, options: list[str]) -> None:

@@ -12,6 +12,7 @@ import random
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy
 import torch
@@ -21,11 +22,42 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 
 from spot_training import Interval
+from spot_training.horovod import HorovodRanks
 from spot_training.torch import EpochBatches, Loop
 
 LENGTH, EPOCHS = 62, 4
 WRITES = (torch, "save")
 """What writes the big file of a save."""
+
+
+class Horovod:
+    """What ``horovod.torch`` would do, over gloo: it cannot be installed beside today's PyTorch."""
+
+    def rank(self) -> int:
+        return distributed.get_rank()
+
+    def size(self) -> int:
+        return distributed.get_world_size()
+
+    def allgather_object(self, one: Any, name: str | None = None) -> list[Any]:
+        every = [None] * self.size()
+        distributed.all_gather_object(every, one)
+        return every
+
+    def broadcast_parameters(self, state: dict[str, torch.Tensor], root_rank: int) -> None:
+        for tensor in state.values():
+            distributed.broadcast(tensor, root_rank)
+
+    def broadcast_optimizer_state(self, optimizer: torch.optim.Optimizer, root_rank: int) -> None:
+        given = [optimizer.state_dict()]
+        distributed.broadcast_object_list(given, root_rank)
+        optimizer.load_state_dict(given[0])
+
+    def average(self, model: torch.nn.Module) -> None:
+        """Average gradients, as its DistributedOptimizer does."""
+        for one in model.parameters():
+            distributed.all_reduce(one.grad)
+            one.grad /= self.size()
 
 
 def main(
@@ -37,6 +69,7 @@ def main(
     loader: str = "ours",
     every: float = 0.03,
     asynchronous: bool = True,
+    horovod: bool = False,
 ) -> None:
     """Train; ``pause`` seconds a step make room for a kill, ``every`` is the interval of saves at most."""
     rank, ranks = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
@@ -59,13 +92,15 @@ def main(
     model = torch.nn.Sequential(
         torch.nn.Linear(8, 32), torch.nn.BatchNorm1d(32), torch.nn.Dropout(0.2), torch.nn.Linear(32, 1)
     )
-    if ranks > 1:
+    if ranks > 1 and not horovod:
         model = DistributedDataParallel(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 100)
     scaler = torch.amp.GradScaler("cpu")
+    double = Horovod()
     loop = Loop(
         place / "checkpoints",
+        ranks=HorovodRanks(double) if horovod else None,
         interval=Interval(max_seconds=every),
         asynchronous=asynchronous,
         model=model,
@@ -81,6 +116,8 @@ def main(
                 loss = torch.nn.functional.mse_loss(model(inputs + noise)[:, 0], wanted)
                 optimizer.zero_grad()
                 scaler.scale(loss).backward()
+                if horovod:
+                    double.average(model)
                 scaler.step(optimizer)
                 scaler.update()
                 scheduler.step()

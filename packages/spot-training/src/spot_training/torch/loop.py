@@ -128,6 +128,7 @@ class Loop:
                     ratio = self._ranks.size / saved.world_size
                     self._state.rate_factor = ratio ** SCALE_RULES[scale_lr]
                     scale_learning_rates(self._state.parts, self._state.rate_factor)
+        self._ranks.level(self._state.parts)
         self._state.note_versions()
 
     @property

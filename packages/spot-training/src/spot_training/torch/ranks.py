@@ -6,7 +6,7 @@ import atexit
 import contextlib
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import torch
@@ -93,3 +93,6 @@ class TorchRanks:
         values: list[Any] = [None] * self.size
         distributed.all_gather_object(values, value, group=self._flags)
         return values
+
+    def level(self, parts: Mapping[str, Any]) -> None:
+        """Do nothing: all ranks read the same checkpoint, and DDP broadcasts the initial weights."""

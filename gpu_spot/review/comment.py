@@ -205,7 +205,7 @@ def _section(environment: ReviewedEnvironment) -> str:
                 + "\n\n(truncated; the forecast continues in the full output)"
             )
         lines += ["", "<details><summary>Forecast</summary>", "", text, "", "</details>"]
-        lines += ["", heading, "", outline]
+        lines += ["", heading, "", outline] if heading else []
     return "\n".join([*lines, "", ""])
 
 

@@ -24,6 +24,8 @@ NOT_ITS_OWN_CALLS: Final = {
     "sqs:ReceiveMessage": "Lambda polls the queue with the function's role",
     "sqs:DeleteMessage": "Lambda polls the queue with the function's role",
     "sqs:GetQueueAttributes": "Lambda polls the queue with the function's role",
+    "ec2:CreateFleet": "LaunchInstances launches with the caller's permissions",
+    "ec2:DescribeLaunchTemplateVersions": "LaunchInstances reads templates with the caller's permissions",
     "sqs:ChangeMessageVisibility": "only where something fails: tests/lambdas/test_handler.py",
 }
 

@@ -117,7 +117,7 @@ def test_a_loss_that_is_not_overcome_is_underway() -> None:
 
 def test_a_journal_with_a_hole_is_an_error() -> None:
     holed = [entry for entry in (*FIRST, *LEFT, *ARRIVED) if entry.kind != "snapshot"]
-    with pytest.raises(ValueError, match="without 'snapshot' of s1"):
+    with pytest.raises(ValueError, match="has no 'snapshot' of s1"):
         collect_migrations(holed, PROFILE)
 
 

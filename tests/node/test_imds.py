@@ -123,7 +123,7 @@ def test_an_answer_without_a_length_and_one_in_chunks() -> None:
     ],
 )
 def test_what_is_no_whole_answer_is_an_error(raw: bytes) -> None:
-    with pytest.raises(OSError, match=r"invalid HTTP|bytes|chunk"):
+    with pytest.raises(OSError, match=r"not valid HTTP|bytes|chunk"):
         answer(raw)
 
 

@@ -182,7 +182,7 @@ def test_a_malformed_history_is_reset(deployment: Deployment, api: Api) -> None:
         ({"error": "not_authorized"}, 401, "rejects the user in the secret"),
         ({"error": "Object Not Found"}, 404, "no such queue"),
         (b"<html>\n<h1>502</h1>\n</html>", 200, "did not return JSON"),
-        (b"[" * 1_100_000, 200, "above 1000000 bytes"),
+        (b"[" * 1_100_000, 200, "has more than 1000000 bytes"),
         ({}, 500, "status 500"),
     ],
 )

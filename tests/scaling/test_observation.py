@@ -174,8 +174,8 @@ def test_settings_survive_as_text_and_count_in_workers() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"max": 0}, "minimum 4, maximum 0: "),
-        ({"min": 10}, "minimum 40, maximum 36: "),
+        ({"max": 0}, "minimum must be from 0 to maximum, not 4 of 0"),
+        ({"min": 10}, "minimum must be from 0 to maximum, not 40 of 36"),
         ({"perSlot": 0}, "a slot must have at least 1 worker, not 0"),
         ({"waitSeconds": "nan"}, "waitSeconds must be of type float, not 'nan'"),
         ({"floors": [[1, 2]]}, r"floors\[0\] must be a list of workers, start, end, days, not \[1, 2\]"),

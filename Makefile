@@ -6,7 +6,8 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 
 PYTHON  ?= python3
-WORKERS ?= 2
+# Of two cores: tests wait for two fifths of their time.
+WORKERS ?= 3
 ARGS    ?=
 # Of the libraries' and the machines' tests: which.
 MARKS   ?= not soak
@@ -109,11 +110,11 @@ controller-%:
 	  || echo "no $*: its tests are skipped"
 
 # Without a root file system (root and the network build it, once) the tests are skipped with that reason, or fail
-# with GPU_SPOT_BOOT=required. A machine mostly waits: one more than WORKERS at a time.
+# with GPU_SPOT_BOOT=required. A machine mostly waits.
 test-boot: setup ## machines of this product, booted: systemd, cloud-init and Docker of Ubuntu 24.04, the stack on moto (root): out/boot.json
 	@.ci/system-packages boot
 	@tests/boot/root_fs build || echo "no machine is booted without it"
-	@$(PYTEST) --numprocesses $$(($(WORKERS) + 1)) --dist worksteal --durations 10 -o faulthandler_timeout=900 -m "boot and $(MARKS)" tests/boot $(ARGS)
+	@$(PYTEST) --dist worksteal --durations 10 -o faulthandler_timeout=900 -m "boot and $(MARKS)" tests/boot $(ARGS)
 
 lint: setup ## ruff: rules and formatting; codespell and proselint: spelling, retired words and style of the docs
 	@$(BIN)/ruff check --quiet .

@@ -118,6 +118,66 @@ def test_scale_in_once_a_worker_was_not_needed_for_as_long_as_its_successors_boo
     assert quiet == sorted(quiet, reverse=True)
 
 
+def test_a_faster_type_needs_fewer() -> None:
+    slow, _ = decide_for(30)
+    fast, _ = decide_for(30, work_done={"g6.xlarge": WorkDone(60, 120.0)})
+    assert fast.target < 0.7 * slow.target
+
+
+def test_no_scale_in_within_the_cooldown_of_a_scale_out() -> None:
+    steady, now = decide_for(30)
+    jam = decide(
+        observation(now + 60, steady.target, queue=queue(now + 60, ready=2000)), BOUNDS, steady.memory
+    )
+    assert jam.target > steady.target
+    target, memory, targets = jam.target, jam.memory, []
+    for minute in range(2, 15):
+        decision = decide(observation(now + minute * 60, target, rate=1.0), BOUNDS, memory)
+        target, memory = decision.target, decision.memory
+        targets.append(target)
+    cooldown = int(COOLDOWN_SECONDS // 60)
+    assert targets[: cooldown - 1] == [jam.target] * (cooldown - 1)
+    assert targets[cooldown] < jam.target
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [({"queue": None}, Reason.QUEUE_UNKNOWN), ({"queue": queue(MONDAY)}, Reason.QUEUE_UNKNOWN)],
+    ids=["broker down", "an old item"],
+)
+def test_an_unknown_queue_holds_the_target_and_raises_an_alarm(
+    changes: dict[str, object], reason: Reason
+) -> None:
+    steady, now = decide_for(30)
+    target, memory = steady.target, steady.memory
+    for minute in range(60, 180):
+        decision = decide(observation(now + minute * 60, target, rate=0.0, **changes), BOUNDS, memory)
+        target, memory = decision.target, decision.memory
+        assert target == steady.target
+        assert reason in decision.reasons
+        assert decision.is_alarm
+
+
+def test_stale_throughput_holds_the_target_and_raises_an_alarm() -> None:
+    steady, now = decide_for(30)
+    stuck, _ = decide_for(
+        40, memory=steady.memory, start=now + 60, target=steady.target, work_done={}, rate=1.0
+    )
+    assert stuck.target == steady.target
+    assert Reason.THROUGHPUT_STALE in stuck.reasons
+
+
+@pytest.mark.parametrize("target", [3, 20, 80])
+def test_never_beyond_the_maximum(target: int) -> None:
+    decision, _ = decide_for(5, replace(BOUNDS, maximum=10), target=target, rate=40.0)
+    assert decision.target == 10
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"rates":1}', "null"])
+def test_malformed_text_gives_an_empty_state(text: str) -> None:
+    assert parse(text) == ScalingMemory()
+
+
 def test_after_loss_of_the_state_nothing_scales_in_for_nearly_a_cooldown() -> None:
     for minutes in range(1, int(0.9 * COOLDOWN_SECONDS / 60)):
         lost, _ = decide_for(minutes, rate=0.5)

@@ -98,7 +98,7 @@ def test_the_demo_keeps_workers_alive_through_a_market(tmp_path: Path, traces: P
     assert summary["availability"] >= 0.9985
     assert summary["cost_vs_on_demand"] <= (0.33 if files else 0.6)
     assert "gpu-spot:infra:CapacityGroup" in done.stdout
-    assert (tmp_path / "report.html").stat().st_size > 100_000
+    assert 30_000 < (tmp_path / "report.html").stat().st_size < 1_000_000
 
 
 @pytest.mark.soak

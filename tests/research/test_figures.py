@@ -64,7 +64,7 @@ def test_the_reference_figures_come_out(traces: Path | None) -> None:
 def test_the_frontier_is_at_least_as_good_as_the_baselines(tmp_path: Path, traces: Path | None) -> None:
     policies = (
         "on-demand,spot-only,ready-handover,spothedge+0,spothedge-notices+0,spothedge-notices+1,"
-        "expected-cost,expected-cost@1.2,expected-cost@5,expected-cost@10,expected-cost@20"
+        "expected-cost,expected-cost@1.2,expected-cost@5,expected-cost@20,expected-cost@200,expected-cost@300"
     )
     options = ["--seeds", "1", "--policy", policies, *([] if traces else ["--scenarios", "1"])]
     result = result_of(capacity, tmp_path, *options)
@@ -79,9 +79,9 @@ def test_the_frontier_is_at_least_as_good_as_the_baselines(tmp_path: Path, trace
     assert usual["slowest_seconds"] < 20 * pooled["summary"]["on-demand"]["slowest_seconds"]
     for of in (pooled, cold):
         assert of["at_ours"] <= 1
-        # On the whole traces SpotHedge with notices and a spare is 3 % cheaper there, in one world.
-        assert max(of["ours_over"].values()) <= (1.04 if traces else 1.02)
-        assert of["ours_over"]["spothedge-notices+1"] <= (1.04 if traces else 0.9)
+        # Trying other zones costs what SpotHedge with notices wins; it has more minutes without any worker.
+        assert max(of["ours_over"].values()) <= 1.02
+        assert of["ours_over"]["spothedge-notices+1"] <= 0.96
 
 
 @pytest.mark.long

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import io
 import json
 import os
 import signal
@@ -19,11 +20,16 @@ from unittest import mock
 from unittest.mock import Mock
 
 from moto.ec2.models import ec2_backends
+from rich.console import Console
 
 from contracts import names
 from contracts.agent import config
 from contracts.agent.names import SNAPSHOT_NAME
 from contracts.registry import item as registry_item
+from gpu_spot.status import report
+from gpu_spot.status.reader import StackReader
+from gpu_spot.status.snapshot import DeclaredEntries
+from gpu_spot.status.text import view
 from lambdas.core.model import GroupRole, PurchaseOption
 from pulumi_on_moto.running.functions import Call
 from pulumi_on_moto.sandbox import ACCOUNT
@@ -382,6 +388,21 @@ def _look_and_leave(group: Group, node: tasks.Node) -> None:
     del group.server.documents[LIFECYCLE_STATE]
 
 
+def told(world: World, stack: str) -> str:
+    """Return what whoever may not read secrets may read: items, parameters, outputs, `gpu-spot status`."""
+    table, parameters = (
+        world.clients("dynamodb"),
+        world.clients("ssm").get_paginator("get_parameters_by_path"),
+    )
+    said = [repr(table.scan(TableName=name)["Items"]) for name in table.list_tables()["TableNames"]]
+    said += [repr(page["Parameters"]) for page in parameters.paginate(Path="/", Recursive=True)]
+    snapshot = StackReader(world.clients, stack, world.config.region, DeclaredEntries({})).read()
+    shown = io.StringIO()
+    Console(file=shown, width=200).print(view(snapshot))
+    said += [repr(world.deployment.outputs), json.dumps(report.to_json(snapshot)), shown.getvalue()]
+    return "\n".join(said)
+
+
 def roles(stack: str, overrides: Mapping[str, Any], objects: Mapping[str, str]) -> dict[str, Role]:
     """Deploy, play every group, and return what was found, by group; for a process of its own."""
     with TemporaryDirectory() as folder, living(load(stack, overrides)) as world:
@@ -407,6 +428,9 @@ def roles(stack: str, overrides: Mapping[str, Any], objects: Mapping[str, str]) 
                 partition = registry_item.partition(names.on_premises_partition(name), host)
                 agent = config.parse(output["agent"])
                 found[partition] = _on_premises_role(world, name, host, agent, Path(folder) / host)
+        said = told(world, stack)
+        assert '"groups"' in said
+        assert [secret for secret in ("t0ken", "k3y") if secret in said] == []
         return found
 
 

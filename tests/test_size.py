@@ -32,11 +32,11 @@ LIBRARY_LINES = {
 OTHER_LINES = {
     "packages/tests": 21_694,
     "research": 10_280,
-    "tests": 85_603,
+    "tests": 85_627,
     "docs": 439,
     "examples": 1_421,
 }
-DOC_WORDS = 29_995
+DOC_WORDS = 30_000
 """Words of README, CONTRIBUTING, ``docs/*.md`` but generated pages, and the libraries' READMEs."""
 RECORDS = 40
 RECORD_WORDS = 10_083

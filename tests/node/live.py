@@ -388,7 +388,7 @@ def _look_and_leave(group: Group, node: tasks.Node) -> None:
     del group.server.documents[LIFECYCLE_STATE]
 
 
-def told(world: World, stack: str) -> str:
+def readable(world: World, stack: str) -> str:
     """Return what whoever may not read secrets may read: items, parameters, outputs, `gpu-spot status`."""
     table, parameters = (
         world.clients("dynamodb"),
@@ -428,7 +428,7 @@ def roles(stack: str, overrides: Mapping[str, Any], objects: Mapping[str, str]) 
                 partition = registry_item.partition(names.on_premises_partition(name), host)
                 agent = config.parse(output["agent"])
                 found[partition] = _on_premises_role(world, name, host, agent, Path(folder) / host)
-        said = told(world, stack)
+        said = readable(world, stack)
         assert '"groups"' in said
         assert [secret for secret in ("t0ken", "k3y") if secret in said] == []
         return found

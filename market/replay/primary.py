@@ -81,9 +81,9 @@ class PrimaryGroup:
     def sold_in(self, zone: str, instances: Sequence[HeldInstance], tick: int) -> Pool | None:
         """Return the pool of a zone that a Spot launch gets; ``None`` without room."""
         pools = self.shape.pools
-        offered = [o for o in offers(pools, instances, self.market, tick) if pools[o.pool].zone == zone]
-        picked = self._allocation.pick(offered)
-        return None if picked is None or self.market.capacity(picked, tick) < 1 else pools[picked]
+        offered = offers(pools, instances, self.market, tick)
+        picked = self._allocation.pick([o for o in offered if o.room > 0 and pools[o.pool].zone == zone])
+        return None if picked is None else pools[picked]
 
     def tried_again(self, tick: int) -> bool:
         """Return whether a launch attempt has just failed; each failure is reported once."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpu_spot.text import counted, duration
 from market.rules import TICK_SECONDS
 from rehearsal.report import series
-from rehearsal.report.plotting import LOST, Figure, line, markers, ms, stacked, target, warm_up
+from rehearsal.report.plotting import LOST, Figure, line, markers, ms, over_time, stacked, target
 from rehearsal.results.run import Run
 
 _AROUND = 2, 4
@@ -61,11 +61,8 @@ def capacity(run: Run) -> Figure:
             target(times, [step.target for step in shown]),
             *(marked(kind, colour) for kind, colour in LOST.items()),
         ],
-        axis="time",
-        titles=("time (UTC)", "billed instances"),
-        range=(ms(run, 0), ms(run, run.ticks)),
+        **over_time(run, "billed instances"),
         height=300,
-        shaded=warm_up(run),
     )
 
 
@@ -105,11 +102,8 @@ def ready(run: Run) -> Figure:
             | {"stems": run.target},
             target(times, [step.target for step in shown]),
         ],
-        axis="time",
-        titles=("time (UTC)", "ready workers"),
-        range=(ms(run, 0), ms(run, run.ticks)),
+        **over_time(run, "ready workers"),
         height=260,
-        shaded=warm_up(run),
     )
 
 

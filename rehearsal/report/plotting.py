@@ -44,10 +44,15 @@ class Figure:
         return {name: getattr(self, name) for name in drawn}
 
 
-def warm_up(run: Run) -> tuple[float, float, str] | None:
-    """Return the part of the time axis that is not counted, with its label."""
+def over_time(run: Run, unit: str) -> dict[str, Any]:
+    """Return a figure's fields for the whole run, with the part that is not counted shaded."""
     end = min(run.ledger.warm_up, run.ticks)
-    return (ms(run, 0), ms(run, end), "warm-up, not counted") if end else None
+    return {
+        "axis": "time",
+        "titles": ("time (UTC)", unit),
+        "range": (ms(run, 0), ms(run, run.ticks)),
+        "shaded": (ms(run, 0), ms(run, end), "warm-up, not counted") if end else None,
+    }
 
 
 def ms(run: Run, tick: int) -> int:

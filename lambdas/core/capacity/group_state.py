@@ -203,11 +203,11 @@ class GroupState:
         stable = {i.id: i.pool.zone for i in self.stable(instances)}
         counts = Counter(stable.values())
         alone = {i for i, zone in stable.items() if len(counts) == 2 and counts[zone] == 1}
-        order = {
-            i.id: (i.id in stable, i.id not in self.memory.at_risk, i.id in alone, -i.launched_at, i.id)
-            for i in instances
-        }
-        return sorted(instances, key=lambda i: order[i.id])
+        at_risk = self.memory.at_risk
+        return sorted(
+            instances,
+            key=lambda i: (i.id in stable, i.id not in at_risk, i.id in alone, -i.launched_at, i.id),
+        )
 
     def minimum_slots(self, role: GroupRole, capacity: int) -> dict[PurchaseOption, int]:
         """Return the slots of each purchase option that AWS holds or replaces in one group of a capacity."""

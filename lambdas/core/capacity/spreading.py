@@ -15,7 +15,7 @@ from typing import Final
 from contracts.group.control import Mode
 from lambdas.core.capacity.group_state import GroupState
 from lambdas.core.capacity.plan import Plan
-from lambdas.core.model import GroupRole, PurchaseOption, SetDesired, slots
+from lambdas.core.model import GroupRole, PurchaseOption, SetDesired
 
 TRY_SECONDS: Final = 660.0
 """With a boot, an instance serves in a zone that has had capacity for a quarter of an hour."""
@@ -62,8 +62,8 @@ def _is_quiet(plan: Plan, state: GroupState) -> bool:
         and group.target >= 2
         and plan.primary in (None, group.target)
         and state.primary_desired == group.target == len(state.stable(state.primary))
+        and len(state.primary) == group.target
         and all(i.purchase_option is PurchaseOption.SPOT and i.slots == 1 for i in state.primary)
-        and slots(state.primary) == group.target
         and not state.replacements
         and group.maximum > group.target + state.committed_fallback + state.terminating_slots
     )

@@ -97,10 +97,8 @@ def min_workers(
     same of any number, and the more there are, the fewer requests wait.
     """
     # With fewer workers the queue would grow without bound.
-    low, high = (
-        min(max_workers, math.ceil(demand(max_workers).rate / speed.rate(speed.max_size))),
-        max_workers,
-    )
+    low = min(max_workers, math.ceil(demand(max_workers).rate / speed.rate(speed.max_size)))
+    high = max_workers
     while low < high:
         middle = (low + high) // 2
         if late_probability(demand(middle), speed, middle, wait) <= share:

@@ -74,6 +74,15 @@ def test_once_the_instance_in_another_zone_serves_one_of_the_crowded_zone_ends()
     assert (world.seen.primary_desired, world.seen.fallback_desired) == (4, 0)
 
 
+def test_an_instance_launched_in_the_second_of_its_try_is_kept() -> None:
+    """EC2 gives launch times in whole seconds: this one looks older than the try that launched it."""
+    new = in_zone("t", "b", NOW, ready=False)
+    seen = observe(*CROWDED, new, group=SERVICE, primary_desired=5)
+    memory = Memory(zone_tries={"b": NOW + 0.7})
+    decision = decide(seen, build("expected-cost"), memory, NOW + 3)
+    assert not released(decision.actions)
+
+
 @given(opens=st.integers(0, 180), zone=st.sampled_from("bc"))
 def test_a_zone_that_has_capacity_for_a_quarter_of_an_hour_has_an_instance(opens: int, zone: str) -> None:
     world = Zones(observe(*CROWDED, group=SERVICE), {zone: range(opens, 1000)})

@@ -8,6 +8,7 @@ Source: Auto Scaling guide, "Launch instances synchronously", note: groups of Sp
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
@@ -27,7 +28,9 @@ def keep_new_zone(plan: Plan, state: GroupState) -> Plan:
     """Return the plan, with one slot more of the primary group while the instance of the last try boots."""
     zone, target, tried_at = _only_zone(state), state.group.target, _last_try(state)
     booting = [i for i in state.primary if not state.is_up(i) and not state.is_interrupted(i)]
-    is_new = len(booting) == 1 and booting[0].pool.zone != zone and booting[0].launched_at >= tried_at
+    # EC2 gives launch times in whole seconds.
+    began = math.floor(tried_at)
+    is_new = len(booting) == 1 and booting[0].pool.zone != zone and booting[0].launched_at >= began
     is_unlisted = not booting and state.now - tried_at < PAUSE_SECONDS
     if zone is None or not tried_at or not (is_new or is_unlisted) or plan.primary not in (None, target):
         return plan

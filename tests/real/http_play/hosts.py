@@ -20,7 +20,6 @@ from tests.real import service_host
 from tests.real.service_host import kill_all
 from userdata.agent.proxy.discovery import HttpHost
 
-_NETWORK: Final = "127.0.78"
 _ADDRESSES: Final = 250
 _ROOT: Final = str(Path(__file__).parents[3])
 
@@ -48,15 +47,25 @@ class PlayClock:
 
 
 class HttpHosts:
-    """The hosts of a service; ``variables`` are those of its workers, whatever their release."""
+    """The hosts of a service in a ``network`` of loopback (its first three numbers).
+
+    ``variables`` are those of its workers, whatever their release.
+    """
 
     def __init__(
-        self, folder: Path, variables: dict[str, str], workers: HttpWorkers, clock: PlayClock, gpus: int = 1
+        self,
+        folder: Path,
+        variables: dict[str, str],
+        workers: HttpWorkers,
+        clock: PlayClock,
+        network: str,
+        gpus: int = 1,
     ) -> None:
         self._folder = folder
         self._variables = variables
         self._workers = workers
         self._clock = clock
+        self._network = network
         self._gpus = gpus
         self._hosts: dict[str, subprocess.Popen[str]] = {}
         self._listed: dict[str, HttpHost] = {}
@@ -66,7 +75,7 @@ class HttpHosts:
         """Start a host, its workers from ``release``; return its name."""
         self._launched += 1
         name = f"i-{self._launched:04}"
-        address = f"{_NETWORK}.{1 + self._launched % _ADDRESSES}"
+        address = f"{self._network}.{1 + self._launched % _ADDRESSES}"
         directory = self._folder / name
         directory.mkdir()
         config = service_host.ServiceHostConfig(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import socket
 import subprocess
 import sys
 import tempfile
@@ -24,7 +25,10 @@ from tests.real.http_play.proxies import RealProxy
 
 SERVER: Final = Path(__file__).parents[3] / "examples" / "http-service" / "server.py"
 WORKER_PORT, _CHECK_PORT, _PROXY_PORT = 8000, 8900, 8080
-_PROXY_ADDRESSES: Final = ("127.0.77.1", "127.0.77.2")
+_NETWORKS: Final = tuple(f"127.0.{number}" for number in range(77, 97))
+_PROXIES: Final = (251, 252)
+_TAKEN: Final = 254
+"""The address of a network at which the world that has it listens."""
 _READY_WITHIN: Final = 60.0
 _POLL_SECONDS: Final = 0.05
 _NEAR_SECONDS: Final = 2.0
@@ -82,9 +86,9 @@ class HttpOutcome:
 
 
 class HttpWorld:
-    """Proxies and hosts of one service."""
+    """Proxies and hosts of one service, at addresses of a loopback network that no other world has."""
 
-    def __init__(self, script: HttpScript, folder: Path) -> None:
+    def __init__(self, script: HttpScript, folder: Path, network: str) -> None:
         workers = HttpWorkers(WORKER_PORT, check_port=_CHECK_PORT, is_grpc=script.is_grpc)
         variables = {
             "TOKEN_SECONDS": str(script.token_seconds),
@@ -92,18 +96,18 @@ class HttpWorld:
             **dict(script.variables),
         }
         self.clock = PlayClock(script.pace)
-        self.hosts = HttpHosts(folder, variables, workers, self.clock, script.gpus)
+        self.hosts = HttpHosts(folder, variables, workers, self.clock, network, script.gpus)
         settings = HttpProxy(
             workers,
             is_grpc=script.is_grpc,
             listen_port=_PROXY_PORT,
             max_workers=2 * script.hosts,
             concurrency=script.concurrency,
-            proxies=len(_PROXY_ADDRESSES),
+            proxies=len(_PROXIES),
             idle_timeout_seconds=script.idle_timeout,
         )
         self.proxies = []
-        for address in _PROXY_ADDRESSES:
+        for address in (f"{network}.{number}" for number in _PROXIES):
             proxy = RealProxy(
                 settings, address, folder / f"proxy-{address}", self.hosts.listed, self.clock, script.pace
             )
@@ -129,11 +133,25 @@ class HttpWorld:
 
 
 @contextlib.contextmanager
+def _own_network() -> Iterator[str]:
+    """Yield a network that no other process has taken: tests' processes run worlds at the same time."""
+    with socket.socket() as taken:
+        for network in _NETWORKS:
+            with contextlib.suppress(OSError):
+                taken.bind((f"{network}.{_TAKEN}", _PROXY_PORT))
+                break
+        else:
+            raise LocalCloudError(f"all {len(_NETWORKS)} loopback networks of the worlds are taken")
+        yield network
+
+
+@contextlib.contextmanager
 def world(script: HttpScript) -> Iterator[tuple[HttpWorld, Path]]:
     """Start proxies and hosts; yield them, ready, and their folder."""
     with (
         tempfile.TemporaryDirectory(prefix="gpu-spot-http-", ignore_cleanup_errors=True) as name,
-        contextlib.closing(HttpWorld(script, Path(name))) as running,
+        _own_network() as network,
+        contextlib.closing(HttpWorld(script, Path(name), network)) as running,
     ):
         for _ in range(script.hosts):
             running.hosts.launch(script.release)

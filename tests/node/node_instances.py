@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,14 +23,19 @@ MOUNTS: Final = [{"fileSystem": "fs-1", "accessPoint": "fsap-1", "path": "/dltra
 
 @dataclass
 class SharedTables:
-    """The job table, the parameter and the metrics that all instances write."""
+    """The job table, the parameter and the metrics that all instances write.
+
+    ``point`` is called before each call that reads or writes a job or the parameter.
+    """
 
     items: dict[str, Attributes] = field(default_factory=dict)
     finished: list[str] = field(default_factory=list)
     metrics: Counter[str] = field(default_factory=Counter)
     lock: threading.Lock = field(default_factory=threading.Lock)
+    point: Callable[[str], None] = lambda operation: None
 
     def update_item(self, **asked: Any) -> dict[str, Any]:
+        self.point("update")
         with self.lock:
             key = asked["Key"].get("job", {"S": ""})["S"]
             item = self.items.setdefault(key, {"job": {"S": key}})
@@ -45,16 +51,21 @@ class SharedTables:
             self.items[asked["Item"]["job"]["S"]] = dict(asked["Item"])
 
     def get_item(self, **asked: Any) -> dict[str, Any]:
+        self.point("get")
         with self.lock:
             return {"Item": dict(self.items.get(asked["Key"]["job"]["S"], {}))}
 
     def batch_get_item(self, **asked: Any) -> dict[str, Any]:
+        self.point("batch")
         [(table, wanted)] = asked["RequestItems"].items()
+        assert wanted["ConsistentRead"]
+        assert len(wanted["Keys"]) <= 100
         with self.lock:
             found = [dict(self.items.get(key["job"]["S"], {})) for key in wanted["Keys"]]
         return {"Responses": {table: [item for item in found if item]}}
 
     def put_parameter(self, **asked: Any) -> None:
+        self.point("finish")
         self.finished.append(asked["Value"])
 
     def put_metric_data(self, **asked: Any) -> None:
@@ -64,7 +75,7 @@ class SharedTables:
         return self.get_item(Key={"job": {"S": name}})["Item"]  # type: ignore[no-any-return]
 
 
-class _Heartbeats:
+class NoHeartbeats:
     is_shared = False
 
     def send(self, *_: Any, **__: Any) -> frozenset[int]:
@@ -103,7 +114,7 @@ def instance(
         cloudwatch=lambda _: tables,
         ec2=lambda _: SimpleNamespace(get_paginator=lambda _: _NoPrices()),
     )
-    node.heartbeat_sender = _Heartbeats  # type: ignore[method-assign,assignment]
+    node.heartbeat_sender = NoHeartbeats  # type: ignore[method-assign,assignment]
     node.fenced = lambda dead_at: contextlib.nullcontext()  # it would end the tests
     node.make_user = lambda user, uses_aws=False: None  # type: ignore[method-assign]
     return node

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Final
 
 import pytest
-from botocore.exceptions import ClientError
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,7 +19,8 @@ from contracts.stored import ContractError
 from tests.node import configs
 from tests.node.configs import FakeClock
 from tests.node.interleave import Line
-from tests.node.job_table import Attributes, JobTable
+from tests.node.job_table import Attributes
+from tests.node.node_instances import NoHeartbeats, SharedTables
 from tests.node.world import KilledError
 from userdata.agent import tasks
 from userdata.agent.aws.imds import IdentityDocument
@@ -46,44 +46,6 @@ MATRIX: Final = {"LR": ["0.1", "0.01"], "SEED": ["1", "2"]}
 STEPS: Final = 3
 _STEP_SECONDS: Final = 20.0
 _MOST_TURNS: Final = 20_000
-
-
-class RefusedError(ClientError):
-    """DynamoDB's ``ConditionalCheckFailedException``."""
-
-
-class Table:
-    """The job table as one instance calls it."""
-
-    exceptions = SimpleNamespace(ConditionalCheckFailedException=RefusedError)
-
-    def __init__(self, items: dict[str, Attributes], point: Callable[[str], None]) -> None:
-        self._items, self._point = items, point
-
-    def update_item(self, **asked: Any) -> dict[str, Any]:
-        key = asked["Key"]["job"]["S"]
-        item = self._items.setdefault(key, {"job": {"S": key}})
-
-        def call(name: str, effect: Callable[[], Any]) -> Any:
-            self._point(name)
-            try:
-                return effect()
-            except ClientError as error:
-                raise RefusedError(error.response, "UpdateItem") from None
-
-        return JobTable(item, call).update_item(**asked)
-
-    def get_item(self, **asked: Any) -> dict[str, Any]:
-        self._point("get")
-        return {"Item": dict(self._items.get(asked["Key"]["job"]["S"], {}))}
-
-    def batch_get_item(self, **asked: Any) -> dict[str, Any]:
-        self._point("batch")
-        [(table, wanted)] = asked["RequestItems"].items()
-        assert wanted["ConsistentRead"]
-        assert len(wanted["Keys"]) <= 100
-        names = [key["job"]["S"] for key in wanted["Keys"]]
-        return {"Responses": {table: [dict(self._items[name]) for name in names if name in self._items]}}
 
 
 @dataclass
@@ -126,17 +88,6 @@ class _Host:
         return None
 
 
-class _Heartbeats:
-    def send(self, *_: Any, **__: Any) -> frozenset[int]:
-        return frozenset()
-
-    def deregister(self, slot: int) -> None:
-        pass
-
-    def flush(self) -> None:
-        pass
-
-
 class Instance:
     """One instance's agent, started again by systemd while it fails; ``point`` is called at each call."""
 
@@ -155,9 +106,9 @@ class Instance:
         self.node.__dict__["identity"] = IdentityDocument(me, "us-west-2a", "us-west-2", "g5.xlarge")
         self.node.clock = _Clock(self)
         self.node.host = _Host()  # type: ignore[assignment]
-        self.node.heartbeat_sender = lambda: _Heartbeats()  # type: ignore[method-assign,assignment,return-value]
-        table, ssm = Table(world.items, self.point), SimpleNamespace(put_parameter=self._finish)
-        self.node.clients = SimpleNamespace(dynamodb=lambda _: table, ssm=lambda _: ssm)  # type: ignore[assignment]
+        self.node.heartbeat_sender = NoHeartbeats  # type: ignore[method-assign,assignment]
+        tables = SharedTables(world.items, world.finished, point=self.point)
+        self.node.clients = SimpleNamespace(dynamodb=lambda _: tables, ssm=lambda _: tables)  # type: ignore[assignment]
 
     def point(self, operation: str) -> None:
         at, self.points = self.points, self.points + 1
@@ -172,10 +123,6 @@ class Instance:
                 raise AgentError(f"{operation}: no answer")
             seconds = self.chance.uniform(100, 400) if drawn < 0.03 else self.chance.uniform(0, 3)
             self.line.pause(self.world.clock.monotonic() + seconds)
-
-    def _finish(self, **asked: Any) -> None:
-        self.point("finish")
-        self.world.finished.append(asked["Value"])
 
     def _live(self) -> None:
         try:

@@ -113,15 +113,6 @@ def test_a_home_in_state_error_is_for_people_and_one_that_is_being_deleted_is_no
     assert isinstance(plan(replace(at_home(), volumes=(replace(HOME, state="deleting"),))), model.Wait)
 
 
-@pytest.mark.parametrize("zone", ["a", "b"])
-def test_a_busy_attachment_is_waited_for_and_named(zone: str) -> None:
-    busy = replace(HOME, zone=zone, state="in-use", instance="i-other", attachment="busy")
-    step = plan(replace(at_home(), volumes=(busy,)))
-    assert isinstance(step, model.Wait)
-    assert "busy" in step.reason
-    assert "i-other" in step.reason
-
-
 def test_a_deleted_candidate_is_recreated() -> None:
     gone = EbsVolume("vol-c", "b", "deleting", None, None, None, 7, "vol-home", PREPARING, creator="i-me")
     snapshot = Snapshot("snap-1", "completed", "vol-home", 7)

@@ -52,11 +52,13 @@ def test_a_device_name_that_is_taken_is_not_used() -> None:
 
 
 @pytest.mark.parametrize("zone", ["a", "b"])
-def test_a_home_that_another_instance_has_is_waited_for(zone: str) -> None:
-    held = replace(HOME, zone=zone, state="in-use", instance="i-other", attachment="attached")
+@pytest.mark.parametrize("attachment", ["attached", "busy"])
+def test_a_home_that_another_instance_has_is_waited_for(zone: str, attachment: str) -> None:
+    held = replace(HOME, zone=zone, state="in-use", instance="i-other", attachment=attachment)
     step = plan(observe(volumes=(held,)))
     assert isinstance(step, model.Wait)
     assert "i-other" in step.reason
+    assert attachment != "busy" or "busy" in step.reason
 
 
 def test_the_writer_is_claimed_before_the_mount() -> None:

@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import yaml
 
+from gpu_spot.declared.stackfile import load
 from tests.apart import SHARED_VARIABLE, apart
 from tests.infra import program
 
@@ -91,6 +92,39 @@ def run(mode: str, stack_file: Path = DEV, stack: str = "dev", again: int = 0) -
 def shipped(stack: str, mode: str = "known", again: int = 0) -> Run:
     """Run one of the environments that ship."""
     return run(mode, ROOT / "stacks" / f"Pulumi.{stack}.yaml", stack, again)
+
+
+Edit = Mapping[str, Any] | Callable[[dict[str, Any]], None]
+"""New values by path, as ``services[0].command``, or a function that changes the configuration."""
+
+
+def edited_file(edit: Edit, base: str = "dev") -> Path:
+    """Return a sample's stack file with an edit; equal ones are one file."""
+    config = dict(load(ROOT, base, None if callable(edit) else edit).values)
+    if callable(edit):
+        edit(config)
+    text = yaml.safe_dump({"config": config}, sort_keys=False).encode()
+    path = Path(os.environ[SHARED_VARIABLE], f"{hashlib.sha256(text).hexdigest()}.yaml")
+    if not path.exists():
+        written = path.with_suffix(f".{os.getpid()}")
+        written.write_bytes(text)
+        written.rename(path)
+    return path
+
+
+def edited_stack(edit: Edit, base: str = "dev", mode: str = "known") -> Run:
+    """Run the program with an edited stack file of a sample."""
+    return run(mode, edited_file(edit, base), base)
+
+
+def in_capacity(**values: Any) -> dict[str, Any]:
+    """Return an edit of the first service's capacity."""
+    return {f"services[0].capacity.{key}": value for key, value in values.items()}
+
+
+def in_service(**values: Any) -> dict[str, Any]:
+    """Return an edit of the first service."""
+    return {f"services[0].{key}": value for key, value in values.items()}
 
 
 def variant(tmp_path: Path, change: Callable[[dict[str, Any]], None], base: Path = DEV) -> Path:

@@ -12,7 +12,7 @@ from infra.schema.access import looks_like_a_key
 from policy.rules.access import RULES
 from policy.rules.model import Subject
 from tests.infra import training
-from tests.infra.declared import Run, run, variant
+from tests.infra.declared import Run, edited_stack, in_service, run
 from tests.kubernetes.entries import STACK
 from tests.kubernetes.test_stack import objects
 
@@ -29,17 +29,9 @@ ACCESS: dict[str, Any] = {
 }
 
 
-def declared(tmp_path: Path) -> Run:
-    def change(config: dict[str, Any]) -> None:
-        config["gpu-spot:services"][0] |= {"command": ["serve"], **ACCESS}
-        config["gpu-spot:training"] = [training.job(**ACCESS)]
-
-    return run("known", variant(tmp_path, change))
-
-
 @pytest.fixture(scope="module")
-def known(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return declared(tmp_path_factory.mktemp("access"))
+def known() -> Run:
+    return edited_stack({**in_service(command=["serve"], **ACCESS), "training": [training.job(**ACCESS)]})
 
 
 @pytest.mark.parametrize("group", ["inference", "resnet"])

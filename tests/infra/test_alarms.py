@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pytest
@@ -155,8 +154,8 @@ def test_conditions_of_the_alarms_of_a_sample_stack(stack: str) -> None:
     assert conditions == {name: ALARMS[row(stack, name)] for name in conditions}
 
 
-def test_conditions_of_the_deadline_and_budget_alarms(tmp_path: Path) -> None:
-    alarms = training.stack(tmp_path, deadline="2027-03-01T18:00:00+01:00", budget=50).alarms()
+def test_conditions_of_the_deadline_and_budget_alarms() -> None:
+    alarms = training.stack(deadline="2027-03-01T18:00:00+01:00", budget=50).alarms()
     assert condition(alarms["resnet-deadline"]) == ALARMS["<job>-deadline"]
     assert condition(alarms["resnet-budget"]) == ALARMS["<job>-budget"]
 

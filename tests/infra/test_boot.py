@@ -46,11 +46,11 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
     server.close()
 
 
-def everything(tmp_path: Path) -> Iterator[str]:
+def everything() -> Iterator[str]:
     for stack in STACKS:
         for name in shipped(stack).of("LaunchTemplate"):
             yield shipped(stack).cloud_config(name)
-    largest = training.stack(tmp_path / "training", "prod", checkpoints="checkpoints")
+    largest = training.stack("prod", checkpoints="checkpoints")
     yield largest.cloud_config("resnet-fallback")
 
 
@@ -59,7 +59,7 @@ def test_cloud_init_accepts_all_of_it_and_it_is_far_below_the_limit(
 ) -> None:
     program = require_program("cloud-init")
     paths = []
-    for number, text in enumerate(everything(tmp_path)):
+    for number, text in enumerate(everything()):
         assert len(text.encode()) < LIMIT_BYTES * 0.6
         # Cloud-init ignores keys that it does not know, so its own check would let a misspelt one pass.
         assert set(yaml.safe_load(text)) == {"write_files", "runcmd"}
@@ -71,7 +71,7 @@ def test_cloud_init_accepts_all_of_it_and_it_is_far_below_the_limit(
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_most_that_a_stack_file_can_say_stays_below_the_limit(tmp_path: Path) -> None:
+def test_the_most_that_a_stack_file_can_say_stays_below_the_limit() -> None:
     """Every bound of the settings at once; encoded twice, a quote takes four bytes."""
     datasets = [
         {"snapshot": f"snap-{number:017x}", "path": f"/dltraining/datasets/{'x' * 106}{number}"}
@@ -79,7 +79,6 @@ def test_the_most_that_a_stack_file_can_say_stays_below_the_limit(tmp_path: Path
     ]
     name = "a" * 24
     largest = training.stack(
-        tmp_path,
         "prod",
         name=name,
         checkpoints="checkpoints",
@@ -325,9 +324,9 @@ def test_a_hook_that_never_begins_is_asked_for_a_minute_and_then_the_power_goes_
     assert machine.calls("shutdown") == [["--poweroff", "+5"]]
 
 
-def test_a_preview_shows_which_part_of_the_boot_data_is_another_and_not_its_base64(tmp_path: Path) -> None:
+def test_a_preview_shows_which_part_of_the_boot_data_is_another_and_not_its_base64() -> None:
     def described(folder: str, **changes: Any) -> dict[str, str]:
-        of = training.stack(tmp_path / folder, **changes)
+        of = training.stack(**changes)
         template = of.the("LaunchTemplate", "resnet-primary")
         sentence, _, marks = template["description"].partition(" Boot data: ")
         assert sentence == "primary instances of resnet."

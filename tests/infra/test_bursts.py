@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +17,15 @@ from infra.catalogue.on_demand_prices import price
 from infra.schema.services.bursts import held_wait, needed_headroom
 from infra.settings import load_settings
 from lambdas.handlers import scaler as handler
-from tests.infra.declared import HEADINGS, ROOT, Run, run, shipped, variant
+from tests.infra.declared import (
+    HEADINGS,
+    ROOT,
+    Run,
+    edited_stack,
+    in_capacity,
+    in_service,
+    shipped,
+)
 from tests.infra.training import EXISTING
 
 CAPACITY = {"kind": "mixed-asg", "target": 8, "max": 20, "instanceTypes": ["g6.xlarge"]}
@@ -57,13 +64,9 @@ FLOOR = {"min": 2, "from": "07:00", "to": "19:00", "days": ["mon", "fri"]}
 SCALING = {"waitSeconds": 30, "min": 1, "floors": [FLOOR]}
 
 
-def stack(folder: Path, scaling: dict[str, Any], **capacity: Any) -> Run:
-    def change(config: dict[str, Any]) -> None:
-        service = config["gpu-spot:services"][0]
-        service |= {"command": ["serve"], "queue": EXISTING, "scaling": scaling, "slotsPerGpu": 2}
-        service["capacity"] |= capacity
-
-    return run("known", variant(folder, change), "dev")
+def stack(scaling: dict[str, Any], **capacity: Any) -> Run:
+    service = in_service(command=["serve"], queue=EXISTING, scaling=scaling, slotsPerGpu=2)
+    return edited_stack({**service, **in_capacity(**capacity)})
 
 
 def owned(of: Run, name: str) -> list[str]:
@@ -72,8 +75,8 @@ def owned(of: Run, name: str) -> list[str]:
     return ignored
 
 
-def test_the_scalers_parameter_has_the_settings_of_the_stack_file(tmp_path: Path) -> None:
-    known = stack(tmp_path, SCALING, target=2, max=6)
+def test_the_scalers_parameter_has_the_settings_of_the_stack_file() -> None:
+    known = stack(SCALING, target=2, max=6)
     text = known.the("Parameter", "inference-scaling")["insecureValue"]
     floor = Floor(2, 420, 1140, frozenset({0, 4}))
     # One of max is left for a swap between spot and on-demand.
@@ -88,25 +91,24 @@ def test_the_scalers_parameter_has_the_settings_of_the_stack_file(tmp_path: Path
     assert known.exports["scalerLogGroup"]
 
 
-def test_gpus_are_slots_if_the_target_counts_them(tmp_path: Path) -> None:
+def test_gpus_are_slots_if_the_target_counts_them() -> None:
     types = ["g5.xlarge", "g5.12xlarge"]
     fallback = {"warmInstances": 0}
-    known = stack(tmp_path, SCALING, instanceTypes=types, unit="gpus", target=8, max=20, fallback=fallback)
+    known = stack(SCALING, instanceTypes=types, unit="gpus", target=8, max=20, fallback=fallback)
     found = scaling_settings.parse(known.the("Parameter", "inference-scaling")["insecureValue"])
     assert (found.maximum, found.per_slot) == (16, 2)
 
 
-def test_the_scaler_owns_the_target_except_in_a_dry_run(tmp_path: Path) -> None:
+def test_the_scaler_owns_the_target_except_in_a_dry_run() -> None:
     name = "inference-target"
-    assert owned(stack(tmp_path, SCALING), name) == ["insecureValue"]
-    (tmp_path / "dry").mkdir()
-    assert owned(stack(tmp_path / "dry", {**SCALING, "dryRun": True}), name) == []
+    assert owned(stack(SCALING), name) == ["insecureValue"]
+    assert owned(stack({**SCALING, "dryRun": True}), name) == []
     assert owned(shipped("dev"), name) == []
     assert "scaler" not in shipped("dev").of("Function")
 
 
-def test_it_may_write_targets_of_services_that_scale_only(tmp_path: Path) -> None:
-    known = stack(tmp_path, SCALING)
+def test_it_may_write_targets_of_services_that_scale_only() -> None:
+    known = stack(SCALING)
     policy = known.policy("scaler-function")
     granted = {one["Sid"]: one for one in policy["Statement"]}
     [target] = granted["WriteTargets"]["Resource"]
@@ -118,8 +120,8 @@ def test_it_may_write_targets_of_services_that_scale_only(tmp_path: Path) -> Non
     assert not {one for one in actions if one.startswith(("autoscaling:", "sns:"))}
 
 
-def test_alarms_and_plot_use_metrics_that_the_handler_emits(tmp_path: Path) -> None:
-    known = stack(tmp_path, SCALING)
+def test_alarms_and_plot_use_metrics_that_the_handler_emits() -> None:
+    known = stack(SCALING)
     own = {"group": "inference", "stack": "dev", "service": names.SERVICE_SCALER}
     variables = known.the("Function", "scaler")["environment"]["variables"]
     assert variables["POWERTOOLS_SERVICE_NAME"] == names.SERVICE_SCALER

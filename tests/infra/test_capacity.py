@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -11,16 +10,16 @@ import pytest
 from contracts import names
 from infra.components.capacity import overrides
 from infra.schema.capacity import AllocationStrategy
-from tests.infra.declared import ROOT, Run, run, shipped, variant
+from tests.infra.declared import Run, edited_stack, in_capacity, run, shipped
 from tests.infra.training import BLOCK, stack
 
 
-def declared(tmp_path: Path, **changes: Any) -> Run:
-    return stack(tmp_path / "block", capacityBlock=BLOCK, **changes)
+def declared(**changes: Any) -> Run:
+    return stack(capacityBlock=BLOCK, **changes)
 
 
-def test_its_template_names_the_block_only(tmp_path: Path) -> None:
-    found = declared(tmp_path)
+def test_its_template_names_the_block_only() -> None:
+    found = declared()
     template = found.the("LaunchTemplate", "resnet-fallback")
     assert template["instanceType"] == "g6e.48xlarge"
     assert template["instanceMarketOptions"] == {"marketType": "capacity-block"}
@@ -31,8 +30,8 @@ def test_its_template_names_the_block_only(tmp_path: Path) -> None:
     assert not primary.keys() & {"instanceType", "instanceMarketOptions", "capacityReservationSpecification"}
 
 
-def test_its_group_is_of_one_type_in_the_blocks_zone(tmp_path: Path) -> None:
-    found = declared(tmp_path)
+def test_its_group_is_of_one_type_in_the_blocks_zone() -> None:
+    found = declared()
     group = found.the("Group", "resnet-fallback")
     assert not group.keys() & {"mixedInstancesPolicy", "warmPool", "capacityReservationSpecification"}
     assert group["launchTemplate"]["id"] == "gpu-spot-dev-resnet-fallback-id"
@@ -41,14 +40,14 @@ def test_its_group_is_of_one_type_in_the_blocks_zone(tmp_path: Path) -> None:
     assert len(found.the("Group", "resnet-primary")["vpcZoneIdentifiers"]) == 3
 
 
-def test_the_controllers_configuration_has_the_block(tmp_path: Path) -> None:
-    config = json.loads(declared(tmp_path).the("Parameter", "resnet-config")["insecureValue"])
+def test_the_controllers_configuration_has_the_block() -> None:
+    config = json.loads(declared().the("Parameter", "resnet-config")["insecureValue"])
     assert config["block"] == BLOCK["reservation"]
     # There is no other on-demand that spot could be compared with.
     assert config["onDemandPrices"] == {}
 
 
-def test_the_image_of_its_type_boots_in_the_block(tmp_path: Path) -> None:
+def test_the_image_of_its_type_boots_in_the_block() -> None:
     mine = "ami-0123456789abcdef0"
     capacity = {
         "kind": "mixed-asg",
@@ -56,7 +55,7 @@ def test_the_image_of_its_type_boots_in_the_block(tmp_path: Path) -> None:
         "instanceTypes": ["g5.xlarge", "g6.xlarge"],
         "amis": {"g6e": mine},
     }
-    found = declared(tmp_path, capacity=capacity)
+    found = declared(capacity=capacity)
     assert found.the("LaunchTemplate", "resnet-fallback")["imageId"] == mine
     assert found.the("LaunchTemplate", "resnet-primary")["imageId"] != mine
 
@@ -65,19 +64,15 @@ ONE = "cr-0123456789abcdef0"
 MANY = "arn:aws:resource-groups:us-west-2:123456789012:group/reserved"
 
 
-def reserving(tmp_path: Path, source: str) -> Run:
-    def change(config: dict[str, Any]) -> None:
-        fallback = config["gpu-spot:services"][0]["capacity"].setdefault("fallback", {})
-        fallback["reservation"] = {"source": source, "count": 2}
-
-    return run("known", variant(tmp_path, change))
+def reserving(source: str) -> Run:
+    return edited_stack(in_capacity(fallback={"reservation": {"source": source, "count": 2}}))
 
 
 @pytest.mark.parametrize(
     ("source", "key"), [(ONE, "capacityReservationIds"), (MANY, "capacityReservationResourceGroupArns")]
 )
-def test_the_fallback_launches_into_it_first(tmp_path: Path, source: str, key: str) -> None:
-    declared = reserving(tmp_path, source)
+def test_the_fallback_launches_into_it_first(source: str, key: str) -> None:
+    declared = reserving(source)
     fallback = declared.the("Group", "inference-fallback")
     assert fallback["capacityReservationSpecification"] == {
         "capacityReservationPreference": "capacity-reservations-first",
@@ -90,8 +85,8 @@ def test_the_fallback_launches_into_it_first(tmp_path: Path, source: str, key: s
     assert "availabilityZoneDistribution" not in primary
 
 
-def test_the_controllers_configuration_has_the_reserved_slots(tmp_path: Path) -> None:
-    declared = reserving(tmp_path, ONE)
+def test_the_controllers_configuration_has_the_reserved_slots() -> None:
+    declared = reserving(ONE)
     config = declared.the("Parameter", "inference-config")["insecureValue"]
     assert json.loads(config)["reserved"] == 2
 
@@ -102,7 +97,6 @@ def test_without_a_reservation_a_group_has_no_such_properties() -> None:
     assert "availabilityZoneDistribution" not in fallback
 
 
-FLEET_FILE = ROOT / "stacks" / "Pulumi.fleet.yaml"
 SHARES_OF_SEVEN: Final = [
     # spotPercentage, onDemandBase, On-Demand: the base, then the percentage of the rest, rounded up
     (0, 0, 7),
@@ -120,11 +114,8 @@ def fleet(known: Run) -> dict[str, Any]:
     return known.the("SpotFleetRequest", "inference-primary")
 
 
-def changed(tmp_path: Path, **capacity: Any) -> Run:
-    def change(config: dict[str, Any]) -> None:
-        config["gpu-spot:services"][0]["capacity"] |= capacity
-
-    return run("known", variant(tmp_path, change, FLEET_FILE), "fleet")
+def changed(**capacity: Any) -> Run:
+    return edited_stack(in_capacity(**capacity), "fleet")
 
 
 def test_it_starts_empty_and_the_controller_owns_its_capacities() -> None:
@@ -216,9 +207,9 @@ def test_every_strategy_of_the_settings_has_the_fleets_word() -> None:
     assert set(overrides.FLEET_STRATEGIES) == set(AllocationStrategy.__args__)  # type: ignore[attr-defined]
 
 
-def test_prices_and_requirements_reach_it(tmp_path: Path) -> None:
+def test_prices_and_requirements_reach_it() -> None:
     wanted = {"acceleratorNames": ["L4"], "accelerators": {"max": 1}, "memoryGiB": {"min": 16, "max": 64}}
-    known = changed(tmp_path, maxPrice=0.9, instanceTypes=None, instanceRequirements=wanted)
+    known = changed(maxPrice=0.9, instanceTypes=None, instanceRequirements=wanted)
     given = fleet(known)
     assert (given["spotPrice"], given["onDemandAllocationStrategy"]) == ("0.9", "lowestPrice")
     choices = given["launchTemplateConfigs"][0]["overrides"]
@@ -233,9 +224,8 @@ def test_prices_and_requirements_reach_it(tmp_path: Path) -> None:
     assert set(config["slots"]) == set(asked["allowedInstanceTypes"])
 
 
-def test_a_request_fleet_is_requested_once_and_not_maintained(tmp_path: Path) -> None:
+def test_a_request_fleet_is_requested_once_and_not_maintained() -> None:
     known = changed(
-        tmp_path,
         fleetType="request",
         fallback={"enabled": False},
         onDemandBase=2,
@@ -262,10 +252,9 @@ def test_a_request_fleet_is_requested_once_and_not_maintained(tmp_path: Path) ->
 
 @pytest.mark.parametrize(("spot_percentage", "base", "on_demand"), SHARES_OF_SEVEN)
 def test_a_request_fleet_is_divided_when_it_is_declared(
-    tmp_path: Path, spot_percentage: int, base: int, on_demand: int
+    spot_percentage: int, base: int, on_demand: int
 ) -> None:
     known = changed(
-        tmp_path,
         fleetType="request",
         fallback={"enabled": False},
         target=7,
@@ -278,9 +267,9 @@ def test_a_request_fleet_is_divided_when_it_is_declared(
 
 @pytest.mark.parametrize(("spot_percentage", "base", "_"), SHARES_OF_SEVEN)
 def test_a_maintain_fleet_is_the_same_resource_with_every_share(
-    tmp_path: Path, spot_percentage: int, base: int, _: int
+    spot_percentage: int, base: int, _: int
 ) -> None:
-    known = changed(tmp_path, target=7, onDemandBase=base, spotPercentage=spot_percentage)
+    known = changed(target=7, onDemandBase=base, spotPercentage=spot_percentage)
     assert fleet(known) == fleet(shipped("fleet"))
     assert (fleet(known)["targetCapacity"], fleet(known)["onDemandTargetCapacity"]) == (0, 0)
     config = json.loads(known.the("Parameter", "inference-config")["insecureValue"])

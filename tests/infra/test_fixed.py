@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,35 +9,25 @@ import pytest
 
 from tests.apart import apart
 from tests.infra import program
-from tests.infra.declared import ROOT, Run, run, shipped, variant
+from tests.infra.declared import ROOT, Edit, Run, edited_file, edited_stack, run, shipped
 
-Edit = Callable[[dict[str, Any]], None]
 POINT, MOUNTED = "storage.fileSystem.accessPoints", "access point 'checkpoints', which pods mount,"
 KEY = "arn:aws:kms:us-west-2:123456789012:key/00000000-0000-0000-0000-000000000000"
 
 
-def zones(*letters: str) -> Edit:
-    return lambda config: config["gpu-spot:network"].update(zones=[f"us-west-2{one}" for one in letters])
+CIDR, ENCRYPTED = {"network.cidr": "10.99.0.0/16"}, {"kmsKeyArn": KEY}
 
 
-def cidr(config: dict[str, Any]) -> None:
-    config["gpu-spot:network"]["cidr"] = "10.99.0.0/16"
+def zones(*letters: str) -> dict[str, Any]:
+    return {"network.zones": [f"us-west-2{one}" for one in letters]}
 
 
-def key(config: dict[str, Any]) -> None:
-    config["gpu-spot:kmsKeyArn"] = KEY
+def access_point(**values: Any) -> dict[str, Any]:
+    return {f"{POINT}[0].{key}": value for key, value in values.items()}
 
 
-def access_point(**values: Any) -> Edit:
-    return lambda config: config["gpu-spot:storage"]["fileSystem"]["accessPoints"][0].update(values)
-
-
-def cluster(**values: Any) -> Edit:
-    return lambda config: config["gpu-spot:kubernetes"].update(values)
-
-
-def job(**values: Any) -> Edit:
-    return lambda config: config["gpu-spot:training"][0].update(values)
+def job(**values: Any) -> dict[str, Any]:
+    return {f"training[0].{key}": value for key, value in values.items()}
 
 
 @pytest.mark.parametrize(
@@ -48,24 +37,16 @@ def job(**values: Any) -> Edit:
         *((stack, "/checkpoints on the file system") for stack in ("research-efs", "eks")),
     ],
 )
-def test_a_job_begins_again_only_if_it_is_asked_to(stack: str, place: str, tmp_path: Path) -> None:
+def test_a_job_begins_again_only_if_it_is_asked_to(stack: str, place: str) -> None:
     """Another place of checkpoints, on the file system too, fails the preview without ``startOver``."""
-
-    def moved(**more: Any) -> Edit:
-        def edit(config: dict[str, Any]) -> None:
-            point = {"name": "runs", "path": "/runs", "userId": 1000, "groupId": 1000}
-            config["gpu-spot:storage"] = {"fileSystem": {"accessPoints": [point]}}
-            config["gpu-spot:training"][0].update(checkpoints="runs", **more)
-
-        return edit
-
-    (tmp_path / "a").mkdir()
-    error = refusal(stack, moved(), tmp_path / "a")
+    point = {"name": "runs", "path": "/runs", "userId": 1000, "groupId": 1000}
+    moved = {"storage": {"fileSystem": {"accessPoints": [point]}}, **job(checkpoints="runs")}
+    error = refusal(stack, moved)
     assert error.startswith(
         f"gpu-spot:training.resnet.checkpoints must stay {place}: the job 'resnet' of this stack"
     )
     assert "To change it, set startOver: true" in error
-    again = preview(stack, moved(startOver=True), tmp_path)
+    again = preview(stack, {**moved, **job(startOver=True)})
     assert again.the("Parameter", "resnet-checkpoints")["insecureValue"] == "/runs on the file system"
 
 
@@ -74,31 +55,30 @@ def deployed(stack: str) -> list[dict[str, Any]]:
     return shipped(stack).declared
 
 
-def refusal(stack: str, edit: Edit, folder: Path) -> str:
+def refusal(stack: str, edit: Edit) -> str:
     """Return the one line that ends the next preview of a deployed sample."""
-    file = variant(folder, edit, ROOT / "stacks" / f"Pulumi.{stack}.yaml")
-    error, _ = apart(program.refused, "again", stack, file, deployed(stack))
+    error, _ = apart(program.refused, "again", stack, edited_file(edit, stack), deployed(stack))
     assert "\n" not in error
     return error.removeprefix("RunError: ")
 
 
-def preview(stack: str, edit: Edit, folder: Path) -> Run:
+def preview(stack: str, edit: Edit) -> Run:
     """Return what the next preview of a deployed sample declares."""
-    file = variant(folder, edit, ROOT / "stacks" / f"Pulumi.{stack}.yaml")
+    file = edited_file(edit, stack)
     return Run(stack, **apart(program.declared, "again", stack, file, deployed(stack)))
 
 
-def changed(stack: str, edit: Edit, folder: Path) -> dict[str, set[str]]:
+def changed(stack: str, edit: Edit) -> dict[str, set[str]]:
     """Return the changed inputs by resource, without new resources."""
-    return differences(shipped(stack), preview(stack, edit, folder), shared_only=True)
+    return differences(shipped(stack), preview(stack, edit), shared_only=True)
 
 
 @pytest.mark.parametrize(
     ("edit", "key", "desired", "owner", "present"),
     [
-        (cidr, "network.cidr", "10.99.0.0/16", "the VPC", "10.30.0.0/16"),
-        (cluster(cluster="another"), "kubernetes.cluster", "another", "the cluster", "gpu-spot-eks"),
-        (key, "kmsKeyArn", KEY, "cluster 'gpu-spot-eks'", "arn:"),
+        (CIDR, "network.cidr", "10.99.0.0/16", "the VPC", "10.30.0.0/16"),
+        ({"kubernetes.cluster": "another"}, "kubernetes.cluster", "another", "the cluster", "gpu-spot-eks"),
+        (ENCRYPTED, "kmsKeyArn", KEY, "cluster 'gpu-spot-eks'", "arn:"),
         (
             access_point(path="/elsewhere"),
             POINT,
@@ -116,33 +96,30 @@ def changed(stack: str, edit: Edit, folder: Path) -> dict[str, set[str]]:
     ],
 )
 def test_what_a_running_cluster_cannot_follow_is_refused(
-    edit: Edit, key: str, desired: str, owner: str, present: str, tmp_path: Path
+    edit: Edit, key: str, desired: str, owner: str, present: str
 ) -> None:
-    error = refusal("eks", edit, tmp_path)
+    error = refusal("eks", edit)
     assert error.startswith(f"gpu-spot:{key} must stay {present}")
     assert f"{owner} of this stack cannot change to {desired}" in error
     assert "To change it, " in error
 
 
-def test_a_stack_of_its_own_may_have_each_of_them(tmp_path: Path) -> None:
-    def all_of_them(config: dict[str, Any]) -> None:
-        for edit in (cidr, key, cluster(cluster="another"), access_point(path="/elsewhere", userId=2009)):
-            edit(config)
-
-    file = variant(tmp_path, all_of_them, ROOT / "stacks" / "Pulumi.eks.yaml")
+def test_a_stack_of_its_own_may_have_each_of_them() -> None:
+    moved = access_point(path="/elsewhere", userId=2009)
     for mode in ("known", "unknown"):
-        assert run(mode, file, "eks").the("Vpc", "vpc")["cidrBlock"] == "10.99.0.0/16"
+        stack = edited_stack({**CIDR, **ENCRYPTED, **moved, "kubernetes.cluster": "another"}, "eks", mode)
+        assert stack.the("Vpc", "vpc")["cidrBlock"] == "10.99.0.0/16"
 
 
-def test_the_key_of_a_clusters_secrets_stays_in_both_directions(tmp_path: Path) -> None:
-    with_key = run("known", variant(tmp_path, key, ROOT / "stacks" / "Pulumi.eks.yaml"), "eks").declared
+def test_the_key_of_a_clusters_secrets_stays_in_both_directions() -> None:
+    with_key = edited_stack(ENCRYPTED, "eks").declared
     error, _ = apart(program.refused, "again", "eks", ROOT / "stacks" / "Pulumi.eks.yaml", with_key)
     assert f"kmsKeyArn must stay {KEY}: cluster 'gpu-spot-eks' of this stack cannot change" in error
     assert "EKS never changes the key of a cluster's secrets" in error
 
 
-def test_a_stack_without_a_cluster_may_get_a_key(tmp_path: Path) -> None:
-    assert changed("dev", key, tmp_path)
+def test_a_stack_without_a_cluster_may_get_a_key() -> None:
+    assert changed("dev", ENCRYPTED)
 
 
 @pytest.mark.parametrize(
@@ -154,41 +131,37 @@ def test_a_stack_without_a_cluster_may_get_a_key(tmp_path: Path) -> None:
     ],
 )
 def test_a_zone_with_a_broker_or_a_clusters_subnet_cannot_be_removed(
-    stack: str, letters: str, owner: str, tmp_path: Path
+    stack: str, letters: str, owner: str
 ) -> None:
     """Also beside a new zone, whose subnet is not known in the preview."""
     gone = "b" if stack == "eks" else "a"
-    assert refusal(stack, zones(*letters), tmp_path) == (
+    assert refusal(stack, zones(*letters)) == (
         f"gpu-spot:network.zones must keep the zones of gpu-spot-{stack}-private-us-west-2{gone}-id, "
         f"which {owner} uses; add zones instead of removing these"
     )
 
 
-def test_another_zone_of_a_stack_with_a_broker_can_be_removed(tmp_path: Path) -> None:
-    after = preview("ocr", zones("a", "b"), tmp_path)
+def test_another_zone_of_a_stack_with_a_broker_can_be_removed() -> None:
+    after = preview("ocr", zones("a", "b"))
     assert "private-us-west-2c" not in after.of("Subnet")
 
 
-def test_a_zone_more_replaces_no_node_and_makes_only_what_uses_it_unknown(tmp_path: Path) -> None:
-    kinds = {name.split()[0] for name in changed("eks", zones("a", "b", "c"), tmp_path)}
+def test_a_zone_more_replaces_no_node_and_makes_only_what_uses_it_unknown() -> None:
+    kinds = {name.split()[0] for name in changed("eks", zones("a", "b", "c"))}
     assert not {"NodeGroup", "PersistentVolume", "Deployment", "Job", "ScaledObject"} & kinds
     assert {"EC2NodeClass", "Group"} <= kinds
     ignored = {one["type"]: one["ignore_changes"] for one in deployed("eks") if one["ignore_changes"]}
     assert "vpcConfig.subnetIds" in ignored["aws:eks/cluster:Cluster"]
 
 
-def test_an_access_point_of_instances_may_change(tmp_path: Path) -> None:
-    def change(config: dict[str, Any]) -> None:
-        access_point(path="/elsewhere")(config)
-        job(startOver=True)(config)
-
-    after = changed("research-efs", change, tmp_path)
+def test_an_access_point_of_instances_may_change() -> None:
+    after = changed("research-efs", {**access_point(path="/elsewhere"), **job(startOver=True)})
     assert after["AccessPoint files-checkpoints"] == {"rootDirectory"}
 
 
-def test_a_revision_changes_the_one_job_of_its_entry(tmp_path: Path) -> None:
+def test_a_revision_changes_the_one_job_of_its_entry() -> None:
     """No second Job beside the one that runs."""
-    after = preview("eks", job(revision="f" * 40), tmp_path)
+    after = preview("eks", job(revision="f" * 40))
     jobs = [one for one in after.declared if one["type"].endswith(":Job")]
     assert [one["name"] for one in jobs] == ["job-resnet"]
     found = differences(shipped("eks"), after)
@@ -196,8 +169,8 @@ def test_a_revision_changes_the_one_job_of_its_entry(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("matrix", [None, {"SEED": [1, 2]}])
-def test_a_job_is_replaced_where_the_cluster_would_refuse_an_update(matrix: Any, tmp_path: Path) -> None:
-    stack = run("known", variant(tmp_path, job(matrix=matrix), ROOT / "stacks" / "Pulumi.eks.yaml"), "eks")
+def test_a_job_is_replaced_where_the_cluster_would_refuse_an_update(matrix: Any) -> None:
+    stack = edited_stack(job(matrix=matrix), "eks")
     [found] = [one for one in stack.declared if one["type"].endswith(":Job")]
     assert found["inputs"]["metadata"]["name"] == "resnet"
     assert found["delete_before_replace"]
@@ -205,17 +178,11 @@ def test_a_job_is_replaced_where_the_cluster_would_refuse_an_update(matrix: Any,
     assert found["inputs"]["spec"]["backoffLimitPerIndex"] == (6 if matrix is None else 5)
 
 
-def two_services(kind: str, tmp_path: Path, **capacity: Any) -> Run:
+def two_services(kind: str, **capacity: Any) -> Run:
     """Run a stack with two services of a kind, the second one's capacity changed."""
-
-    def change(config: dict[str, Any]) -> None:
-        first = config["gpu-spot:services"][0]
-        second = {**first, "name": "batch", "capacity": {**first["capacity"], **capacity}}
-        config["gpu-spot:services"].append(second)
-
-    folder = tmp_path / ("changed" if capacity else "plain")
-    folder.mkdir()
-    return run("known", variant(folder, change, ROOT / "stacks" / f"Pulumi.{kind}.yaml"), kind)
+    first = shipped(kind).settings["gpu-spot:services"][0]
+    second = {**first, "name": "batch", "capacity": {**first["capacity"], **capacity}}
+    return edited_stack({"services": [first, second]}, kind)
 
 
 def differences(before: Run, after: Run, *, shared_only: bool = False) -> dict[str, set[str]]:
@@ -298,30 +265,26 @@ def differences(before: Run, after: Run, *, shared_only: bool = False) -> dict[s
     ],
 )
 def test_a_changed_capacity_changes_its_own_group_only(
-    kind: str, capacity: dict[str, Any], changes: dict[str, set[str]], tmp_path: Path
+    kind: str, capacity: dict[str, Any], changes: dict[str, set[str]]
 ) -> None:
-    found = differences(two_services(kind, tmp_path), two_services(kind, tmp_path, **capacity))
+    found = differences(two_services(kind), two_services(kind, **capacity))
     # How many on-demand instances are too many follows from the mix.
     alarms = {name: keys for name, keys in found.items() if name.startswith("MetricAlarm")}
     assert all("batch" in name for name in alarms)
     assert {name: keys for name, keys in found.items() if name not in alarms} == changes
 
 
-def test_another_zone_or_way_out_moves_no_subnet(tmp_path: Path) -> None:
-    def change(config: dict[str, Any]) -> None:
-        config["gpu-spot:network"]["zones"] = ["us-west-2d", "us-west-2c", "us-west-2b", "us-west-2a"]
-        config["gpu-spot:network"]["egress"] = "nat-gateway-per-zone"
-
-    before, after = run("known"), run("known", variant(tmp_path, change))
+def test_another_zone_or_way_out_moves_no_subnet() -> None:
+    edit = {**zones(*"dcba"), "network.egress": "nat-gateway-per-zone"}
+    before, after = run("known"), edited_stack(edit)
     for name, subnet in before.of("Subnet").items():
         assert after.of("Subnet")[name] == subnet | {"mapPublicIpOnLaunch": False}
 
 
-def test_another_dataset_on_a_jobs_volume_is_refused(tmp_path: Path) -> None:
+def test_another_dataset_on_a_jobs_volume_is_refused() -> None:
     def prepared(version: str) -> Path:
         prepare = {"name": "pages", "version": version, "command": ["fill"], "instanceType": "c7i.large"}
-        (tmp_path / version).mkdir()
-        return variant(tmp_path / version, job(prepare=prepare), ROOT / "stacks" / "Pulumi.research.yaml")
+        return edited_file(job(prepare=prepare), "research")
 
     before = run("known", prepared("1"), "research").declared
     error, _ = apart(program.refused, "again", "research", prepared("2"), before)

@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests import iam
-from tests.infra.declared import ROOT, Run, run, variant
+from tests.infra.declared import Run, edited_stack, in_capacity
 
 BOUNDARY = "arn:aws:iam::123456789012:policy/boundary"
 POLICY = "arn:aws:iam::123456789012:policy/deploys"
 ISSUER = "token.actions.githubusercontent.com"
 
 
-def with_identity(tmp_path: Path, stack: str = "dev", **identity: Any) -> Run:
-    def change(config: dict[str, Any]) -> None:
-        config["gpu-spot:identity"] = identity
-        config["gpu-spot:network"]["flowLogs"] = "rejected"
-
-    return run("known", variant(tmp_path, change, ROOT / "stacks" / f"Pulumi.{stack}.yaml"), stack)
+def with_identity(stack: str = "dev", **identity: Any) -> Run:
+    return edited_stack({"identity": identity, "network.flowLogs": "rejected"}, stack)
 
 
 @pytest.mark.parametrize("stack", ["dev", "fleet"])
-def test_the_permissions_boundary_is_on_every_role(stack: str, tmp_path: Path) -> None:
+def test_the_permissions_boundary_is_on_every_role(stack: str) -> None:
     known = with_identity(
-        tmp_path,
         stack,
         permissionsBoundary=BOUNDARY,
         previews={"repository": "acme@12/models@345"},
@@ -38,10 +32,8 @@ def test_the_permissions_boundary_is_on_every_role(stack: str, tmp_path: Path) -
     assert {role["permissionsBoundary"] for role in roles.values()} == {BOUNDARY}
 
 
-def test_only_jobs_of_the_repository_may_preview(tmp_path: Path) -> None:
-    known = with_identity(
-        tmp_path, previews={"repository": "acme@12/models@345", "stateBucket": "acme-state"}
-    )
+def test_only_jobs_of_the_repository_may_preview() -> None:
+    known = with_identity(previews={"repository": "acme@12/models@345", "stateBucket": "acme-state"})
     assert not known.of("OpenIdConnectProvider")
     [trust] = json.loads(known.the("Role", "previews")["assumeRolePolicy"])["Statement"]
     assert trust["Principal"] == {"Federated": f"arn:aws:iam::123456789012:oidc-provider/{ISSUER}"}
@@ -63,12 +55,9 @@ def test_only_jobs_of_the_repository_may_preview(tmp_path: Path) -> None:
     assert known.exports["previewRoleArn"] == "arn:gpu-spot-dev-previews"
 
 
-def test_a_preview_reads_the_images_that_the_stack_names(tmp_path: Path) -> None:
-    def change(config: dict[str, Any]) -> None:
-        config["gpu-spot:services"][0]["capacity"] |= {"ami": "/own/image", "amis": {"g5": "ami-0000000a"}}
-        config["gpu-spot:identity"] = {"previews": {"repository": "acme@12/models@345"}}
-
-    known = run("known", variant(tmp_path, change))
+def test_a_preview_reads_the_images_that_the_stack_names() -> None:
+    own = in_capacity(ami="/own/image", amis={"g5": "ami-0000000a"})
+    known = edited_stack({**own, "identity": {"previews": {"repository": "acme@12/models@345"}}})
     images, *_ = known.policy("previews")["Statement"]
     assert images["Resource"] == [
         "arn:aws:ssm:us-west-2::parameter/aws/service/*",
@@ -76,17 +65,16 @@ def test_a_preview_reads_the_images_that_the_stack_names(tmp_path: Path) -> None
     ]
 
 
-def test_one_stack_of_an_account_may_declare_the_provider(tmp_path: Path) -> None:
-    known = with_identity(tmp_path, previews={"repository": "acme@12/models@345", "createProvider": True})
+def test_one_stack_of_an_account_may_declare_the_provider() -> None:
+    known = with_identity(previews={"repository": "acme@12/models@345", "createProvider": True})
     provider = known.the("OpenIdConnectProvider", "previews")
     assert (provider["url"], provider["clientIdLists"]) == (f"https://{ISSUER}", ["sts.amazonaws.com"])
     [trust] = json.loads(known.the("Role", "previews")["assumeRolePolicy"])["Statement"]
     assert trust["Principal"] == {"Federated": "arn:gpu-spot-dev-previews"}
 
 
-def test_deployments_have_the_policies_of_the_stack_file_and_may_write_the_state(tmp_path: Path) -> None:
+def test_deployments_have_the_policies_of_the_stack_file_and_may_write_the_state() -> None:
     known = with_identity(
-        tmp_path,
         previews={"repository": "acme@12/models@345", "stateBucket": "acme-state"},
         deploys={"policies": [POLICY, POLICY + "-2"]},
     )
@@ -109,11 +97,8 @@ def test_deployments_have_the_policies_of_the_stack_file_and_may_write_the_state
     }
 
 
-def test_drift_detection_may_have_other_policies_and_without_a_bucket_no_state_is_written(
-    tmp_path: Path,
-) -> None:
+def test_drift_detection_may_have_other_policies_and_without_a_bucket_no_state_is_written() -> None:
     known = with_identity(
-        tmp_path,
         previews={"repository": "acme@12/models@345"},
         deploys={"policies": [POLICY], "driftPolicies": [POLICY + "-looks"]},
     )

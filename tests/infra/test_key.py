@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.infra.declared import ROOT, STACKS, Run, run, variant
+from tests.infra.declared import ROOT, STACKS, Run, edited_stack, run
 
 KEY = "arn:aws:kms:us-west-2:123456789012:key/0f0e0d0c-0b0a-0908-0706-050403020100"
 
@@ -62,18 +61,13 @@ OTHERS = {
 }
 
 
-def with_key(stack: str, tmp_path: Path) -> Run:
-    path = variant(
-        tmp_path,
-        lambda config: config.update({"gpu-spot:kmsKeyArn": KEY}),
-        ROOT / "stacks" / f"Pulumi.{stack}.yaml",
-    )
-    return run("known", path, stack)
+def with_key(stack: str) -> Run:
+    return edited_stack({"kmsKeyArn": KEY}, stack)
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_the_key_encrypts_every_store(stack: str, tmp_path: Path) -> None:
-    deployed = with_key(stack, tmp_path)
+def test_the_key_encrypts_every_store(stack: str) -> None:
+    deployed = with_key(stack)
     stores = [
         one for one in deployed.declared if one["custom"] and one["type"].rpartition(":")[2] not in OTHERS
     ]
@@ -91,8 +85,8 @@ def test_the_key_encrypts_every_store(stack: str, tmp_path: Path) -> None:
     assert encrypted == {f"{deployed.physical(name)}-id" for name in deployed.of("Bucket")}
 
 
-def test_a_queue_has_one_kind_of_encryption(tmp_path: Path) -> None:
-    for queue in with_key("dev", tmp_path).of("Queue").values():
+def test_a_queue_has_one_kind_of_encryption() -> None:
+    for queue in with_key("dev").of("Queue").values():
         assert queue.get("sqsManagedSseEnabled") is None
 
 
@@ -101,8 +95,8 @@ def statements(deployed: Run, role: str) -> dict[str, dict[str, Any]]:
     return {one["Sid"]: one for one in policy["Statement"] if KEY in one["Resource"]}
 
 
-def test_roles_may_use_the_key_through_what_they_call(tmp_path: Path) -> None:
-    deployed = with_key("research", tmp_path)
+def test_roles_may_use_the_key_through_what_they_call() -> None:
+    deployed = with_key("research")
 
     def through(one: dict[str, Any]) -> list[str]:
         services: list[str] = one["Condition"]["StringLike"]["kms:ViaService"]
@@ -120,8 +114,8 @@ def test_roles_may_use_the_key_through_what_they_call(tmp_path: Path) -> None:
     assert deployed.agent(template)["volume"]["kmsKeyArn"] == KEY
 
 
-def test_a_service_creates_no_volumes_and_no_grants(tmp_path: Path) -> None:
-    assert statements(with_key("dev", tmp_path), "inference-instance").keys() == {"UseKey"}
+def test_a_service_creates_no_volumes_and_no_grants() -> None:
+    assert statements(with_key("dev"), "inference-instance").keys() == {"UseKey"}
 
 
 def test_without_a_key_no_role_may_use_one() -> None:
@@ -129,10 +123,10 @@ def test_without_a_key_no_role_may_use_one() -> None:
         assert "kms:" not in policy["policy"]
 
 
-def test_the_sample_key_policy_allows_every_service_that_the_stack_uses(tmp_path: Path) -> None:
+def test_the_sample_key_policy_allows_every_service_that_the_stack_uses() -> None:
     policy = json.loads((ROOT / "examples" / "key-policy.json").read_text("utf-8"))
     services = {name for one in policy["Statement"] for name in services_of(one)}
-    deployed = with_key("prod", tmp_path)
+    deployed = with_key("prod")
     let_in = {
         name
         for kind in ("QueuePolicy", "TopicPolicy")

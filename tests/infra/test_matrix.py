@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from infra.schema import Settings
 from infra.settings import SettingsError, load_settings
 from tests.iam import Request, allows
 from tests.infra import training
-from tests.infra.declared import Run, run, variant
+from tests.infra.declared import Run, edited_stack
 from tests.infra.test_fixed import differences
 
 MATRIX: dict[str, list[Any]] = {"LR": [0.1, 0.01], "SEED": [1, 2, 3]}
@@ -81,7 +80,7 @@ def test_values_that_read_alike_have_names_of_their_own() -> None:
     assert len(names(MATRIX, name="a" * 17)) == 6
 
 
-def test_jobs_share_the_common_resources_only(tmp_path: Path) -> None:
+def test_jobs_share_the_common_resources_only() -> None:
     prepare = {"version": "1", "command": ["make", "data"], "instanceType": "m7i.large"}
     of = settings(
         matrix=MATRIX, prepare=prepare, artifacts="s3://results/x/", environment={"TOKENIZER": "bpe"}
@@ -93,18 +92,13 @@ def test_jobs_share_the_common_resources_only(tmp_path: Path) -> None:
     assert {job.artifacts for job in of.jobs} == {f"s3://results/x/{job.name}/" for job in of.jobs}
 
 
-def declared(folder: Path, matrix: dict[str, list[Any]], **changes: Any) -> Run:
-    def change(config: dict[str, Any]) -> None:
-        config["gpu-spot:storage"] = FILES
-        job = training.job(**{"checkpoints": "checkpoints", "dataset": None, "matrix": matrix, **changes})
-        config["gpu-spot:training"] = [job]
-
-    folder.mkdir(exist_ok=True)
-    return run("known", variant(folder, change))
+def declared(matrix: dict[str, list[Any]], **changes: Any) -> Run:
+    job = training.job(**{"checkpoints": "checkpoints", "dataset": None, "matrix": matrix, **changes})
+    return edited_stack({"storage": FILES, "training": [job]})
 
 
-def test_every_experiment_has_its_own_of_everything(tmp_path: Path) -> None:
-    both = declared(tmp_path / "both", {"LR": [0.1, 0.01]})
+def test_every_experiment_has_its_own_of_everything() -> None:
+    both = declared({"LR": [0.1, 0.01]})
     jobs = list(names({"LR": [0.1, 0.01]}))
     assert set(jobs) < both.exports["groups"].keys()
     for job, rate in zip(jobs, ("0.1", "0.01"), strict=True):
@@ -116,7 +110,7 @@ def test_every_experiment_has_its_own_of_everything(tmp_path: Path) -> None:
         config = json.loads(both.the("Parameter", f"{job}-config")["insecureValue"])
         assert config["primary"] == f"gpu-spot-dev-{job}-primary"
     # One less, in another order: what stays is what it was.
-    one = declared(tmp_path / "one", {"LR": [0.01]})
+    one = declared({"LR": [0.01]})
     shared = set(one.identities()) & set(both.identities())
     assert {name for _, name in shared if jobs[1] in name}
     assert not {name for _, name in one.identities() if jobs[0] in name}
@@ -131,10 +125,10 @@ def test_more_than_twenty_are_one_job() -> None:
         settings(others=(training.job(name="resnet-x"),), **SHARED)
 
 
-def test_they_share_one_group_of_several_instances(tmp_path: Path) -> None:
+def test_they_share_one_group_of_several_instances() -> None:
     capacity = {**training.job()["capacity"], "target": 4}
     capacity["max"] = 8
-    found = declared(tmp_path, **SHARED, capacity=capacity)
+    found = declared(**SHARED, capacity=capacity)
     agent = found.agent(f"{NAME}-primary")
     assert agent["training"]["experiments"] == {"SEED": [str(number) for number in range(30)]}
     config = json.loads(found.the("Parameter", f"{NAME}-config")["insecureValue"])

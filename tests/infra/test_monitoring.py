@@ -15,7 +15,7 @@ from lambdas.aws.capacity.controller import GroupOutcome
 from lambdas.core.money.costs import HourlyCost
 from lambdas.handlers import controller
 from lambdas.handlers.metrics import emit, reporting
-from tests.infra.declared import HEADINGS, heading, run, shipped, variant
+from tests.infra.declared import HEADINGS, edited_stack, heading, in_capacity, shipped
 from tests.infra.training import queue_stack
 from userdata.render import CLOUD_INIT_LOG, UNIT_LOG
 
@@ -150,9 +150,9 @@ def test_the_cloudwatch_agent_receives_metric_lines_and_reads_logs() -> None:
 
 
 @pytest.mark.parametrize("stack", ["dev", "queued"])
-def test_the_dashboard_is_valid_for_cloudwatch(stack: str, tmp_path: Path) -> None:
+def test_the_dashboard_is_valid_for_cloudwatch(stack: str) -> None:
     """Source: CloudWatch guide, "Dashboard body structure and syntax", and the quotas of dashboards."""
-    result = shipped("dev") if stack == "dev" else queue_stack(tmp_path)
+    result = shipped("dev") if stack == "dev" else queue_stack()
     widgets = json.loads(result.the("Dashboard", "board")["dashboardBody"])["widgets"]
     titles = [widget["properties"]["title"] for widget in widgets]
     assert ("inference: requests per second" in titles) == (stack == "queued")
@@ -178,8 +178,8 @@ def test_every_axis_of_the_dashboard_has_its_unit(stack: str) -> None:
         assert {side for side, axis in plot["yAxis"].items() if axis["label"]} == used, plot["title"]
 
 
-def test_a_queues_plots_use_metrics_that_the_watcher_emits(tmp_path: Path) -> None:
-    stack = queue_stack(tmp_path)
+def test_a_queues_plots_use_metrics_that_the_watcher_emits() -> None:
+    stack = queue_stack()
     variables = stack.the("Function", "queues")["environment"]["variables"]
     expected = ["group", "inference", "stack", "dev", "service", variables["POWERTOOLS_SERVICE_NAME"]]
     body = json.loads(stack.the("Dashboard", "board")["dashboardBody"])
@@ -241,16 +241,9 @@ def test_every_queue_and_the_function_have_alarms() -> None:
     assert {"gpu-spot-dev-wake-ups", "gpu-spot-dev-dead-letters", "gpu-spot-dev-controller"} <= watched
 
 
-def test_periods_threshold_and_subscription_follow_the_settings(tmp_path: Path) -> None:
-    def change(config: dict[str, Any]) -> None:
-        config["gpu-spot:monitoring"] = {
-            "email": "ops@example.com",
-            "shortageMinutes": 3,
-            "onDemandMinutes": 15,
-        }
-        config["gpu-spot:services"][0]["capacity"]["onDemandCeiling"] = 2
-
-    known = run("known", variant(tmp_path, change))
+def test_periods_threshold_and_subscription_follow_the_settings() -> None:
+    monitoring = {"email": "ops@example.com", "shortageMinutes": 3, "onDemandMinutes": 15}
+    known = edited_stack({"monitoring": monitoring, **in_capacity(onDemandCeiling=2)})
     shortage = known.the("MetricAlarm", "inference-shortage")
     assert (shortage["evaluationPeriods"], shortage["datapointsToAlarm"]) == (3, 3)
     ceiling = known.the("MetricAlarm", "inference-on-demand")

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +17,8 @@ from rehearsal.commands.deployed import deployed
 from tests.apart import apart
 from tests.e2e.world import START
 from tests.infra import program
-from tests.infra.declared import ROOT, STACKS, Run, run, shipped, variant
+from tests.infra.declared import ROOT, STACKS, Run, edited_file, edited_stack, run, shipped
+from tests.infra.training import queue_stack
 
 EXISTING: dict[str, Any] = {
     "vpcId": "vpc-0000000a",
@@ -34,26 +33,19 @@ REACHED_OTHERWISE = {"s3": "a gateway", "dynamodb": "a gateway", "elasticfilesys
 ENDPOINTS_BY_PREFIX = {"cloudwatch": {"monitoring"}, "ecr": {"ecr.api", "ecr.dkr"}}
 
 
-def in_network(network: dict[str, Any]) -> Callable[[dict[str, Any]], None]:
-    return lambda config: config.update({"gpu-spot:network": network})
-
-
 def kinds(deployed: Run) -> set[str]:
     return {one["type"].rpartition(":")[2] for one in deployed.declared if one["custom"]}
 
 
 @pytest.mark.parametrize("mode", ["known", "unknown"])
 @pytest.mark.parametrize("stack", STACKS)
-def test_a_stack_in_an_existing_network_declares_none(stack: str, mode: str, tmp_path: Path) -> None:
+def test_a_stack_in_an_existing_network_declares_none(stack: str, mode: str) -> None:
     assert kinds(shipped(stack)) & OF_A_NETWORK
-    base = ROOT / "stacks" / f"Pulumi.{stack}.yaml"
-    assert not kinds(run(mode, variant(tmp_path, in_network(EXISTING), base), stack)) & OF_A_NETWORK
+    assert not kinds(edited_stack({"network": EXISTING}, stack, mode)) & OF_A_NETWORK
 
 
-def test_resources_use_the_subnets_and_groups_of_an_existing_network(tmp_path: Path) -> None:
-    deployed = run(
-        "known", variant(tmp_path, in_network(EXISTING), ROOT / "stacks" / "Pulumi.prod.yaml"), "prod"
-    )
+def test_resources_use_the_subnets_and_groups_of_an_existing_network() -> None:
+    deployed = edited_stack({"network": EXISTING}, "prod")
     subnets = list(EXISTING["subnets"].values())
     assert deployed.the("Group", "inference-primary")["vpcZoneIdentifiers"] == subnets
     assert [one["subnetId"] for one in deployed.of("MountTarget").values()] == subnets
@@ -63,9 +55,9 @@ def test_resources_use_the_subnets_and_groups_of_an_existing_network(tmp_path: P
     assert template["vpcSecurityGroupIds"] == ["gpu-spot-prod-workers-id", "sg-0000000a"]
 
 
-def test_an_existing_network_gets_interface_endpoints_if_enabled(tmp_path: Path) -> None:
+def test_an_existing_network_gets_interface_endpoints_if_enabled() -> None:
     network = EXISTING | {"endpoints": "interface", "extraEndpoints": ["sts"]}
-    deployed = run("known", variant(tmp_path, in_network(network)))
+    deployed = edited_stack({"network": network})
     found = [one["serviceName"] for one in deployed.of("VpcEndpoint").values()]
     assert all(one["vpcEndpointType"] == "Interface" for one in deployed.of("VpcEndpoint").values())
     assert found == [
@@ -93,17 +85,15 @@ def test_an_existing_network_gets_interface_endpoints_if_enabled(tmp_path: Path)
         ),
     ],
 )
-def test_an_unsuitable_network_fails_the_preview(
-    change: dict[str, Any], problem: str, tmp_path: Path
-) -> None:
+def test_an_unsuitable_network_fails_the_preview(change: dict[str, Any], problem: str) -> None:
     network = {**EXISTING, **change}
     network["subnets"] = network["subnets"] or EXISTING["subnets"]
-    error, _ = apart(program.refused, "unknown", "dev", variant(tmp_path, in_network(network)))
+    error, _ = apart(program.refused, "unknown", "dev", edited_file({"network": network}))
     assert problem in error
 
 
-def test_another_network_is_refused_while_instances_run(tmp_path: Path) -> None:
-    error, _ = apart(program.refused, "known", "leaving", variant(tmp_path, in_network(EXISTING)))
+def test_another_network_is_refused_while_instances_run() -> None:
+    error, _ = apart(program.refused, "known", "leaving", edited_file({"network": EXISTING}))
     assert "vpcId must be the VPC in which instances of the stack run, 1 of them not in vpc-0000000a" in error
 
 
@@ -115,23 +105,17 @@ def test_endpoints_are_only_in_zones_of_their_service() -> None:
         assert endpoint["subnetIds"] == [f"gpu-spot-prod-private-us-west-2{zone}-id" for zone in "abc"]
 
 
-def test_a_service_in_none_of_the_zones_is_rejected(tmp_path: Path) -> None:
-    def in_other_zones(config: dict[str, Any]) -> None:
-        config["gpu-spot:network"]["zones"] = ["us-west-2d"]
-
-    path = variant(tmp_path, in_other_zones, ROOT / "stacks" / "Pulumi.prod.yaml")
-    error, _ = apart(program.refused, "unknown", "prod", path)
+def test_a_service_in_none_of_the_zones_is_rejected() -> None:
+    in_another = edited_file({"network.zones": ["us-west-2d"]}, "prod")
+    error, _ = apart(program.refused, "unknown", "prod", in_another)
     assert re.search(
         ".* has no endpoint in us-west-2d; use a subnet in one of us-west-2a, us-west-2b, us-west", error
     )
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_there_is_an_endpoint_for_each_service_that_an_instance_may_call(stack: str, tmp_path: Path) -> None:
-    def closed(config: dict[str, Any]) -> None:
-        config["gpu-spot:network"].update(egress="none", endpoints="interface")
-
-    deployed = run("known", variant(tmp_path, closed, ROOT / "stacks" / f"Pulumi.{stack}.yaml"), stack)
+def test_there_is_an_endpoint_for_each_service_that_an_instance_may_call(stack: str) -> None:
+    deployed = edited_stack({"network.egress": "none", "network.endpoints": "interface"}, stack)
     called = {
         action.partition(":")[0]
         for name, policy in deployed.of("RolePolicy").items()
@@ -153,22 +137,17 @@ def test_work_that_pulls_images_and_moves_volumes_has_all_endpoints() -> None:
     assert interfaces({"work"}, ["sts", "ssm"]) == ["logs", "monitoring", "ssm", "ssmmessages", "sts"]
 
 
-def test_previews_have_the_permissions_of_their_lookups_only(tmp_path: Path) -> None:
-    def allowed(name: str, network: dict[str, Any]) -> set[str]:
-        def change(config: dict[str, Any]) -> None:
-            config["gpu-spot:network"] = network
-            config["gpu-spot:identity"] = {"previews": {"repository": "team@1/gpu-spot@2"}}
-
-        (tmp_path / name).mkdir()
-        deployed = run("known", variant(tmp_path / name, change))
-        policy = deployed.policy("previews")
+def test_previews_have_the_permissions_of_their_lookups_only() -> None:
+    def allowed(network: dict[str, Any]) -> set[str]:
+        previews = {"repository": "team@1/gpu-spot@2"}
+        policy = edited_stack({"network": network, "identity": {"previews": previews}}).policy("previews")
         return {action for one in policy["Statement"] for action in one["Action"]}
 
     own = {"cidr": "10.20.0.0/16", "zones": ["us-west-2a"]}
     # Of removed zones.
-    assert {one for one in allowed("own", own) if one.startswith("ec2:")} == {"ec2:DescribeInstances"}
-    assert "ec2:DescribeSubnets" in allowed("existing", EXISTING)
-    assert "ec2:DescribeVpcEndpointServices" in allowed("closed", own | {"endpoints": "interface"})
+    assert {one for one in allowed(own) if one.startswith("ec2:")} == {"ec2:DescribeInstances"}
+    assert "ec2:DescribeSubnets" in allowed(EXISTING)
+    assert "ec2:DescribeVpcEndpointServices" in allowed(own | {"endpoints": "interface"})
 
 
 def deployed_into_an_existing_network() -> tuple[Any, ...]:
@@ -196,7 +175,7 @@ def test_it_deploys_into_an_existing_network() -> None:
     assert apart(deployed_into_an_existing_network) == (1, {subnets}, True)
 
 
-def test_public_addresses_need_no_gateway_and_admit_nothing(tmp_path: Path) -> None:
+def test_public_addresses_need_no_gateway_and_admit_nothing() -> None:
     """The same subnets and tables as with NAT; functions in the VPC, which get no address, have endpoints."""
     public = run("known")
     assert not [*public.of("NatGateway"), *public.of("Eip")]
@@ -204,19 +183,15 @@ def test_public_addresses_need_no_gateway_and_admit_nothing(tmp_path: Path) -> N
     assert {route["gatewayId"] for route in public.of("Route").values()} == {"gpu-spot-dev-internet-id"}
     assert not public.of("SecurityGroupIngressRule")
 
-    def change(config: dict[str, Any]) -> None:
-        queue = {"kind": "rabbitmq", "instanceType": "mq.m7g.large"}
-        config["gpu-spot:services"][0].update(queue=queue, command=["serve"])
-
-    endpoints = run("known", variant(tmp_path, change)).of("VpcEndpoint").values()
+    endpoints = queue_stack().of("VpcEndpoint").values()
     assert {e["serviceName"] for e in endpoints if e["vpcEndpointType"] == "Interface"} == {
         "com.amazonaws.us-west-2.secretsmanager"
     }
 
 
-def test_instances_without_an_address_keep_a_gateway(tmp_path: Path) -> None:
+def test_instances_without_an_address_keep_a_gateway() -> None:
     """Instances that were launched behind NAT would be cut off: the program looks them up."""
-    kept = run("known", variant(tmp_path, lambda _: None), "leaving")
+    kept = run("known", edited_file({}), "leaving")
     assert list(kept.of("NatGateway")) == ["nat"]
     assert all("natGatewayId" in route for name, route in kept.of("Route").items() if "private" in name)
     assert all(
@@ -225,11 +200,8 @@ def test_instances_without_an_address_keep_a_gateway(tmp_path: Path) -> None:
     )
 
 
-def test_a_removed_zone_keeps_its_subnets_until_its_instances_have_left(tmp_path: Path) -> None:
-    def without_a(config: dict[str, Any]) -> None:
-        config["gpu-spot:network"]["zones"] = ["us-west-2b", "us-west-2c"]
-
-    file = variant(tmp_path, without_a)
+def test_a_removed_zone_keeps_its_subnets_until_its_instances_have_left() -> None:
+    file = edited_file({"network.zones": ["us-west-2b", "us-west-2c"]})
     gone, leaving = run("known", file), run("known", file, "leaving")
     assert [name for name in gone.of("Subnet") if name.endswith("2a")] == []
     for kind in ("Subnet", "RouteTable", "RouteTableAssociation", "Route"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -17,7 +16,7 @@ from infra.catalogue.network_interfaces import EFA_INTERFACES, efa_interfaces
 from infra.program.entries.training import agent_config, kind
 from infra.settings import SettingsError
 from tests.infra import training
-from tests.infra.declared import Run, run, shipped, variant
+from tests.infra.declared import Run, edited_stack, shipped
 from tests.infra.test_matrix import FILES, NAME, settings
 from userdata import render
 
@@ -100,14 +99,8 @@ def test_interfaces_are_those_of_the_guides_example() -> None:
 
 
 @pytest.mark.soak
-def test_its_instances_are_in_one_zone_and_reach_each_other(tmp_path: Path) -> None:
-    def change(config: dict[str, Any]) -> None:
-        config["gpu-spot:storage"] = FILES
-        zone = config["gpu-spot:network"]["zones"][1]
-        nodes = {"min": 2, "max": 4, "zone": zone}
-        config["gpu-spot:training"] = [training.job(**{**SHARED, "nodes": nodes})]
-
-    found = run("known", variant(tmp_path, change))
+def test_its_instances_are_in_one_zone_and_reach_each_other() -> None:
+    found = edited_stack({"storage": FILES, "training": [training.job(**SHARED)]})
     config = json.loads(found.the("Parameter", f"{NAME}-config")["insecureValue"])
     assert not config["breakBeforeMake"]
     [zone] = config["zones"]

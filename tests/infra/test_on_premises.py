@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -13,7 +12,7 @@ from contracts import codec
 from contracts.agent import config as agent
 from contracts.group import config as group_config
 from infra.settings import load_settings
-from tests.infra.declared import ROOT, Run, run, variant
+from tests.infra.declared import ROOT, Run, edited_stack, in_service
 from tests.infra.training import EXISTING
 
 ACCOUNT = "123456789012"
@@ -24,21 +23,13 @@ HOST = {"name": "gpu-1", "gpus": 1}
 IMAGE = f"{ACCOUNT}.dkr.ecr.us-west-2.amazonaws.com/ocr@sha256:{'0' * 64}"
 
 
-def stack(folder: Path, hosts: dict[str, Any], settings: dict[str, Any] | None = None, **more: Any) -> Run:
-    def change(config: dict[str, Any]) -> None:
-        config["gpu-spot:services"][0] |= {
-            "command": ["serve"],
-            "queue": EXISTING,
-            "onPremises": hosts,
-            **more,
-        }
-        config |= settings or {}
-
-    return run("known", variant(folder, change), "dev")
+def stack(hosts: dict[str, Any], settings: dict[str, Any] | None = None, **more: Any) -> Run:
+    service = in_service(command=["serve"], queue=EXISTING, onPremises=hosts, **more)
+    return edited_stack({**service, **(settings or {})})
 
 
-def test_each_host_has_a_policy_for_its_own_items(tmp_path: Path) -> None:
-    known = stack(tmp_path, {"hosts": [HOST, {"name": "gpu-2", "gpus": 8}]})
+def test_each_host_has_a_policy_for_its_own_items() -> None:
+    known = stack({"hosts": [HOST, {"name": "gpu-2", "gpus": 8}]})
     for host in ("gpu-1", "gpu-2"):
         policy = json.loads(known.the("Policy", f"inference-host-{host}")["policy"])
         granted = {one["Sid"]: one for one in policy["Statement"]}
@@ -49,20 +40,20 @@ def test_each_host_has_a_policy_for_its_own_items(tmp_path: Path) -> None:
         assert [name for name in known.of(kind) if "host" in name] == []
 
 
-def test_the_functions_know_the_hosts_and_their_slots(tmp_path: Path) -> None:
-    known = stack(tmp_path, {"hosts": [HOST, {"name": "gpu-2", "gpus": 8}]}, slotsPerGpu=2)
+def test_the_functions_know_the_hosts_and_their_slots() -> None:
+    known = stack({"hosts": [HOST, {"name": "gpu-2", "gpus": 8}]}, slotsPerGpu=2)
     text = known.the("Parameter", "inference-config")["insecureValue"]
     assert group_config.parse(text).on_premises_hosts == {"gpu-1": 2, "gpu-2": 16}
 
 
-def test_a_long_host_name_is_shortened_in_the_name_of_its_role(tmp_path: Path) -> None:
-    known = stack(tmp_path, {"hosts": [{"name": "g" * 63, "gpus": 1}], "trustAnchor": ANCHOR})
+def test_a_long_host_name_is_shortened_in_the_name_of_its_role() -> None:
+    known = stack({"hosts": [{"name": "g" * 63, "gpus": 1}], "trustAnchor": ANCHOR})
     [name] = [name for name in known.of("Role") if "host" in name]
     assert re.fullmatch("inference-host-[0-9a-f]{6}", name)
 
 
-def test_an_image_in_ecr_may_be_pulled_and_a_key_be_used(tmp_path: Path) -> None:
-    known = stack(tmp_path, {"hosts": [HOST]}, {"gpu-spot:kmsKeyArn": KEY}, image=IMAGE)
+def test_an_image_in_ecr_may_be_pulled_and_a_key_be_used() -> None:
+    known = stack({"hosts": [HOST]}, {"gpu-spot:kmsKeyArn": KEY}, image=IMAGE)
     policy = json.loads(known.the("Policy", "inference-host-gpu-1")["policy"])
     granted = {one["Sid"]: one for one in policy["Statement"]}
     assert granted.keys() == {"ReportWorkers", "OpenQueue", "LogInToRegistry", "PullImages", "UseKey"}
@@ -71,9 +62,9 @@ def test_an_image_in_ecr_may_be_pulled_and_a_key_be_used(tmp_path: Path) -> None
     }
 
 
-def test_hosts_take_the_role_by_certificate_and_people_by_name(tmp_path: Path) -> None:
+def test_hosts_take_the_role_by_certificate_and_people_by_name() -> None:
     host = {**HOST, "principals": [OPS]}
-    known = stack(tmp_path, {"trustAnchor": ANCHOR, "organizationalUnit": "GPU hosts", "hosts": [host]})
+    known = stack({"trustAnchor": ANCHOR, "organizationalUnit": "GPU hosts", "hosts": [host]})
     trust = json.loads(known.the("Role", "inference-host-gpu-1")["assumeRolePolicy"])
     by_certificate, by_name = trust["Statement"]
     assert by_certificate["Principal"] == {"Service": "rolesanywhere.amazonaws.com"}
@@ -90,8 +81,8 @@ def test_hosts_take_the_role_by_certificate_and_people_by_name(tmp_path: Path) -
     assert "host-gpu-1" in attached["policyArn"]
 
 
-def test_hosts_get_the_agents_configuration(tmp_path: Path) -> None:
-    known = stack(tmp_path, {"hosts": [HOST]}, image=IMAGE, slotsPerGpu=2, reportsReadiness=True)
+def test_hosts_get_the_agents_configuration() -> None:
+    known = stack({"hosts": [HOST]}, image=IMAGE, slotsPerGpu=2, reportsReadiness=True)
     exported = known.exports["onPremises"]["inference"]
     config = agent.parse(exported["agent"])
     assert (config.group, config.on_premises, config.hooks) == ("inference", True, None)

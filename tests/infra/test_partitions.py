@@ -6,7 +6,6 @@ import base64
 import json
 import re
 from itertools import cycle
-from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
@@ -18,7 +17,7 @@ from contracts.partitions import DNS_SUFFIXES, reversed_dns
 from infra.program.entries.needs import repositories
 from infra.settings import SettingsError, load_settings
 from lambdas.core.queues import management_api
-from tests.infra.declared import ROOT, Run, run, variant
+from tests.infra.declared import ROOT, Run, edited_stack
 from tests.soak import sample
 
 KEY = "00000000-0000-0000-0000-000000000000"
@@ -40,7 +39,7 @@ IN_CHINA_TOO = "ec2.amazonaws.com.cn"
 """Beside the universal principal in a condition of Karpenter's role."""
 
 
-def in_partition(stack: str, partition: str, tmp_path: Path) -> Run:
+def in_partition(stack: str, partition: str) -> Run:
     region, suffix = REGIONS[partition], DNS_SUFFIXES[partition]
 
     def change(config: dict[str, Any]) -> None:
@@ -54,7 +53,7 @@ def in_partition(stack: str, partition: str, tmp_path: Path) -> Run:
         }
         config.get("gpu-spot:monitoring", {}).pop("monthlyBudgetUsd", None)
 
-    return run("known", variant(tmp_path, change, ROOT / "stacks" / f"Pulumi.{stack}.yaml"), stack)
+    return edited_stack(change, stack)
 
 
 def texts(stack: Run) -> str:
@@ -64,7 +63,7 @@ def texts(stack: Run) -> str:
     return json.dumps([stack.declared, stack.exports, boot])
 
 
-def test_there_is_no_budget_where_there_are_no_budgets(tmp_path: Path) -> None:
+def test_there_is_no_budget_where_there_are_no_budgets() -> None:
     prod = yaml.safe_load((ROOT / "stacks" / "Pulumi.prod.yaml").read_text("utf-8"))["config"]
     zones = ["us-gov-west-1a"]
     raw = {
@@ -79,8 +78,8 @@ def test_there_is_no_budget_where_there_are_no_budgets(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("stack", "partition"), sample(zip(STACKS, cycle(REGIONS), strict=False), 3))
-def test_nothing_is_of_the_commercial_partition(stack: str, partition: str, tmp_path: Path) -> None:
-    declared = in_partition(stack, partition, tmp_path)
+def test_nothing_is_of_the_commercial_partition(stack: str, partition: str) -> None:
+    declared = in_partition(stack, partition)
     text = texts(declared)
     assert f"arn:{partition}:" in text
     assert not re.findall(r"arn:aws:[^\"\\]*", text)

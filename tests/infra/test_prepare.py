@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,10 +26,8 @@ def with_jobs(*jobs: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def known(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return training.stack(
-        tmp_path_factory.mktemp("prepare"), prepare=PREPARE, throughputMib=500, environment={"SEED": "1"}
-    )
+def known() -> Run:
+    return training.stack(prepare=PREPARE, throughputMib=500, environment={"SEED": "1"})
 
 
 def config_of(of: Run, group: str) -> dict[str, Any]:
@@ -106,8 +103,8 @@ def test_a_missing_dataset_has_an_alarm(known: Run) -> None:
     assert alarm["evaluationPeriods"] == 60  # a job's patience: its volume may be on its way
 
 
-def test_without_it_nothing_waits(tmp_path: Path) -> None:
-    plain = training.stack(tmp_path)
+def test_without_it_nothing_waits() -> None:
+    plain = training.stack()
     assert (config_of(plain, "resnet")["dataset"], config_of(plain, "resnet")["preparedBy"]) == ("", "")
     assert "prepared" not in plain.agent("resnet-primary")
     assert "ReadDataset" in plain.statements("resnet-instance")

@@ -19,7 +19,15 @@ from lambdas.core.capacity import policies
 from market.replay.groups import GroupShape
 from tests.apart import apart
 from tests.infra import program
-from tests.infra.declared import STACKS, run, shipped, variant
+from tests.infra.declared import (
+    STACKS,
+    edited_file,
+    edited_stack,
+    in_capacity,
+    in_service,
+    run,
+    shipped,
+)
 from userdata.agent.tasks.launch import EXTENSION_SECONDS, MAX_FAILING_SECONDS
 
 UNKNOWN = "<unknown>"
@@ -69,12 +77,9 @@ def test_the_lookups_of_the_program() -> None:
     ],
 )
 def test_a_template_that_may_have_a_warm_pool_or_requirements_holds_an_image_id(
-    chosen: dict[str, Any], primary: str, tmp_path: Path
+    chosen: dict[str, Any], primary: str
 ) -> None:
-    def change(config: dict[str, Any]) -> None:
-        config["gpu-spot:services"][0]["capacity"] |= chosen
-
-    known = run("known", variant(tmp_path, change))
+    known = edited_stack(in_capacity(**chosen))
     assert known.the("LaunchTemplate", "inference-primary")["imageId"].startswith(primary)
     assert known.the("LaunchTemplate", "inference-fallback")["imageId"].startswith("ami-")
 
@@ -190,15 +195,10 @@ def test_the_primary_group_is_spot_over_all_types_and_zones() -> None:
     assert (group["minSize"], group["desiredCapacity"], group["maxSize"]) == (0, 0, 16)
 
 
-def test_a_group_that_counts_gpus_weighs_every_type_on_both_sides(tmp_path: Path) -> None:
-    def sizes(config: dict[str, Any]) -> None:
-        types = ["g6.xlarge", "g6.12xlarge", "g6e.xlarge"]
-        capacity = config["gpu-spot:services"][0]["capacity"]
-        config["gpu-spot:services"][0]["slotsPerGpu"] = 2
-        capacity.update(unit="gpus", target=8, max=16, instanceTypes=types, amis={})
-        capacity.update(onDemandBase=2, spotPercentage=75)
-
-    known = run("known", variant(tmp_path, sizes))
+def test_a_group_that_counts_gpus_weighs_every_type_on_both_sides() -> None:
+    types = ["g6.xlarge", "g6.12xlarge", "g6e.xlarge"]
+    sizes = in_capacity(unit="gpus", target=8, max=16, instanceTypes=types, onDemandBase=2, spotPercentage=75)
+    known = edited_stack({**sizes, **in_service(slotsPerGpu=2)})
     for side in ("primary", "fallback"):
         group = known.the("Group", f"inference-{side}")
         weights = {
@@ -215,12 +215,9 @@ def test_a_group_that_counts_gpus_weighs_every_type_on_both_sides(tmp_path: Path
     assert (config["max"], config["slots"]["g6.12xlarge"]) == (16, 8)
 
 
-def test_the_fallback_is_on_demand_with_a_warm_pool_that_reuses_instances(tmp_path: Path) -> None:
-    def change(config: dict[str, Any]) -> None:
-        config["gpu-spot:services"][0]["capacity"]["fallback"]["warmInstances"] = 8
-
+def test_the_fallback_is_on_demand_with_a_warm_pool_that_reuses_instances() -> None:
     assert "warmPool" not in run("known").the("Group", "inference-fallback")
-    group = run("known", variant(tmp_path, change)).the("Group", "inference-fallback")
+    group = edited_stack(in_capacity(fallback={"warmInstances": 8})).the("Group", "inference-fallback")
     assert (
         group["mixedInstancesPolicy"]["instancesDistribution"]["onDemandPercentageAboveBaseCapacity"] == 100
     )
@@ -342,11 +339,8 @@ def test_exports_name_what_a_user_needs_next() -> None:
     assert exports["groups"]["inference"]["primary"] == "gpu-spot-dev-inference-primary"
 
 
-def test_without_fallback_there_is_no_second_group(tmp_path: Path) -> None:
-    def change(config: dict[str, Any]) -> None:
-        config["gpu-spot:services"][0]["capacity"]["fallback"] = {"enabled": False}
-
-    known = run("known", variant(tmp_path, change))
+def test_without_fallback_there_is_no_second_group() -> None:
+    known = edited_stack(in_capacity(fallback={"enabled": False}))
     assert list(known.of("Group")) == ["inference-primary"]
     assert list(known.of("LaunchTemplate")) == ["inference-primary"]
     config = json.loads(known.the("Parameter", "inference-config")["insecureValue"])
@@ -354,16 +348,12 @@ def test_without_fallback_there_is_no_second_group(tmp_path: Path) -> None:
     assert config["policy"]["name"] == policies.DEFAULT
 
 
-def test_two_services_and_a_gateway_in_each_zone(tmp_path: Path) -> None:
-    def change(config: dict[str, Any]) -> None:
-        config["gpu-spot:network"]["egress"] = "nat-gateway-per-zone"
-        config["gpu-spot:tags"] = {"team": "vision"}
-        second = json.loads(json.dumps(config["gpu-spot:services"][0]))
-        second["name"] = "batch"
-        second["capacity"] |= {"instanceTypes": ["g5g.xlarge"], "maxPrice": 0.42, "spotPercentage": 70}
-        config["gpu-spot:services"].append(second)
-
-    known = run("known", variant(tmp_path, change))
+def test_two_services_and_a_gateway_in_each_zone() -> None:
+    first = run("known").settings["gpu-spot:services"][0]
+    other = {"instanceTypes": ["g5g.xlarge"], "maxPrice": 0.42, "spotPercentage": 70}
+    second = {**first, "name": "batch", "capacity": {**first["capacity"], **other}}
+    gateways = {"network.egress": "nat-gateway-per-zone", "tags": {"team": "vision"}}
+    known = edited_stack({**gateways, "services": [first, second]})
     assert len(known.of("NatGateway")) == 3
     assert set(known.of("Group")) == {
         f"{g}-{s}" for g in ("inference", "batch") for s in ("primary", "fallback")
@@ -376,23 +366,18 @@ def test_two_services_and_a_gateway_in_each_zone(tmp_path: Path) -> None:
     assert distribution["onDemandPercentageAboveBaseCapacity"] == 30
 
 
-def test_wrong_settings_end_the_program_before_anything_is_declared(tmp_path: Path) -> None:
-    def change(config: dict[str, Any]) -> None:
-        config["gpu-spot:services"][0]["capacity"]["spotPercentage"] = 140
-
-    error, declared = apart(program.refused, "known", "dev", variant(tmp_path, change))
+def test_wrong_settings_end_the_program_before_anything_is_declared() -> None:
+    file = edited_file(in_capacity(spotPercentage=140))
+    error, declared = apart(program.refused, "known", "dev", file)
     assert error == (
         "SettingsError: gpu-spot:services[0].capacity.spotPercentage must be at most 100, not 140."
     )
     assert not declared
 
 
-def test_a_warning_reaches_the_engine_and_ends_nothing(tmp_path: Path) -> None:
-    def change(config: dict[str, Any]) -> None:
-        config["gpu-spot:network"]["zones"] = ["us-west-2a"]
-        config["gpu-spot:services"][0]["capacity"]["instanceTypes"] = ["g5.xlarge"]
-
-    warning = apart(program.warned, "unknown", "dev", variant(tmp_path, change))
+def test_a_warning_reaches_the_engine_and_ends_nothing() -> None:
+    one = {"network.zones": ["us-west-2a"], **in_capacity(instanceTypes=["g5.xlarge"])}
+    warning = apart(program.warned, "unknown", "dev", edited_file(one))
     assert "one type in one zone is a single capacity pool" in warning
 
 

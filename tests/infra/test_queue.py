@@ -19,7 +19,7 @@ from pulumi_on_moto import changes, deploy, sandbox
 from tests.apart import apart
 from tests.iam import Request, allows
 from tests.infra import program
-from tests.infra.declared import DEV, ROOT, Run, heading, shipped, variant
+from tests.infra.declared import ROOT, Run, edited_file, heading, in_service, shipped
 from tests.infra.training import EXISTING, OWN, queue_stack
 
 NAME = "gpu-spot-dev-inference-mq"
@@ -29,19 +29,18 @@ SIGNED = "4dabf18193072939515e22adb298388d"
 
 
 @pytest.fixture(scope="module")
-def own(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return queue_stack(tmp_path_factory.mktemp("own"), {**OWN, "allowedSources": CALLERS})
+def own() -> Run:
+    return queue_stack({**OWN, "allowedSources": CALLERS})
 
 
 KEY = "arn:aws:kms:us-west-2:123456789012:key/00000000-0000-0000-0000-000000000000"
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def cluster() -> Run:
     """Of prod, which is protected and has endpoints in place of NAT, with a key and previews."""
     window = {"day": "friday", "time": "23:59"}
     return queue_stack(
-        tmp_path_factory.mktemp("cluster"),
         {**OWN, "deployment": "cluster", "engineVersion": "3.13", "maintenance": window},
         "prod",
         kmsKeyArn=KEY,
@@ -50,8 +49,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 @pytest.fixture(scope="module")
-def existing(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return queue_stack(tmp_path_factory.mktemp("existing"), EXISTING)
+def existing() -> Run:
+    return queue_stack(EXISTING)
 
 
 def by_name(of: Run, kind: str) -> dict[str, dict[str, Any]]:
@@ -155,8 +154,8 @@ def test_an_existing_broker_is_not_created(existing: Run) -> None:
     assert queue_alarms(existing).keys() == {"length", "message-age", "no-consumers", "unreachable"}
 
 
-def test_the_agents_configuration_has_the_queues_settings(tmp_path: Path) -> None:
-    result = queue_stack(tmp_path, {**EXISTING, "name": "pages", "maxDeliveries": 3, "maxLength": 0})
+def test_the_agents_configuration_has_the_queues_settings() -> None:
+    result = queue_stack({**EXISTING, "name": "pages", "maxDeliveries": 3, "maxLength": 0})
     assert result.agent("inference-primary")["service"]["queue"] == {
         "secret": "queues/ocr",
         "name": "pages",
@@ -394,9 +393,7 @@ def test_an_update_keeps_the_password_before_and_after_a_rotation() -> None:
     assert result["labels"] == ["AWSCURRENT", "AWSPREVIOUS", "PASSWORD", "URL"]
 
 
-def test_a_name_that_is_too_long_for_a_broker_is_rejected(tmp_path: Path) -> None:
-    def change(config: dict[str, Any]) -> None:
-        config["gpu-spot:services"][0] |= {"name": "i" * 24, "command": ["serve"], "queue": OWN}
-
-    error, _ = apart(program.refused, "unknown", "production-europe", variant(tmp_path, change, DEV))
+def test_a_name_that_is_too_long_for_a_broker_is_rejected() -> None:
+    file = edited_file(in_service(name="i" * 24, command=["serve"], queue=OWN))
+    error, _ = apart(program.refused, "unknown", "production-europe", file)
     assert "must have at most 42 characters" in error

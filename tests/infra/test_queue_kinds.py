@@ -26,7 +26,7 @@ from infra.schema.services.queues.settings import QueueSettings
 from lambdas.aws.queues import kinds as watched
 from tests.apart import apart
 from tests.infra import program
-from tests.infra.declared import ROOT, Run, run, shipped, variant
+from tests.infra.declared import Run, edited_file, edited_stack, in_service, shipped
 from tests.infra.training import EXISTING
 from userdata.agent.aws.permissions import Need
 
@@ -77,12 +77,8 @@ def _with_pigeons(stack_file: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    def change(config: dict[str, Any]) -> None:
-        config["gpu-spot:services"][0] |= {"command": ["serve"], "queue": EXISTING}
-        del config["gpu-spot:services"][1:]
-
-    path = variant(tmp_path_factory.mktemp("pigeons"), change, ROOT / "stacks" / "Pulumi.dev.yaml")
+def made() -> Run:
+    path = edited_file(in_service(command=["serve"], queue=EXISTING))
     return Run("dev", **apart(_with_pigeons, path))
 
 
@@ -136,10 +132,7 @@ def test_each_service_reads_the_url_of_its_own_user_on_the_only_broker() -> None
         assert granted["Resource"] == [f"{ACCOUNT}:secret:{queue['secret']}-??????"]
 
 
-def test_the_order_of_the_entries_does_not_matter(tmp_path: Path) -> None:
-    def change(config: dict[str, Any]) -> None:
-        config["gpu-spot:services"].reverse()
-
-    reversed_stack = run("known", variant(tmp_path, change, ROOT / "stacks" / "Pulumi.ocr.yaml"), "ocr")
+def test_the_order_of_the_entries_does_not_matter() -> None:
+    reversed_stack = edited_stack(lambda config: config["gpu-spot:services"].reverse(), "ocr")
     declared = {one["name"] for one in reversed_stack.declared}
     assert declared == {one["name"] for one in shipped("ocr").declared}

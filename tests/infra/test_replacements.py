@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.infra import training
-from tests.infra.declared import ROOT, run, variant
-from tests.infra.test_fixed import differences
+from tests.infra.declared import ROOT, Edit, edited_stack, in_capacity, in_service
+from tests.infra.test_fixed import KEY, differences
 from tests.oracles.replacements import FORCES_NEW
 
-
-def fleet(config: dict[str, Any]) -> dict[str, Any]:
-    capacity: dict[str, Any] = config["gpu-spot:services"][0]["capacity"]
-    return capacity
-
-
-def many_of_a_fleet(config: dict[str, Any]) -> None:
-    fleet(config).update(
+NOTHING: dict[str, Any] = {}
+MANY_OF_A_FLEET = {
+    **in_capacity(
         instanceTypes=["g5.xlarge"],
         allocationStrategy="capacity-optimized",
         maxPrice=1.5,
@@ -31,74 +24,40 @@ def many_of_a_fleet(config: dict[str, Any]) -> None:
         max=12,
         onDemandBase=1,
         onDemandCeiling=3,
-    )
-    config["gpu-spot:services"][0] |= {"slotsPerGpu": 2, "drainSeconds": 10}
+    ),
+    **in_service(slotsPerGpu=2, drainSeconds=10),
+}
+REQUIREMENTS = in_capacity(instanceTypes=None, instanceRequirements={})
+A_REQUEST = in_capacity(fleetType="request", fallback={"enabled": False})
+STORAGE_AND_NETWORK = {
+    "storage.fileSystem.accessPoints[0].path": "/elsewhere",
+    "storage.fileSystem.accessPoints[0].userId": 1001,
+    "storage.fileSystem.infrequentAfterDays": 7,
+    "storage.buckets[1].expireDays": 30,
+    "storage.repositories[0].keepImages": 5,
+    "network.cidr": "10.99.0.0/16",
+    "network.flowLogs": "rejected",
+    "tags.environment": "other",
+    "logRetentionDays": 30,
+    "protect": False,
+}
+BOUNDARY = {"identity": {"permissionsBoundary": "arn:aws:iam::123456789012:policy/boundary"}}
 
 
-def requirements_of_a_fleet(config: dict[str, Any]) -> None:
-    fleet(config).update(instanceTypes=None, instanceRequirements={})
+def existing(subnet: str, vpc: str) -> dict[str, Any]:
+    return {"network": {"vpcId": vpc, "subnets": {"us-west-2a": f"subnet-{subnet}"}}}
 
 
-def a_request(config: dict[str, Any]) -> None:
-    fleet(config).update(fleetType="request", fallback={"enabled": False})
+def revision(commit: str) -> dict[str, Any]:
+    return {"training": [training.job(revision=commit * 40)]}
 
 
-def a_bigger_request(config: dict[str, Any]) -> None:
-    a_request(config)
-    fleet(config).update(target=12, onDemandBase=2)
+def mail(address: str) -> dict[str, Any]:
+    return {"monitoring": {"email": address}}
 
 
-def storage_and_network(config: dict[str, Any]) -> None:
-    point = config["gpu-spot:storage"]["fileSystem"]["accessPoints"][0]
-    point.update(path="/elsewhere", userId=1001)
-    config["gpu-spot:storage"]["fileSystem"]["infrequentAfterDays"] = 7
-    config["gpu-spot:storage"]["buckets"][1]["expireDays"] = 30
-    config["gpu-spot:storage"]["repositories"][0]["keepImages"] = 5
-    config["gpu-spot:network"].update(cidr="10.99.0.0/16", flowLogs="rejected")
-    config["gpu-spot:tags"]["environment"] = "other"
-    config["gpu-spot:logRetentionDays"] = 30
-    config["gpu-spot:protect"] = False
-
-
-def own_key(config: dict[str, Any]) -> None:
-    config["gpu-spot:kmsKeyArn"] = (
-        "arn:aws:kms:us-west-2:123456789012:key/00000000-0000-0000-0000-000000000000"
-    )
-
-
-def existing(which: str) -> Callable[[dict[str, Any]], None]:
-    subnet, vpc = {"a": ("subnet-0000000a", "vpc-0000000a"), "b": ("subnet-000000aa", "vpc-0000000e")}[which]
-
-    def change(config: dict[str, Any]) -> None:
-        config["gpu-spot:network"] = {"vpcId": vpc, "subnets": {"us-west-2a": subnet}}
-
-    return change
-
-
-def nothing(config: dict[str, Any]) -> None:
-    pass
-
-
-def revision(commit: str) -> Callable[[dict[str, Any]], None]:
-    def change(config: dict[str, Any]) -> None:
-        config["gpu-spot:training"] = [training.job(revision=commit * 40)]
-
-    return change
-
-
-def mail(address: str) -> Callable[[dict[str, Any]], None]:
-    def change(config: dict[str, Any]) -> None:
-        config["gpu-spot:monitoring"] = {"email": address}
-
-    return change
-
-
-def queue(**settings: Any) -> Callable[[dict[str, Any]], None]:
-    def change(config: dict[str, Any]) -> None:
-        given = {"kind": "rabbitmq", "instanceType": "mq.m7g.large", **settings}
-        config["gpu-spot:services"][0] |= {"command": ["serve"], "queue": given}
-
-    return change
+def queue(**settings: Any) -> dict[str, Any]:
+    return in_service(command=["serve"], queue={**training.OWN, **settings})
 
 
 CHANGED_QUEUE = queue(
@@ -113,24 +72,8 @@ CHANGED_QUEUE = queue(
 )
 
 
-def boundary(config: dict[str, Any]) -> None:
-    mail("b@example.com")(config)
-    config["gpu-spot:identity"] = {"permissionsBoundary": "arn:aws:iam::123456789012:policy/boundary"}
-
-
-def replaced(
-    stack: str,
-    before: Callable[[dict[str, Any]], None],
-    after: Callable[[dict[str, Any]], None],
-    folder: Path,
-) -> set[str]:
-    runs = []
-    for name, change in (("before", before), ("after", after)):
-        (folder / name).mkdir(parents=True)
-        runs.append(
-            run("known", variant(folder / name, change, ROOT / "stacks" / f"Pulumi.{stack}.yaml"), stack)
-        )
-    changed = differences(*runs, shared_only=True)
+def replaced(stack: str, before: Edit, after: Edit) -> set[str]:
+    changed = differences(edited_stack(before, stack), edited_stack(after, stack), shared_only=True)
     return {
         f"{kind}.{key}"
         for resource, keys in changed.items()
@@ -147,17 +90,17 @@ def listed() -> set[str]:
 
 
 @pytest.mark.soak
-def test_the_page_lists_what_a_changed_stack_file_replaces(listed: set[str], tmp_path: Path) -> None:
+def test_the_page_lists_what_a_changed_stack_file_replaces(listed: set[str]) -> None:
     found = {
-        *replaced("fleet", nothing, many_of_a_fleet, tmp_path / "fleet"),
-        *replaced("fleet", nothing, requirements_of_a_fleet, tmp_path / "requirements"),
-        *replaced("fleet", nothing, a_request, tmp_path / "type"),
-        *replaced("fleet", a_request, a_bigger_request, tmp_path / "request"),
-        *replaced("prod", nothing, storage_and_network, tmp_path / "prod"),
-        *replaced("prod", nothing, own_key, tmp_path / "key"),
-        *replaced("prod", existing("a"), existing("b"), tmp_path / "existing"),
-        *replaced("dev", revision("a"), revision("b"), tmp_path / "revision"),
-        *replaced("dev", queue(), CHANGED_QUEUE, tmp_path / "queue"),
-        *replaced("dev", mail("a@example.com"), boundary, tmp_path / "dev"),
+        *replaced("fleet", NOTHING, MANY_OF_A_FLEET),
+        *replaced("fleet", NOTHING, REQUIREMENTS),
+        *replaced("fleet", NOTHING, A_REQUEST),
+        *replaced("fleet", A_REQUEST, {**A_REQUEST, **in_capacity(target=12, onDemandBase=2)}),
+        *replaced("prod", NOTHING, STORAGE_AND_NETWORK),
+        *replaced("prod", NOTHING, {"kmsKeyArn": KEY}),
+        *replaced("prod", existing("0000000a", "vpc-0000000a"), existing("000000aa", "vpc-0000000e")),
+        *replaced("dev", revision("a"), revision("b")),
+        *replaced("dev", queue(), CHANGED_QUEUE),
+        *replaced("dev", mail("a@example.com"), {**mail("b@example.com"), **BOUNDARY}),
     }
     assert found == listed

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any, Final
 
 import yaml
@@ -15,7 +14,7 @@ from gpu_spot.declared.stackfile import load
 from infra.settings import load_settings
 from pulumi_on_moto import deploy, sandbox
 from tests.apart import apart
-from tests.infra.declared import ROOT, Run, run, shipped, variant
+from tests.infra.declared import ROOT, Run, edited_stack, in_service, shipped
 from tests.oracles.log_patterns import matched, published
 
 ARRIVALS: Final = '{ $.event = "search" }'
@@ -38,11 +37,8 @@ def changed(log: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
     return dict(raw)
 
 
-def stack(folder: Path, log: dict[str, Any] | None = None) -> Run:
-    def change(config: dict[str, Any]) -> None:
-        config["gpu-spot:services"][0]["scaling"] = {"source": "log", "log": LOG if log is None else log}
-
-    return run("known", variant(folder, change), "dev")
+def stack(log: dict[str, Any] = LOG) -> Run:
+    return edited_stack(in_service(scaling={"source": "log", "log": log}))
 
 
 def filters(of: Run) -> dict[str, dict[str, Any]]:
@@ -55,8 +51,8 @@ def transformation(of: dict[str, Any]) -> dict[str, Any]:
     return {"metricValue": given["value"], "defaultValue": given["defaultValue"]}
 
 
-def test_its_metric_filters_count_requests_and_their_seconds(tmp_path: Path) -> None:
-    known = stack(tmp_path)
+def test_its_metric_filters_count_requests_and_their_seconds() -> None:
+    known = stack()
     requests, seconds = (filters(known)[f"dev/inference/{what}"] for what in ("requests", "seconds"))
     for one in (requests, seconds):
         assert one["logGroupName"] == "/search/requests"
@@ -122,15 +118,15 @@ def test_fields_between_spaces_and_terms_match_lines() -> None:
     assert scaling.log.contract == RequestLogSettings(None, 1.0, counts_ended=True)
 
 
-def test_stated_seconds_need_one_filter_only(tmp_path: Path) -> None:
-    known = stack(tmp_path, {"group": "g", "pattern": "POST", "secondsPerRequest": 1.5})
+def test_stated_seconds_need_one_filter_only() -> None:
+    known = stack({"group": "g", "pattern": "POST", "secondsPerRequest": 1.5})
     assert [*filters(known)] == ["dev/inference/requests"]
     text = known.the("Parameter", "inference-scaling")["insecureValue"]
     assert scaling_settings.parse(text).log == RequestLogSettings(1.5)
 
 
-def test_it_may_read_metrics_and_has_the_alarms_of_the_scaler_but_none_of_a_queue(tmp_path: Path) -> None:
-    known = stack(tmp_path)
+def test_it_may_read_metrics_and_has_the_alarms_of_the_scaler_but_none_of_a_queue() -> None:
+    known = stack()
     policy = known.policy("scaler-function")
     [reads] = [one for one in policy["Statement"] if "cloudwatch:GetMetricData" in one["Action"]]
     assert (reads["Action"], reads["Resource"]) == (["cloudwatch:GetMetricData"], ["*"])

@@ -191,8 +191,8 @@ CAPACITY = (
 
 
 @pytest.fixture(scope="module")
-def known(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return stack(tmp_path_factory.mktemp("scales"), SCALING)
+def known() -> Run:
+    return stack(SCALING)
 
 
 def policies(known: Run, function: str) -> list[dict[str, Any]]:

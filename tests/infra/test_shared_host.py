@@ -12,7 +12,7 @@ import yaml
 
 from infra.settings import load_settings
 from tests.iam import Request, allows
-from tests.infra.declared import ROOT, Run, run, variant
+from tests.infra.declared import ROOT, Run, edited_stack, run
 from userdata.agent.tenants import codec
 
 SHARED = ROOT / "stacks" / "Pulumi.shared.yaml"
@@ -44,13 +44,13 @@ def test_the_list_is_in_the_agents_bucket_and_not_in_user_data() -> None:
         assert "gpu-spot-landlord.service" in boot
 
 
-def test_a_changed_list_replaces_no_instance(tmp_path: Any) -> None:
+def test_a_changed_list_replaces_no_instance() -> None:
     def change(config: dict[str, Any]) -> None:
         tenants = config["gpu-spot:sharedHosts"][0]["tenants"]
         tenants[2] |= {"cpus": 8, "hostPort": 8010}
         tenants.append({**tenants[2], "name": "fourth", "uid": 2010, "hostPort": 8011})
 
-    other = run("known", variant(tmp_path, change, SHARED), "shared")
+    other = edited_stack(change, "shared")
 
     def inputs(of: Run) -> dict[tuple[str, str], Any]:
         return {(one["type"], one["name"]): one["inputs"] for one in of.declared if one["custom"]}
@@ -189,14 +189,14 @@ def test_no_document_of_aws_can_be_started(document: str) -> None:
     assert not allows(every, Request("ssm:StartSession", INSTANCE, unchecked))
 
 
-def test_a_user_with_tenants_on_two_hosts_cannot_use_the_document_of_one_on_the_other(tmp_path: Any) -> None:
+def test_a_user_with_tenants_on_two_hosts_cannot_use_the_document_of_one_on_the_other() -> None:
     def add(config: dict[str, Any]) -> None:
         hall = copy.deepcopy(config["gpu-spot:sharedHosts"][0])
         # Its port is that of another tenant on the first host, its name that of one.
         hall |= {"name": "hall", "tenants": [{**hall["tenants"][0], "name": "speech", "hostPort": 8003}]}
         config["gpu-spot:sharedHosts"].append(hall)
 
-    both = run("known", variant(tmp_path, add, SHARED), "shared")
+    both = edited_stack(add, "shared")
 
     def of(name: str) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(both.the("Policy", name)["policy"])
@@ -287,19 +287,18 @@ def test_memory_under_ten_datasets_is_warned_of() -> None:
     )
 
 
-def with_secrets(tmp_path: Any, tenants: int = 1, **keys: str) -> Any:
-    """Return a variant of the stack file whose first tenants have these keys; ``{}`` is their number."""
+def with_secrets(tenants: int = 1, **keys: str) -> Run:
+    """Run the sample with these keys of its first tenants; ``{}`` is their number."""
 
     def change(config: dict[str, Any]) -> None:
         for number, tenant in enumerate(config["gpu-spot:sharedHosts"][0]["tenants"][:tenants]):
             tenant |= {key: value.format(number) for key, value in keys.items()}
 
-    return variant(tmp_path, change, SHARED)
+    return edited_stack(change, "shared")
 
 
-def test_a_host_may_read_its_tenants_secrets_and_no_other(tmp_path: Any) -> None:
-    path = with_secrets(tmp_path, 2, secret="lab/keys-{}", registrySecret="lab/registry")
-    role = run("known", path, "shared")
+def test_a_host_may_read_its_tenants_secrets_and_no_other() -> None:
+    role = with_secrets(2, secret="lab/keys-{}", registrySecret="lab/registry")
     [stored] = [one for name, one in role.of("BucketObjectv2").items() if name.endswith("lab-tenants")]
     assert [one.secret for one in codec.decode(stored["content"])] == ["lab/keys-0", "lab/keys-1", None]
     policies = [json.loads(one["policy"]) for name, one in role.of("RolePolicy").items() if "lab" in name]

@@ -24,14 +24,14 @@ ARN = "arn:aws:sqs:us-west-2:123456789012:"
 
 
 @pytest.fixture(scope="module")
-def own(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def own() -> Run:
     """Of prod, which is protected and has endpoints in place of NAT, with a key."""
-    return queue_stack(tmp_path_factory.mktemp("own"), OWN, "prod", kmsKeyArn=KEY)
+    return queue_stack(OWN, "prod", kmsKeyArn=KEY)
 
 
 @pytest.fixture(scope="module")
-def existing(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return queue_stack(tmp_path_factory.mktemp("existing"), EXISTING)
+def existing() -> Run:
+    return queue_stack(EXISTING)
 
 
 def granted(policy: str) -> dict[str, dict[str, Any]]:
@@ -151,9 +151,9 @@ URL = "https://sqs.us-west-2.amazonaws.com/123456789012/"
 
 
 @pytest.mark.parametrize("address", ["ocr", f"{URL}ocr", f"{ARN}ocr", "o" * 80])
-def test_an_existing_queue_is_named_by_name_url_or_arn(address: str, tmp_path: Path) -> None:
+def test_an_existing_queue_is_named_by_name_url_or_arn(address: str) -> None:
     queue = {"kind": "sqs", "existing": {"queue": address, "deadLetters": f"{ARN}ocr-lost"}}
-    found = queue_stack(tmp_path, queue)
+    found = queue_stack(queue)
     name = address.rpartition("/")[2].rpartition(":")[2]
     statements = found.statements("inference-instance")
     assert statements["WorkOnQueue"]["Resource"] == [f"{ARN}{name}"]
@@ -161,10 +161,10 @@ def test_an_existing_queue_is_named_by_name_url_or_arn(address: str, tmp_path: P
     assert found.agent("inference-primary")["service"]["queue"]["name"] == name
 
 
-def test_a_queue_of_another_account_is_refused(tmp_path: Path) -> None:
+def test_a_queue_of_another_account_is_refused() -> None:
     other = ARN.replace("123456789012", "210987654321")
     queue = {"kind": "sqs", "existing": {"queue": f"{other}ocr", "deadLetters": f"{other}ocr-lost"}}
     with pytest.raises(
         Exception, match="must be in account 123456789012, that of the stack; ocr is in 210987654321"
     ):
-        queue_stack(tmp_path, queue)
+        queue_stack(queue)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 from functools import cache
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pulumi
 import pytest
 
 from tests import iam
-from tests.infra.declared import ROOT, Run, run, variant
+from tests.infra.declared import Run, edited_stack
 
 ACCOUNT = "123456789012"
 REGION = "us-west-2"
@@ -49,11 +47,7 @@ def identity(stack: str) -> dict[str, Any]:
 
 @cache
 def declared(stack: str) -> Run:
-    def change(config: dict[str, Any]) -> None:
-        config["gpu-spot:identity"] = identity(stack)
-
-    with TemporaryDirectory() as folder:
-        return run("known", variant(Path(folder), change, ROOT / "stacks" / f"Pulumi.{stack}.yaml"), stack)
+    return edited_stack({"identity": identity(stack)}, stack)
 
 
 def policies(stack: str, role: str) -> list[dict[str, Any]]:
@@ -236,13 +230,11 @@ def test_drift_detection_reads_what_a_refresh_of_the_stack_reads() -> None:
 
 
 @pytest.mark.parametrize("shared", ["environment", "driftEnvironment"])
-def test_previews_and_deployments_have_environments_of_their_own(shared: str, tmp_path: Path) -> None:
-    def change(config: dict[str, Any]) -> None:
-        config["gpu-spot:identity"] = identity("dev")
-        config["gpu-spot:identity"]["previews"]["environment"] = "Shared"
-        config["gpu-spot:identity"]["deploys"][shared] = "shared"
-
+def test_previews_and_deployments_have_environments_of_their_own(shared: str) -> None:
+    named = identity("dev")
+    named["previews"]["environment"] = "Shared"
+    named["deploys"][shared] = "shared"
     with pytest.raises(
         pulumi.RunError, match=r"environment:Shared is the environment of previews and of deploys; use "
     ):
-        run("known", variant(tmp_path, change, ROOT / "stacks" / "Pulumi.dev.yaml"), "dev")
+        edited_stack({"identity": named})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import json
 import re
-import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -94,16 +93,14 @@ FILES = "files"
 def declared(stack: str) -> Run:
     if stack not in (TRAINING, FILES):
         return shipped(stack)
-    with tempfile.TemporaryDirectory() as folder:
-        if stack == FILES:
-            return training.stack(Path(folder), "prod", checkpoints="checkpoints")
-        return training.stack(
-            Path(folder),
-            capacityBlock=training.BLOCK,
-            repositorySecret="code/resnet",
-            image=training.IMAGE,
-            artifacts="s3://results/resnet/",
-        )
+    if stack == FILES:
+        return training.stack("prod", checkpoints="checkpoints")
+    return training.stack(
+        capacityBlock=training.BLOCK,
+        repositorySecret="code/resnet",
+        image=training.IMAGE,
+        artifacts="s3://results/resnet/",
+    )
 
 
 def documents(stack: str) -> list[tuple[str, dict[str, Any]]]:

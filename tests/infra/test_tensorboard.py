@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from contracts import names
-from tests.infra.declared import ROOT, Run, run, shipped, variant
+from tests.infra.declared import Run, edited_stack, shipped
 from tests.infra.test_refusals import settings
 from userdata.tensorboard import LOCK, render
 
@@ -18,13 +18,8 @@ KEY = "gpu-spot:tensorboard"
 
 
 @pytest.fixture(scope="module")
-def known(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    def change(config: dict[str, Any]) -> None:
-        config[KEY] = {"accessPoint": "checkpoints"}
-        config["gpu-spot:network"]["egress"] = "nat-gateway"
-
-    folder = tmp_path_factory.mktemp("tensorboard")
-    return run("known", variant(folder, change, ROOT / "stacks" / "Pulumi.prod.yaml"), "prod")
+def known() -> Run:
+    return edited_stack({KEY: {"accessPoint": "checkpoints"}, "network.egress": "nat-gateway"}, "prod")
 
 
 def test_no_running_instance_is_declared(known: Run) -> None:

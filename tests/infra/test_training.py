@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,12 +10,12 @@ import pytest
 from contracts import names
 from contracts.agent.names import JOB_KEY, TAG_JOB
 from tests.infra import training
-from tests.infra.declared import Run, run, shipped, variant
+from tests.infra.declared import Run, edited_stack, in_service, shipped
 
 
 @pytest.fixture(scope="module")
-def known(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return training.stack(tmp_path_factory.mktemp("training"))
+def known() -> Run:
+    return training.stack()
 
 
 def parameter(of: Run, leaf: str) -> dict[str, Any]:
@@ -56,9 +55,8 @@ def test_the_sample_job_starts_what_the_image_has() -> None:
     assert shipped("research").agent("resnet-primary")["training"]["command"][0] == "python3"
 
 
-def test_the_agents_configuration_has_the_run_of_the_stack_file(tmp_path: Path) -> None:
+def test_the_agents_configuration_has_the_run_of_the_stack_file() -> None:
     said = training.stack(
-        tmp_path,
         environment={"EPOCHS": "90", "NAME": "a b=c"},
         maxRestarts=2,
         repositorySecret="code/resnet",
@@ -79,14 +77,9 @@ def test_the_agents_configuration_has_the_run_of_the_stack_file(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("image", [training.IMAGE, None])
-def test_a_services_command_runs_in_its_image_or_as_an_unprivileged_user(
-    image: str | None, tmp_path: Path
-) -> None:
-    def change(config: dict[str, Any]) -> None:
-        more = {"command": ["serve", "--fast"], "environment": {"MODEL": "x"}}
-        config["gpu-spot:services"][0] |= more | ({"image": image} if image else {})
-
-    config = run("known", variant(tmp_path, change)).agent("inference-primary")["service"]
+def test_a_services_command_runs_in_its_image_or_as_an_unprivileged_user(image: str | None) -> None:
+    edit = in_service(command=["serve", "--fast"], environment={"MODEL": "x"}, image=image)
+    config = edited_stack(edit).agent("inference-primary")["service"]
     assert (config["command"], config["environment"]) == (["serve", "--fast"], {"MODEL": "x"})
     assert (config.get("image"), config.get("user")) == (image, None if image else "gpu-spot-job")
 
@@ -94,9 +87,9 @@ def test_a_services_command_runs_in_its_image_or_as_an_unprivileged_user(
 @pytest.mark.parametrize(
     ("kind", "is_nvidia"), [("trn1.2xlarge", False), ("g4ad.xlarge", False), ("g5.xlarge", True)]
 )
-def test_nvidias_tools_are_for_nvidias_accelerators(kind: str, is_nvidia: bool, tmp_path: Path) -> None:
+def test_nvidias_tools_are_for_nvidias_accelerators(kind: str, is_nvidia: bool) -> None:
     capacity = {"kind": "mixed-asg", "target": 1, "instanceTypes": [kind], "ami": "ami-0123456789abcdef0"}
-    one = training.stack(tmp_path, capacity=capacity)
+    one = training.stack(capacity=capacity)
     assert one.agent("resnet-primary").get("nvidia", True) is is_nvidia
     cloudwatch = json.loads(one.the("Parameter", "resnet-agent")["insecureValue"])
     assert "metrics" not in cloudwatch  # the agent's own format has them
@@ -109,7 +102,7 @@ def test_nvidias_tools_are_for_nvidias_accelerators(kind: str, is_nvidia: bool, 
     assert "inference: GPUs" in titles
 
 
-def test_a_finished_job_stays_finished_and_another_revision_runs(known: Run, tmp_path: Path) -> None:
+def test_a_finished_job_stays_finished_and_another_revision_runs(known: Run) -> None:
     # The job writes which revision has ended, and `up` leaves that word alone.
     finished = parameter(known, "finished")
     assert (finished["inputs"]["insecureValue"], finished["ignore_changes"]) == ("none", ["insecureValue"])
@@ -117,7 +110,7 @@ def test_a_finished_job_stays_finished_and_another_revision_runs(known: Run, tmp
     config = parameter(known, "config")
     assert json.loads(config["inputs"]["insecureValue"])["run"] == training.REVISION
     assert parameter(known, "target")["ignore_changes"] == config["ignore_changes"] == []
-    other = training.stack(tmp_path / "other", revision="f" * 40)
+    other = training.stack(revision="f" * 40)
     assert json.loads(parameter(other, "config")["inputs"]["insecureValue"])["run"] == "f" * 40
     assert parameter(other, "finished")["inputs"] == finished["inputs"]
     # A service never ends.
@@ -141,8 +134,8 @@ def test_instances_carry_the_job_and_their_root_volumes_do_not(known: Run) -> No
     assert specified["volume"][names.TAG_GROUP] == "resnet"
 
 
-def test_checkpoints_lie_on_the_file_system_where_the_stack_file_says_so(tmp_path: Path) -> None:
-    prod = training.stack(tmp_path / "prod", "prod", checkpoints="checkpoints")
+def test_checkpoints_lie_on_the_file_system_where_the_stack_file_says_so() -> None:
+    prod = training.stack("prod", checkpoints="checkpoints")
     assert prod.agent("resnet-primary")["efs"] == [
         {"fileSystem": "fs-0a1b2c", "accessPoint": "fsap-0a1b2c", "path": "/dltraining/checkpoints"}
     ]
@@ -159,10 +152,8 @@ def test_checkpoints_lie_on_the_file_system_where_the_stack_file_says_so(tmp_pat
     assert "MountFiles" not in of_service
 
 
-def test_a_budget_reaches_the_controller_with_the_prices_to_count_by_and_has_an_alarm(
-    tmp_path: Path, known: Run
-) -> None:
-    bounded = training.stack(tmp_path / "bounded", budget=250)
+def test_a_budget_reaches_the_controller_with_the_prices_to_count_by_and_has_an_alarm(known: Run) -> None:
+    bounded = training.stack(budget=250)
     config = json.loads(bounded.the("Parameter", "resnet-config")["insecureValue"])
     assert config["budget"] == 250
     assert config["ownPrices"].keys() == config["slots"].keys()
@@ -173,8 +164,8 @@ def test_a_budget_reaches_the_controller_with_the_prices_to_count_by_and_has_an_
     assert "resnet-budget" not in known.of("MetricAlarm")
 
 
-def test_a_deadline_reaches_the_controller_and_has_an_alarm(tmp_path: Path, known: Run) -> None:
-    due = training.stack(tmp_path / "due", deadline="2027-03-01T18:00:00+01:00")
+def test_a_deadline_reaches_the_controller_and_has_an_alarm(known: Run) -> None:
+    due = training.stack(deadline="2027-03-01T18:00:00+01:00")
     config = json.loads(due.the("Parameter", "resnet-config")["insecureValue"])
     assert config["deadline"] == 1803920400.0
     alarm = due.the("MetricAlarm", "resnet-deadline")

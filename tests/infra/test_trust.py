@@ -9,15 +9,13 @@ from __future__ import annotations
 import json
 import random
 from functools import cache
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 
 from infra.settings import SettingsError, load_settings
 from tests import iam
-from tests.infra.declared import run, variant
+from tests.infra.declared import edited_stack
 
 ISSUER = "token.actions.githubusercontent.com"
 Token = dict[str, str]
@@ -32,15 +30,9 @@ CUSTOM = ("head_ref", "workflow", "context", "repository_owner", "actor", "repos
 @cache
 def roles(**named: str) -> dict[str, dict[str, Any]]:
     """The trust of the roles of ``dev``, without principals."""
-
-    def change(config: dict[str, Any]) -> None:
-        config["gpu-spot:identity"] = {
-            "previews": {"repository": "acme@12/models@345"},
-            "deploys": {"policies": ["arn:aws:iam::123456789012:policy/deploys"], **named},
-        }
-
-    with TemporaryDirectory() as folder:
-        known = run("known", variant(Path(folder), change))
+    deploys = {"policies": ["arn:aws:iam::123456789012:policy/deploys"], **named}
+    previews = {"repository": "acme@12/models@345"}
+    known = edited_stack({"identity": {"previews": previews, "deploys": deploys}})
     trusts = {}
     for role in ("previews", "deploys", "drift"):
         [statement] = json.loads(known.the("Role", role)["assumeRolePolicy"])["Statement"]

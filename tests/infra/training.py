@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-from tests.infra.declared import ROOT, Run, run, variant
+from tests.infra.declared import Run, edited_stack, in_service
 
 REVISION = "0123456789abcdef0123456789abcdef01234567"
 IMAGE = f"210987654321.dkr.ecr.us-west-2.amazonaws.com/team/worker@sha256:{'0' * 64}"
@@ -26,29 +25,15 @@ def job(**changes: Any) -> dict[str, Any]:
     }
 
 
-def stack(folder: Path, stack_name: str = "dev", **changes: Any) -> Run:
+def stack(base: str = "dev", **changes: Any) -> Run:
     """Run a stack that ships with a training job more, and an image for its service."""
-
-    def change(config: dict[str, Any]) -> None:
-        config["gpu-spot:services"][0]["image"] = IMAGE
-        config["gpu-spot:training"] = [job(**changes)]
-
-    folder.mkdir(exist_ok=True)
-    return run("known", variant(folder, change, ROOT / "stacks" / f"Pulumi.{stack_name}.yaml"), stack_name)
+    return edited_stack({"services[0].image": IMAGE, "training": [job(**changes)]}, base)
 
 
 OWN = {"kind": "rabbitmq", "instanceType": "mq.m7g.large"}
 EXISTING = {"kind": "rabbitmq", "existing": {"secret": "queues/ocr"}}
 
 
-def queue_stack(
-    folder: Path, queue: dict[str, Any] | None = None, base: str = "dev", mode: str = "known", **settings: Any
-) -> Run:
+def queue_stack(queue: dict[str, Any] = OWN, base: str = "dev", **settings: Any) -> Run:
     """Run a stack that ships with a queue on its first service; ``settings`` are the stack's."""
-    given = OWN if queue is None else queue
-
-    def change(config: dict[str, Any]) -> None:
-        config["gpu-spot:services"][0] |= {"command": ["serve"], "queue": given}
-        config.update({f"gpu-spot:{key}": value for key, value in settings.items()})
-
-    return run(mode, variant(folder, change, ROOT / "stacks" / f"Pulumi.{base}.yaml"), base)
+    return edited_stack({**in_service(command=["serve"], queue=queue), **settings}, base)

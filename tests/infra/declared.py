@@ -57,6 +57,11 @@ class Run:
     def statements(self, role: str) -> dict[str, dict[str, Any]]:
         return {statement["Sid"]: statement for statement in self.policy(role)["Statement"]}
 
+    def config(self, group: str) -> dict[str, Any]:
+        """The configuration of a group that the controller reads."""
+        read: dict[str, Any] = json.loads(self.the("Parameter", f"{group}-config")["insecureValue"])
+        return read
+
     def alarms(self) -> dict[str, dict[str, Any]]:
         """Inputs of all alarms by the name that an operator sees, without the stack's prefix."""
         return self.of("MetricAlarm")
@@ -99,11 +104,16 @@ Edit = Mapping[str, Any] | Callable[[dict[str, Any]], None]
 
 
 def edited_file(edit: Edit, base: str = "dev") -> Path:
-    """Return a sample's stack file with an edit; equal ones are one file."""
+    """Return a sample's stack file with an edit."""
     config = dict(load(ROOT, base, None if callable(edit) else edit).values)
     if callable(edit):
         edit(config)
-    text = yaml.safe_dump({"config": config}, sort_keys=False).encode()
+    return file_of(config)
+
+
+def file_of(config: Mapping[str, Any]) -> Path:
+    """Return a stack file of a configuration; equal ones are one file."""
+    text = yaml.safe_dump({"config": dict(config)}, sort_keys=False).encode()
     path = Path(os.environ[SHARED_VARIABLE], f"{hashlib.sha256(text).hexdigest()}.yaml")
     if not path.exists():
         written = path.with_suffix(f".{os.getpid()}")
@@ -115,6 +125,11 @@ def edited_file(edit: Edit, base: str = "dev") -> Path:
 def edited_stack(edit: Edit, base: str = "dev", mode: str = "known") -> Run:
     """Run the program with an edited stack file of a sample."""
     return run(mode, edited_file(edit, base), base)
+
+
+def stack_of(config: Mapping[str, Any], mode: str = "known") -> Run:
+    """Run the program as stack ``dev`` with a configuration of one's own."""
+    return run(mode, file_of(config))
 
 
 def in_capacity(**values: Any) -> dict[str, Any]:

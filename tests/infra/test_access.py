@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from infra.schema.access import looks_like_a_key
 from policy.rules.access import RULES
 from policy.rules.model import Subject
 from tests.infra import training
-from tests.infra.declared import Run, edited_stack, in_service, run
+from tests.infra.declared import Run, edited_stack, in_service, stack_of
 from tests.kubernetes.entries import STACK
 from tests.kubernetes.test_stack import objects
 
@@ -57,13 +56,11 @@ def test_what_the_stack_stores_has_the_names_alone(known: Run) -> None:
     assert known.agent("resnet-primary")["training"]["usesAws"] is True
 
 
-def test_a_pod_has_an_identity_for_them_and_reads_them_by_the_driver(tmp_path: Path) -> None:
-    path = tmp_path / "Pulumi.pods.yaml"
+def test_a_pod_has_an_identity_for_them_and_reads_them_by_the_driver() -> None:
     raw = json.loads(json.dumps(STACK))
     for entry in (raw["gpu-spot:services"][0], raw["gpu-spot:training"][0]):
         entry |= ACCESS
-    path.write_text(json.dumps({"config": raw}))
-    found = run("known", path)
+    found = stack_of(raw)
     for group in (raw["gpu-spot:services"][0]["name"], raw["gpu-spot:training"][0]["name"]):
         statements = found.statements(f"{group}-pods")
         assert statements["ReadParameters"]["Action"] == ["ssm:GetParameters"]

@@ -109,8 +109,7 @@ def test_the_scaler_owns_the_target_except_in_a_dry_run() -> None:
 
 def test_it_may_write_targets_of_services_that_scale_only() -> None:
     known = stack(SCALING)
-    policy = known.policy("scaler-function")
-    granted = {one["Sid"]: one for one in policy["Statement"]}
+    granted = known.statements("scaler-function")
     [target] = granted["WriteTargets"]["Resource"]
     assert target.endswith(":parameter/gpu-spot/dev/groups/inference/target")
     remembers = granted["RememberScaling"]["Condition"]

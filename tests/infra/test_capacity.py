@@ -41,7 +41,7 @@ def test_its_group_is_of_one_type_in_the_blocks_zone() -> None:
 
 
 def test_the_controllers_configuration_has_the_block() -> None:
-    config = json.loads(declared().the("Parameter", "resnet-config")["insecureValue"])
+    config = declared().config("resnet")
     assert config["block"] == BLOCK["reservation"]
     # There is no other on-demand that spot could be compared with.
     assert config["onDemandPrices"] == {}
@@ -86,9 +86,7 @@ def test_the_fallback_launches_into_it_first(source: str, key: str) -> None:
 
 
 def test_the_controllers_configuration_has_the_reserved_slots() -> None:
-    declared = reserving(ONE)
-    config = declared.the("Parameter", "inference-config")["insecureValue"]
-    assert json.loads(config)["reserved"] == 2
+    assert reserving(ONE).config("inference")["reserved"] == 2
 
 
 def test_without_a_reservation_a_group_has_no_such_properties() -> None:
@@ -171,10 +169,7 @@ def test_its_instances_carry_the_tags_by_which_the_controller_finds_them() -> No
 
 
 def test_the_controller_finds_it_by_its_request_id() -> None:
-    of_fleet, of_mix = (
-        json.loads(shipped(stack).the("Parameter", "inference-config")["insecureValue"])
-        for stack in ("fleet", "dev")
-    )
+    of_fleet, of_mix = (shipped(stack).config("inference") for stack in ("fleet", "dev"))
     assert of_fleet == {
         **of_mix,
         "kind": "spot-fleet",
@@ -220,7 +215,7 @@ def test_prices_and_requirements_reach_it() -> None:
     assert asked["vcpuCount"] == {"min": 1, "max": 100_000}  # an end left open goes out as 0
     assert asked["acceleratorCount"] == {"min": 1, "max": 1}
     assert {kind.partition(".")[0] for kind in asked["allowedInstanceTypes"]} == {"g6", "gr6"}
-    config = json.loads(known.the("Parameter", "inference-config")["insecureValue"])
+    config = known.config("inference")
     assert set(config["slots"]) == set(asked["allowedInstanceTypes"])
 
 
@@ -272,5 +267,5 @@ def test_a_maintain_fleet_is_the_same_resource_with_every_share(
     known = changed(target=7, onDemandBase=base, spotPercentage=spot_percentage)
     assert fleet(known) == fleet(shipped("fleet"))
     assert (fleet(known)["targetCapacity"], fleet(known)["onDemandTargetCapacity"]) == (0, 0)
-    config = json.loads(known.the("Parameter", "inference-config")["insecureValue"])
+    config = known.config("inference")
     assert (config["base"], config["spotPercentage"]) == (base, spot_percentage)

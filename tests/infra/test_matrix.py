@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -107,7 +106,7 @@ def test_every_experiment_has_its_own_of_everything() -> None:
         assert agent["training"]["environment"] == {"LR": rate}
         # One access point, above a folder for each.
         assert [mount["path"] for mount in agent["efs"]] == ["/dltraining/checkpoints"]
-        config = json.loads(both.the("Parameter", f"{job}-config")["insecureValue"])
+        config = both.config(job)
         assert config["primary"] == f"gpu-spot-dev-{job}-primary"
     # One less, in another order: what stays is what it was.
     one = declared({"LR": [0.01]})
@@ -131,7 +130,7 @@ def test_they_share_one_group_of_several_instances() -> None:
     found = declared(**SHARED, capacity=capacity)
     agent = found.agent(f"{NAME}-primary")
     assert agent["training"]["experiments"] == {"SEED": [str(number) for number in range(30)]}
-    config = json.loads(found.the("Parameter", f"{NAME}-config")["insecureValue"])
+    config = found.config(NAME)
     # Instances do not wait for each other, and another value is another run of the group.
     assert not config["breakBeforeMake"]
     assert config["run"] == run_of(agent["training"]["revision"], agent["training"]["experiments"])

@@ -101,7 +101,7 @@ def test_interfaces_are_those_of_the_guides_example() -> None:
 @pytest.mark.soak
 def test_its_instances_are_in_one_zone_and_reach_each_other() -> None:
     found = edited_stack({"storage": FILES, "training": [training.job(**SHARED)]})
-    config = json.loads(found.the("Parameter", f"{NAME}-config")["insecureValue"])
+    config = found.config(NAME)
     assert not config["breakBeforeMake"]
     [zone] = config["zones"]
     for role in ("primary", "fallback"):
@@ -131,10 +131,6 @@ def allowed(run: Run, role: str) -> set[str]:
     return {action for statement in document["Statement"] for action in statement["Action"]}
 
 
-def config(run: Run) -> dict[str, Any]:
-    return dict(json.loads(run.the("Parameter", "resnet-config")["insecureValue"]))
-
-
 def test_its_instances_have_no_permissions_for_volumes_and_keep_the_lease() -> None:
     assert set(OF_A_VOLUME) <= allowed(shipped(WITH), "resnet-instance")
     found = allowed(shipped(WITHOUT), "resnet-instance")
@@ -145,7 +141,7 @@ def test_its_instances_have_no_permissions_for_volumes_and_keep_the_lease() -> N
 
 
 def test_on_demand_is_asked_for_in_any_zone_and_its_successor_still_waits_for_the_lease() -> None:
-    before, after = config(shipped(WITH)), config(shipped(WITHOUT))
+    before, after = (shipped(stack).config("resnet") for stack in (WITH, WITHOUT))
     assert (before["byZone"], after["byZone"]) == (True, False)
     assert (before["breakBeforeMake"], after["breakBeforeMake"]) == (True, True)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -30,11 +29,6 @@ def known() -> Run:
     return training.stack(prepare=PREPARE, throughputMib=500, environment={"SEED": "1"})
 
 
-def config_of(of: Run, group: str) -> dict[str, Any]:
-    config: dict[str, Any] = json.loads(of.the("Parameter", f"{group}-config")["insecureValue"])
-    return config
-
-
 def test_a_group_of_one_cpu_instance_with_the_jobs_image_prepares(known: Run) -> None:
     group = known.the("Group", "imagenet-data-primary")
     launch = group["mixedInstancesPolicy"]["launchTemplate"]
@@ -48,7 +42,7 @@ def test_a_group_of_one_cpu_instance_with_the_jobs_image_prepares(known: Run) ->
 
 
 def test_the_job_waits_for_the_group_that_prepares(known: Run) -> None:
-    waits, makes = config_of(known, "resnet"), config_of(known, "imagenet-data")
+    waits, makes = known.config("resnet"), known.config("imagenet-data")
     assert (waits["dataset"], waits["preparedBy"]) == (makes["dataset"], makes["preparedBy"])
     assert (makes["dataset"], makes["preparedBy"]) == (DATASET, "imagenet-data")
     # Another version is another run, though the code is the same.
@@ -105,7 +99,7 @@ def test_a_missing_dataset_has_an_alarm(known: Run) -> None:
 
 def test_without_it_nothing_waits() -> None:
     plain = training.stack()
-    assert (config_of(plain, "resnet")["dataset"], config_of(plain, "resnet")["preparedBy"]) == ("", "")
+    assert (plain.config("resnet")["dataset"], plain.config("resnet")["preparedBy"]) == ("", "")
     assert "prepared" not in plain.agent("resnet-primary")
     assert "ReadDataset" in plain.statements("resnet-instance")
 

@@ -211,7 +211,7 @@ def test_a_group_that_counts_gpus_weighs_every_type_on_both_sides() -> None:
         assert "warmPool" not in group
     mix = known.the("Group", "inference-primary")["mixedInstancesPolicy"]["instancesDistribution"]
     assert (mix["onDemandBaseCapacity"], mix["onDemandPercentageAboveBaseCapacity"]) == (2, 25)
-    config = json.loads(known.the("Parameter", "inference-config")["insecureValue"])
+    config = known.config("inference")
     assert (config["max"], config["slots"]["g6.12xlarge"]) == (16, 8)
 
 
@@ -343,7 +343,7 @@ def test_without_fallback_there_is_no_second_group() -> None:
     known = edited_stack(in_capacity(fallback={"enabled": False}))
     assert list(known.of("Group")) == ["inference-primary"]
     assert list(known.of("LaunchTemplate")) == ["inference-primary"]
-    config = json.loads(known.the("Parameter", "inference-config")["insecureValue"])
+    config = known.config("inference")
     assert config["fallback"] is None
     assert config["policy"]["name"] == policies.DEFAULT
 

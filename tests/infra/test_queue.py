@@ -166,8 +166,7 @@ def test_the_agents_configuration_has_the_queues_settings() -> None:
 
 def test_the_secret_is_under_the_stacks_key_and_the_role_may_use_it(cluster: Run) -> None:
     assert cluster.the("Secret", "inference-mq")["kmsKeyId"] == KEY
-    statements = cluster.policy("inference-instance")["Statement"]
-    [use] = [one for one in statements if one["Sid"] == "UseKey"]
+    use = cluster.statements("inference-instance")["UseKey"]
     assert "secretsmanager.us-west-2.*" in use["Condition"]["StringLike"]["kms:ViaService"]
 
 
@@ -294,8 +293,7 @@ def test_the_function_of_the_users_has_the_queue_and_its_users(own: Run) -> None
 
 
 def test_the_function_of_the_users_may_write_their_secrets_and_has_alarms(cluster: Run) -> None:
-    policy = cluster.policy("broker-users-function")["Statement"]
-    found = {one["Sid"]: one for one in policy}
+    found = cluster.statements("broker-users-function")
     assert set(found) == {"WriteLog", "RotatePasswords", "BeInTheNetwork", "OnlyLambdaInTheNetwork", "UseKey"}
     assert set(found["RotatePasswords"]["Action"]) == {
         "secretsmanager:GetSecretValue",

@@ -8,14 +8,13 @@ import json
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
 import yaml
 
 from infra.settings import SettingsError, load_settings
-from tests.infra.declared import ROOT, Run, run, shipped
+from tests.infra.declared import ROOT, Run, shipped, stack_of
 from tests.kubernetes.entries import JOB, SERVICE, STACK
 from tests.kubernetes.test_own_cluster import CREATED
 from tests.soak import sample
@@ -352,29 +351,23 @@ def generated(seed: int) -> dict[str, Any]:
         return raw
 
 
-def run_of(raw: dict[str, Any], folder: Path) -> Run:
-    path = folder / "Pulumi.generated.yaml"
-    path.write_text(yaml.safe_dump({"config": raw}))
-    return run("known", path, "dev")
-
-
 @pytest.fixture(scope="module")
-def richest(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def richest() -> Run:
     """A created cluster with both kinds of queue, files, a shared host, all endpoints and NAT."""
     network = {"cidr": "10.20.0.0/16", "zones": list(ZONES[:2]), "egress": "nat-gateway"}
     network["endpoints"] = "interface"
     answers = {"api": 1, "sources": 1, "queue": 1, "shared": 1, "platform 1": 1, "services": 1, "host": 1}
     raw = stack_with(network, lambda question, _: {**answers, "cluster": 1}.get(question, 0))
-    return run_of(raw, tmp_path_factory.mktemp("richest"))
+    return stack_of(raw)
 
 
 @pytest.fixture(scope="module")
-def closed(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def closed() -> Run:
     """Instances with both kinds of queue in a VPC without the internet."""
     network = {"cidr": "10.20.0.0/16", "zones": list(ZONES), "egress": "none", "endpoints": "interface"}
     answers = {"queue": 1, "sources": 1, "services": 1, "host": 1, "cluster": 0}
     raw = stack_with(network, lambda question, _: answers.get(question, 0))
-    return run_of(raw, tmp_path_factory.mktemp("closed"))
+    return stack_of(raw)
 
 
 def removed_once(run: Run, *kinds: str) -> dict[str, list[str]]:
@@ -401,10 +394,10 @@ def test_everything_is_reached_in_the_richest_and_in_a_closed_network(richest: R
 
 @pytest.mark.long
 @pytest.mark.parametrize("batch", sample(range(BATCHES), 4))
-def test_everything_is_reached_in_generated_networks(batch: int, tmp_path: Path) -> None:
+def test_everything_is_reached_in_generated_networks(batch: int) -> None:
     for seed in range(batch, GENERATED, BATCHES):
         raw = generated(seed)
-        assert unreachable(run_of(raw, tmp_path)) == [], (seed, raw["gpu-spot:network"])
+        assert unreachable(stack_of(raw)) == [], (seed, raw["gpu-spot:network"])
 
 
 @pytest.mark.parametrize("stack", STACKS)
@@ -440,10 +433,10 @@ def test_nothing_reaches_an_api_without_a_source(richest: Run) -> None:
     assert "nothing can connect to the cluster's API" in unreachable(private, replace(world, ingress=rules))
 
 
-def test_an_existing_cluster_reaches_the_endpoints(tmp_path: Path) -> None:
+def test_an_existing_cluster_reaches_the_endpoints() -> None:
     raw = copy.deepcopy(STACK) | {"gpu-spot:network": {**EXISTING, "endpoints": "interface"}}
     raw["gpu-spot:services"][0]["queue"] = BROKER
-    existing = run_of(raw, tmp_path)
+    existing = stack_of(raw)
     assert unreachable(existing) == []
     rules = existing.of("SecurityGroupIngressRule")
     admitted = {

@@ -215,14 +215,6 @@ def test_a_request_fleet_has_no_fallback_by_default() -> None:
     assert not fleet.is_managed
 
 
-@pytest.mark.parametrize("percentage", [0, 25, 75, 100])
-@pytest.mark.parametrize("fleet_type", ["maintain", "request"])
-def test_a_fleet_accepts_every_spot_percentage(fleet_type: str, percentage: int) -> None:
-    changes = capacity(fleetType=fleet_type, fallback=REMOVED, onDemandBase=2, spotPercentage=percentage)
-    accepted = settings("fleet", changes).services[0].capacity
-    assert (accepted.fleet_type, accepted.spot_percentage) == (fleet_type, percentage)
-
-
 def test_max_makes_room_for_a_swap_where_there_is_a_fallback() -> None:
     with pytest.raises(SettingsError, match=r"capacity\.max must be at least 2"):
         settings("dev", capacity(target=1, max=1, fallback={}))

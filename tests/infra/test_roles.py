@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-import yaml
 
 from contracts import names
 from tests import iam
 from tests.iam import Request, allows
-from tests.infra.declared import ROOT, Run, run, shipped
+from tests.infra.declared import ROOT, Run, shipped, stack_of
 from tests.infra.test_bursts import SCALING, stack
 from tests.kubernetes.entries import STACK
 from tests.kubernetes.test_own_cluster import CREATED
@@ -85,11 +84,8 @@ def missing(documents: list[dict[str, Any]], needing: Iterable[Software]) -> lis
 
 
 @pytest.fixture(scope="module")
-def rabbitmq_on_kubernetes(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    raw = copy.deepcopy(STACK) | {"gpu-spot:kubernetes": CREATED}
-    path = tmp_path_factory.mktemp("roles") / "Pulumi.own.yaml"
-    path.write_text(yaml.safe_dump({"config": raw}))
-    return run("known", path, "dev")
+def rabbitmq_on_kubernetes() -> Run:
+    return stack_of({**STACK, "gpu-spot:kubernetes": CREATED})
 
 
 def test_the_table_has_every_role_that_other_software_uses() -> None:
@@ -121,13 +117,11 @@ def test_keda_reads_metrics_only_whatever_the_queue(rabbitmq_on_kubernetes: Run)
     assert iam.allowed_actions(documents) == software.KEDA.actions
 
 
-def test_pods_work_with_the_workers_user_of_the_stacks_broker(tmp_path: Path) -> None:
+def test_pods_work_with_the_workers_user_of_the_stacks_broker() -> None:
     raw = copy.deepcopy(STACK) | {"gpu-spot:kubernetes": CREATED}
     [service] = [one for one in raw["gpu-spot:services"] if "queue" in one]
     service["queue"] = {"kind": "rabbitmq", "instanceType": "mq.m7g.large"}
-    path = tmp_path / "Pulumi.own.yaml"
-    path.write_text(yaml.safe_dump({"config": raw}))
-    [document] = dict(named(run("known", path, "dev")))[f"{service['name']}-pods"]
+    [document] = dict(named(stack_of(raw)))[f"{service['name']}-pods"]
     [reads] = [part for part in document["Statement"] if "secretsmanager:GetSecretValue" in part["Action"]]
     [secret] = reads["Resource"]
     assert secret.endswith(f":secret:gpu-spot-dev-{service['name']}-mq-workers-??????")

@@ -21,7 +21,7 @@ from infra.program import group_config
 from infra.schema import Service, Settings
 from infra.settings import SettingsError, load_settings
 from tests.infra import test_refusals as refusals
-from tests.infra.test_refusals import IMAGE, JOB, ONE, SERVICE, STACKS, settings, training
+from tests.infra.test_refusals import IMAGE, SERVICE, STACKS, settings, training
 from tests.infra.training import job as research_job
 
 WHEN = "2027-03-01T18:00:00+01:00"
@@ -37,11 +37,6 @@ def test_a_deadline_is_one_moment_however_its_zone_is_written(text: str) -> None
     assert job.deadline_at == datetime(2027, 3, 1, 17, tzinfo=UTC).timestamp()
 
 
-def test_without_one_there_is_none() -> None:
-    [job] = settings("prod", training()).training
-    assert job.deadline_at == 0
-
-
 def test_a_date_that_has_passed_is_a_warning_for_the_job_may_be_done() -> None:
     stack = declared()
     assert list(stack.past_deadlines(datetime(2027, 3, 1, 16, 59, tzinfo=UTC))) == []
@@ -50,8 +45,6 @@ def test_a_date_that_has_passed_is_a_warning_for_the_job_may_be_done() -> None:
 
 
 SNAPSHOT = "snap-0123456789abcdef0"
-AMI = "ami-0123456789abcdef0"
-TRAINIUM = ONE | {"instanceTypes": ["trn1.2xlarge"], "ami": AMI}
 
 
 def datasets(*paths: str, **values: Any) -> list[dict[str, Any]]:
@@ -88,11 +81,6 @@ def test_all_of_it_may_be_said_at_once() -> None:
 
 def test_a_command_without_an_image_may_say_that_it_is_ready() -> None:
     assert settings("dev", serving(command=["serve"], reportsReadiness=True)).services[0].reports_readiness
-
-
-def test_a_job_on_trainium_is_no_nvidia_group() -> None:
-    job = settings("dev", {"gpu-spot:training": [JOB | {"capacity": TRAINIUM}]}).training[0]
-    assert not job.capacity.is_nvidia
 
 
 def test_each_experiment_has_a_budget_of_its_own() -> None:
@@ -156,20 +144,6 @@ CAPACITY = "gpu-spot:services/0/capacity"
 def changed(path: str, value: Any) -> dict[str, Any]:
     """Return the dev configuration with ``value`` at a slash-separated path (None removes the key)."""
     return refusals.changed(DEV, {path: refusals.REMOVED if value is None else value})
-
-
-def test_the_dev_stack_is_valid() -> None:
-    settings = load_settings(DEV)
-    capacity = settings.services[0].capacity
-    assert (capacity.target, capacity.maximum, capacity.on_demand_base, capacity.spot_percentage) == (
-        8,
-        16,
-        0,
-        100,
-    )
-    assert len(settings.network.zones) == 3
-    assert len(capacity.instance_types) >= 3
-    assert capacity.warm_instances == 0
 
 
 def test_the_engines_json_text_reads_like_the_stack_file() -> None:

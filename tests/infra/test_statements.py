@@ -162,12 +162,6 @@ def test_groups_are_changed_by_name_and_tag() -> None:
         assert the(sid)["Condition"]["StringEquals"]["aws:ResourceTag/gpu-spot:stack"] == "dev"
 
 
-def test_an_instance_writes_its_own_items_only() -> None:
-    condition, key = the("ReportWorkers")["Condition"], "inference#${ec2:SourceInstanceARN}"
-    assert condition["ForAllValues:StringEquals"] == {"dynamodb:LeadingKeys": [key]}
-    assert condition["Null"] == {"dynamodb:LeadingKeys": "false"}
-
-
 def test_an_instance_sends_metrics_only_into_its_own_namespace() -> None:
     assert the("SendMetrics")["Condition"] == {"StringEquals": {"cloudwatch:namespace": "gpu-spot/instances"}}
 
@@ -344,24 +338,12 @@ def test_a_role_has_the_permissions_of_its_work_only(group: str, stack: str, nee
 
 
 def test_a_training_job_may_use_its_own_resources_only() -> None:
+    """The others, which the agent asks for: tests/node/test_permissions.py."""
     role = {s["Sid"]: s for s in role_of("resnet", TRAINING)}
     account = "us-west-2:123456789012"
-    assert role["KeepJob"]["Resource"] == [f"arn:aws:dynamodb:{account}:table/gpu-spot-dev-jobs"]
-    assert role["KeepJob"]["Condition"]["ForAllValues:StringEquals"] == {"dynamodb:LeadingKeys": ["resnet"]}
-    assert role["EndJob"]["Resource"] == [
-        f"arn:aws:ssm:{account}:parameter/gpu-spot/dev/groups/resnet/finished"
-    ]
     assert role["ReadDataset"]["Resource"] == ["arn:aws:s3:::datasets/imagenet/*"]
     assert role["StoreArtifacts"]["Resource"] == ["arn:aws:s3:::results/resnet/*"]
     assert role["OpenSecrets"]["Resource"] == [f"arn:aws:secretsmanager:{account}:secret:code/resnet-??????"]
-    assert role["MoveVolume"]["Condition"]["StringEquals"] == {
-        "aws:ResourceTag/gpu-spot:stack": "dev",
-        "aws:ResourceTag/gpu-spot:job": "resnet",
-    }
-    assert role["MoveToInstance"]["Condition"]["StringEquals"] == {
-        "aws:ResourceTag/gpu-spot:stack": "dev",
-        "aws:ResourceTag/gpu-spot:group": "resnet",
-    }
 
 
 def test_an_image_is_pulled_from_its_own_account_and_repository() -> None:

@@ -24,7 +24,7 @@ def parameter(of: Run, leaf: str) -> dict[str, Any]:
 
 
 def test_it_is_a_managed_group(known: Run) -> None:
-    config = json.loads(known.the("Parameter", "resnet-config")["insecureValue"])
+    config = known.config("resnet")
     assert config["slots"] == {"g5.xlarge": 1, "g6.xlarge": 1}
     assert config["fallback"] == "gpu-spot-dev-resnet-fallback"
     # A warm instance would outlast the job, and its volume comes later than it.
@@ -139,13 +139,7 @@ def test_checkpoints_lie_on_the_file_system_where_the_stack_file_says_so() -> No
     assert prod.agent("resnet-primary")["efs"] == [
         {"fileSystem": "fs-0a1b2c", "accessPoint": "fsap-0a1b2c", "path": "/dltraining/checkpoints"}
     ]
-    of_job, of_service = (
-        {statement["Sid"]: statement for statement in json.loads(policy["policy"])["Statement"]}
-        for policy in (
-            prod.the("RolePolicy", "resnet-instance"),
-            prod.the("RolePolicy", "inference-instance"),
-        )
-    )
+    of_job, of_service = (prod.statements(f"{group}-instance") for group in ("resnet", "inference"))
     assert of_job["MountFiles"]["Condition"] == {
         "StringEquals": {"elasticfilesystem:AccessPointArn": ["arn:gpu-spot-prod-files-checkpoints"]}
     }
@@ -154,21 +148,21 @@ def test_checkpoints_lie_on_the_file_system_where_the_stack_file_says_so() -> No
 
 def test_a_budget_reaches_the_controller_with_the_prices_to_count_by_and_has_an_alarm(known: Run) -> None:
     bounded = training.stack(budget=250)
-    config = json.loads(bounded.the("Parameter", "resnet-config")["insecureValue"])
+    config = bounded.config("resnet")
     assert config["budget"] == 250
     assert config["ownPrices"].keys() == config["slots"].keys()
     assert min(config["ownPrices"].values()) > 0
     alarm = bounded.the("MetricAlarm", "resnet-budget")
     assert (alarm["metricName"], alarm["dimensions"]["group"]) == (names.METRIC_BUDGET_AT_RISK, "resnet")
-    assert json.loads(known.the("Parameter", "resnet-config")["insecureValue"])["budget"] == 0
+    assert known.config("resnet")["budget"] == 0
     assert "resnet-budget" not in known.of("MetricAlarm")
 
 
 def test_a_deadline_reaches_the_controller_and_has_an_alarm(known: Run) -> None:
     due = training.stack(deadline="2027-03-01T18:00:00+01:00")
-    config = json.loads(due.the("Parameter", "resnet-config")["insecureValue"])
+    config = due.config("resnet")
     assert config["deadline"] == 1803920400.0
     alarm = due.the("MetricAlarm", "resnet-deadline")
     assert (alarm["metricName"], alarm["dimensions"]["group"]) == (names.METRIC_DEADLINE_AT_RISK, "resnet")
-    assert json.loads(known.the("Parameter", "resnet-config")["insecureValue"])["deadline"] == 0
+    assert known.config("resnet")["deadline"] == 0
     assert "resnet-deadline" not in known.of("MetricAlarm")

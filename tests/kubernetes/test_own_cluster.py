@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from gpu_spot.declared.stackfile import load
 from infra.components.cluster import charts, job_failures
@@ -16,7 +13,7 @@ from infra.kubernetes import pods
 from pulumi_on_moto import changes, deploy, sandbox
 from tests import iam
 from tests.apart import apart
-from tests.infra.declared import ROOT, Run, run
+from tests.infra.declared import ROOT, Run, stack_of
 from tests.kubernetes.entries import CLUSTER, SERVICE, STACK, settings
 
 ACCOUNT = "123456789012"
@@ -30,24 +27,22 @@ CREATED = {
 }
 
 
-def stack_file(folder: Path) -> Path:
-    """Write a stack file with both kinds of queue on the cluster."""
-    raw = copy.deepcopy(STACK)
-    raw["gpu-spot:kubernetes"] = CREATED
-    raw["gpu-spot:services"] = [SERVICE, {**SERVICE, "name": "asr", "queue": {"kind": "sqs"}}]
-    path = folder / "Pulumi.own.yaml"
-    path.write_text(yaml.safe_dump({"config": raw}))
-    return path
+OWN = {
+    **STACK,
+    "gpu-spot:kubernetes": CREATED,
+    "gpu-spot:services": [SERVICE, {**SERVICE, "name": "asr", "queue": {"kind": "sqs"}}],
+}
+"""Both kinds of queue on the cluster."""
 
 
 @pytest.fixture(scope="module")
-def known(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return run("known", stack_file(tmp_path_factory.mktemp("own")), "dev")
+def known() -> Run:
+    return stack_of(OWN)
 
 
 @pytest.fixture(scope="module")
-def unknown(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return run("unknown", stack_file(tmp_path_factory.mktemp("own")), "dev")
+def unknown() -> Run:
+    return stack_of(OWN, "unknown")
 
 
 def test_its_api_is_private_and_its_creator_is_no_administrator(known: Run) -> None:
@@ -134,12 +129,9 @@ def test_every_role_of_pods_trusts_one_service_account_of_this_cluster(known: Ru
         assert tags["aws:RequestTag/eks-cluster-name"] == "research"
 
 
-def test_the_customers_key_encrypts_disks_of_nodes_and_datasets(tmp_path: Path) -> None:
+def test_the_customers_key_encrypts_disks_of_nodes_and_datasets() -> None:
     key = f"arn:aws:kms:us-west-2:{ACCOUNT}:key/0f0e0d0c-0b0a-0908-0706-050403020100"
-    raw = yaml.safe_load(stack_file(tmp_path).read_text())["config"]
-    path = tmp_path / "Pulumi.key.yaml"
-    path.write_text(yaml.safe_dump({"config": {**raw, "gpu-spot:kmsKeyArn": key}}))
-    keyed = run("known", path, "dev")
+    keyed = stack_of({**OWN, "gpu-spot:kmsKeyArn": key})
     specs = {one["type"].rpartition(":")[2]: one["inputs"] for one in keyed.declared}
     [disk] = specs["EC2NodeClass"]["spec"]["blockDeviceMappings"]
     assert disk["ebs"]["kmsKeyID"] == key

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import copy
 import json
-from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-import yaml
 
 from contracts import names, watched_queue
 from gpu_spot.declared.stackfile import StackConfig
@@ -17,7 +15,7 @@ from pulumi_on_moto import changes, deploy, sandbox
 from pulumi_on_moto.cluster.api import ApiServer
 from tests import iam
 from tests.apart import apart
-from tests.infra.declared import ROOT, Run, run
+from tests.infra.declared import ROOT, Run, stack_of
 from tests.kubernetes.entries import STACK
 from tests.oracles.kubernetes import validation_error
 
@@ -25,7 +23,7 @@ VERSION = get_args(Kubernetes.model_fields["version"].annotation)[-1]
 ACCOUNT, ARN = "123456789012", "arn:aws:sqs:us-west-2:123456789012:"
 
 
-def stack_file(folder: Path) -> Path:
+def both() -> dict[str, Any]:
     """Write a stack file with both kinds of queue on Kubernetes, and a service and a job on instances."""
     raw = copy.deepcopy(STACK)
     [service], [job] = raw["gpu-spot:services"], raw["gpu-spot:training"]
@@ -35,19 +33,17 @@ def stack_file(folder: Path) -> Path:
     ]
     raw["gpu-spot:training"].append({**job, "name": "close", "runsOn": "instances"})
     raw["gpu-spot:identity"] = {"previews": {"repository": "team@1/models@2"}}
-    path = folder / "Pulumi.both.yaml"
-    path.write_text(yaml.safe_dump({"config": raw}))
-    return path
+    return raw
 
 
 @pytest.fixture(scope="module")
-def known(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return run("known", stack_file(tmp_path_factory.mktemp("both")), "dev")
+def known() -> Run:
+    return stack_of(both())
 
 
 @pytest.fixture(scope="module")
-def unknown(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return run("unknown", stack_file(tmp_path_factory.mktemp("both")), "dev")
+def unknown() -> Run:
+    return stack_of(both(), "unknown")
 
 
 def test_entries_are_declared_where_they_run(known: Run) -> None:
@@ -144,9 +140,8 @@ def test_policies_of_components_allow_metrics_and_this_access_point(known: Run) 
     assert not iam.allows(policies["efs-csi"], iam.Request(mount, system, other))
 
 
-def deployed_twice(file: Path) -> list[str]:
-    raw = yaml.safe_load(file.read_text("utf-8"))["config"]
-    config = StackConfig("gpu-spot", "dev", ROOT / "infra", raw)
+def deployed_twice() -> list[str]:
+    config = StackConfig("gpu-spot", "dev", ROOT / "infra", both())
     with sandbox(config.region) as clients:
         deployment = deploy(clients, config)
         api = deployment.clusters["research"]
@@ -168,5 +163,5 @@ def _let_controllers_write(api: ApiServer) -> None:
             api.take(manager, key, fields)
 
 
-def test_it_deploys_and_a_second_update_changes_nothing(tmp_path: Path) -> None:
-    assert apart(deployed_twice, stack_file(tmp_path)) == []
+def test_it_deploys_and_a_second_update_changes_nothing() -> None:
+    assert apart(deployed_twice) == []

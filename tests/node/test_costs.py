@@ -15,11 +15,11 @@ from botocore.exceptions import ClientError
 
 from contracts.agent import names
 from contracts.agent.config import Config, Training
-from contracts.jobs.attempt import JobAttempt
 from contracts.limits import NOTICE_SECONDS
 from tests.node import configs
 from tests.node.bench import Bench
 from tests.node.configs import FakeClock
+from tests.node.test_record import Pages
 from userdata.agent.aws.imds import IdentityDocument
 from userdata.agent.machine.background import at_once
 from userdata.agent.tasks import costs, job, recording
@@ -130,26 +130,15 @@ def test_an_unknown_price_is_left_out(make_node: MakeNode, ec2: Ec2, option: str
     assert costs.price_variables(make_node("spot", {}, on_efs=True)) == {}
 
 
-class Attempts:
-    def __init__(self) -> None:
-        self.items: dict[int, JobAttempt] = {}
-
-    def read(self, token: int) -> JobAttempt | None:
-        return self.items.get(token)
-
-    def write(self, attempt: JobAttempt) -> None:
-        self.items[attempt.token] = attempt
-
-
 @pytest.fixture
-def attempts(monkeypatch: pytest.MonkeyPatch) -> Attempts:
-    table = Attempts()
+def attempts(monkeypatch: pytest.MonkeyPatch) -> Pages:
+    table = Pages()
     monkeypatch.setattr(recording, "attempt_table", lambda node, training: table)
     return table
 
 
 def test_each_attempt_of_an_instance_has_its_time_only(
-    make_node: MakeNode, attempts: Attempts, clock: FakeClock
+    make_node: MakeNode, attempts: Pages, clock: FakeClock
 ) -> None:
     """An instance runs one experiment after another; the second one's cost is not the first one's, too."""
     node, launched = make_node(), clock.wall()
@@ -163,7 +152,9 @@ def test_each_attempt_of_an_instance_has_its_time_only(
         recorder.record_start()
         clock.advance(1000.0)
         recording.record_end(node, recorder, "done")
-    first, second = attempts.items[4], attempts.items[5]
+    first, second = (attempts.read(token) for token in (4, 5))
+    assert first is not None
+    assert second is not None
     assert (first.launched, first.booted, first.began) == (launched, launched + 20, launched + 120)
     assert (second.launched, second.booted) == (first.ended, first.ended + 20)
 

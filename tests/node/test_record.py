@@ -19,7 +19,9 @@ from spot_training.interval import DEFAULT_RATE, RATE_VARIABLE
 from tests import models
 from tests.node.bench import Bench
 from tests.node.configs import FakeClock
+from tests.node.job_table import no_answer
 from tests.node.jobs import make_tables
+from tests.node.node_instances import SharedTables
 from userdata.agent.aws.job_attempts import JobAttemptTable
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.tasks import recording
@@ -297,25 +299,7 @@ def test_a_type_has_its_rate_and_an_unknown_type_that_of_its_purchase_option() -
     assert rate(seen, "on-demand") == DEFAULT_PRIOR_PER_HOUR
 
 
-class Table:
-    """The history of a job: one GetItem each."""
-
-    def __init__(self, *variables: JobAttempt) -> None:
-        self.items = {(item := attempts.dump("resnet", one))["job"]["S"]: item for one in variables}
-        self.asked = 0
-        self.fails = False
-
-    def get_item(self, **asked: Any) -> dict[str, Any]:
-        from botocore.exceptions import ReadTimeoutError
-
-        self.asked += 1
-        if self.fails:
-            raise ReadTimeoutError(endpoint_url="dynamodb")
-        item = self.items.get(asked["Key"]["job"]["S"])
-        return {"Item": item} if item else {}
-
-
-def node(tmp_path: Path, table: Table, token: int) -> Any:
+def node(tmp_path: Path, table: SharedTables, token: int) -> Any:
     (tmp_path / LEASE_FILE).write_text(json.dumps({"token": token}))
 
     def purchase_option() -> str:
@@ -332,10 +316,12 @@ def node(tmp_path: Path, table: Table, token: int) -> Any:
 
 
 def test_the_script_saves_by_what_its_job_has_met(tmp_path: Path) -> None:
-    table = Table(*(attempt(token, 0.25, **NOTICE) for token in range(80, 100)))
+    items = [attempts.dump("resnet", attempt(token, 0.25, **NOTICE)) for token in range(80, 100)]
+    asked: list[str] = []
+    table = SharedTables({item["job"]["S"]: item for item in items}, point=asked.append)
     variables = recording.history_variables(node(tmp_path, table, 100))
     assert 3.0 < float(variables[RATE_VARIABLE]) < 4.0
-    assert table.asked == MAX_ATTEMPTS
+    assert asked == ["get"] * MAX_ATTEMPTS
     default, harsh = Interval(environment={}), Interval(environment=variables)
     for one in (default, harsh):
         one.saved(2.0)
@@ -343,7 +329,9 @@ def test_the_script_saves_by_what_its_job_has_met(tmp_path: Path) -> None:
 
 
 def test_without_a_response_the_script_gets_no_variable(tmp_path: Path) -> None:
-    table = Table()
-    table.fails = True
+    def fail(operation: str) -> None:
+        raise no_answer()
+
+    table = SharedTables(point=fail)
     assert recording.history_variables(node(tmp_path, table, 9)) == {}
     assert Interval(environment=recording.history_variables(node(tmp_path, table, 9))).seconds > 0

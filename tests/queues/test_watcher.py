@@ -27,6 +27,7 @@ from lambdas.aws.queues.watcher import QueueOutcome, QueueWatcher, build
 from lambdas.core.queues.history import QueueHistory
 from lambdas.handlers import queues as entry
 from tests import models
+from tests.fakes.aws import FakeAws
 from tests.queues.test_management_api import BUSY, STARTED
 from tests.real.job.code_host import certify
 from tests.served import Handler, served
@@ -372,23 +373,10 @@ class FakeReader:
         return STATE, past
 
 
-class Table:
-    """Stores the items that are put."""
-
-    def __init__(self) -> None:
-        self.items: list[dict[str, Any]] = []
-
-    def get_item(self, **_: Any) -> dict[str, Any]:
-        return {}
-
-    def put_item(self, *, Item: dict[str, Any], **_: Any) -> None:  # noqa: N803
-        self.items.append(Item)
-
-
 def test_a_new_kind_is_read_and_its_item_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(kinds.KINDS, "pigeons", lambda client: FakeReader(client("sky")))  # type: ignore[arg-type]
-    table = Table()
-    clients = {"dynamodb": table, "sky": "client of sky"}
+    aws = FakeAws()
+    clients = {"dynamodb": aws.client("dynamodb"), "sky": "client of sky"}
     [outcome] = build(clients.__getitem__, [PIGEONS], "registry", lambda: 60.0).run(5.0)
     assert (outcome.state, outcome.error) == (STATE, "")
-    assert queue_state.dump("ocr", STATE) in table.items
+    assert queue_state.dump("ocr", STATE) in aws.rows[names.queue_partition("ocr")].values()

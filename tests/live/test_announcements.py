@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from lambdas.core.model import GroupRole, PurchaseOption
+from lambdas.core.model import GroupRole
 from market.replay.groups import SPOT_REFUSAL
 from tests.live.world import START, Running, bodies
 
 
 def test_a_notice_has_the_shape_that_aws_gives_it(running: Running) -> None:
-    instance = running.cloud.launch(
-        "inference", GroupRole.PRIMARY, "g5.xlarge", "us-west-2a", PurchaseOption.SPOT
-    )
+    instance = running.launch()
     bodies(running)
     running.cloud.notice(instance, START + 120)
     event, hooked = bodies(running)
@@ -31,9 +29,7 @@ def test_a_notice_has_the_shape_that_aws_gives_it(running: Running) -> None:
 
 def test_only_matching_rules_deliver(running: Running) -> None:
     # The sample has no rule for state changes and recommendations, and one for scaling by name prefix.
-    instance = running.cloud.launch(
-        "inference", GroupRole.PRIMARY, "g5.xlarge", "us-west-2a", PurchaseOption.SPOT
-    )
+    instance = running.launch()
     running.cloud.rebalance(instance)
     running.cloud.refuse("inference", GroupRole.PRIMARY, SPOT_REFUSAL)
     running.cloud.kill([instance])
@@ -45,13 +41,9 @@ def test_only_matching_rules_deliver(running: Running) -> None:
 
 
 def test_a_termination_by_a_client_is_announced(running: Running) -> None:
-    instance = running.cloud.launch(
-        "inference", GroupRole.PRIMARY, "g5.xlarge", "us-west-2a", PurchaseOption.SPOT
-    )
+    instance = running.launch()
     bodies(running)
-    running.clients("autoscaling").terminate_instance_in_auto_scaling_group(
-        InstanceId=instance, ShouldDecrementDesiredCapacity=True
-    )
+    running.terminate(instance)
     running.clients("autoscaling").complete_lifecycle_action(
         AutoScalingGroupName=running.cloud.group("inference").primary,
         LifecycleHookName=running.deployment.resource(

@@ -29,7 +29,7 @@ def test_an_unknown_group_is_an_error_that_names_the_others(running: Running) ->
 
 def test_desired_capacity_is_recorded_and_nothing_is_launched(running: Running) -> None:
     view = running.cloud.group("inference")
-    running.clients("autoscaling").set_desired_capacity(AutoScalingGroupName=view.primary, DesiredCapacity=5)
+    running.want(5, GroupRole.PRIMARY)
     running.clients("autoscaling").update_auto_scaling_group(
         AutoScalingGroupName=view.fallback, DesiredCapacity=3
     )
@@ -40,20 +40,13 @@ def test_desired_capacity_is_recorded_and_nothing_is_launched(running: Running) 
 
 @pytest.mark.parametrize(("capacity", "problem"), [(7, "above max value 6"), (-1, "below min value 0")])
 def test_capacity_out_of_bounds_is_rejected(running: Running, capacity: int, problem: str) -> None:
-    view = running.cloud.group("inference")
     with pytest.raises(ClientError, match=problem):
-        running.clients("autoscaling").set_desired_capacity(
-            AutoScalingGroupName=view.primary, DesiredCapacity=capacity
-        )
+        running.want(capacity, GroupRole.PRIMARY)
 
 
 def test_a_launched_instance_looks_as_on_aws(running: Running) -> None:
-    spot = running.cloud.launch(
-        "inference", GroupRole.PRIMARY, "g6.xlarge", "us-west-2b", PurchaseOption.SPOT
-    )
-    owned = running.cloud.launch(
-        "inference", GroupRole.FALLBACK, "g5.xlarge", "us-west-2a", PurchaseOption.ON_DEMAND
-    )
+    spot = running.launch("g6.xlarge", "us-west-2b")
+    owned = running.buy()
     seen = running.instance(spot)
     assert (seen["InstanceType"], seen["Placement"]["AvailabilityZone"]) == ("g6.xlarge", "us-west-2b")
     assert seen["InstanceLifecycle"] == "spot"
@@ -73,13 +66,8 @@ def test_a_launched_instance_looks_as_on_aws(running: Running) -> None:
 
 
 def test_terminate_with_decrement_lowers_desired_and_refills_nothing(running: Running) -> None:
-    remaining, gone = (
-        running.cloud.launch("inference", GroupRole.PRIMARY, "g5.xlarge", "us-west-2a", PurchaseOption.SPOT)
-        for _ in range(2)
-    )
-    reply = running.clients("autoscaling").terminate_instance_in_auto_scaling_group(
-        InstanceId=gone, ShouldDecrementDesiredCapacity=True
-    )
+    remaining, gone = (running.launch() for _ in range(2))
+    reply = running.terminate(gone)
     assert reply["Activity"]["StatusCode"] == "InProgress"
     assert running.instance(gone)["State"]["Name"] == "running"  # it waits for its hook
     assert running.cloud.alive("inference") == {remaining}
@@ -90,26 +78,16 @@ def test_terminate_with_decrement_lowers_desired_and_refills_nothing(running: Ru
 
 
 def test_terminate_does_not_go_below_the_minimum(running: Running) -> None:
-    running.clients("autoscaling").set_desired_capacity(
-        AutoScalingGroupName=running.cloud.group("inference").primary, DesiredCapacity=0
-    )
-    instance = running.cloud.launch(
-        "inference", GroupRole.PRIMARY, "g5.xlarge", "us-west-2a", PurchaseOption.SPOT
-    )
+    running.want(0, GroupRole.PRIMARY)
+    instance = running.launch()
     with pytest.raises(ClientError, match="desiredSize equals minSize"):
-        running.clients("autoscaling").terminate_instance_in_auto_scaling_group(
-            InstanceId=instance, ShouldDecrementDesiredCapacity=True
-        )
+        running.terminate(instance)
     with pytest.raises(ClientError, match="No managed instance found"):
-        running.clients("autoscaling").terminate_instance_in_auto_scaling_group(
-            InstanceId="i-00000000000000000", ShouldDecrementDesiredCapacity=True
-        )
+        running.terminate("i-00000000000000000")
 
 
 def test_the_market_takes_without_lowering_desired(running: Running) -> None:
-    instance = running.cloud.launch(
-        "inference", GroupRole.PRIMARY, "g5.xlarge", "us-west-2a", PurchaseOption.SPOT
-    )
+    instance = running.launch()
     running.cloud.kill([instance])
     assert running.cloud.alive("inference") == set()
     assert running.cloud.desired("inference") == (2, 0)
@@ -118,9 +96,7 @@ def test_the_market_takes_without_lowering_desired(running: Running) -> None:
 
 def test_a_spot_request_follows_the_state_of_its_instance(running: Running) -> None:
     ec2 = running.clients("ec2")
-    instance = running.cloud.launch(
-        "inference", GroupRole.PRIMARY, "g5.xlarge", "us-west-2a", PurchaseOption.SPOT
-    )
+    instance = running.launch()
 
     def status() -> tuple[str, str, float]:
         (request,) = ec2.describe_spot_instance_requests()["SpotInstanceRequests"]
@@ -146,7 +122,7 @@ def test_refusals_are_activities_with_aws_words_newest_first(running: Running) -
     view = running.cloud.group("inference")
     running.cloud.refuse("inference", GroupRole.PRIMARY, SPOT_REFUSAL)
     running.cloud.set_time(START + 60)
-    running.cloud.launch("inference", GroupRole.PRIMARY, "g5.xlarge", "us-west-2a", PurchaseOption.SPOT)
+    running.launch()
     running.cloud.refuse("inference", GroupRole.FALLBACK, ON_DEMAND_REFUSAL)
     autoscaling = running.clients("autoscaling")
     found = autoscaling.describe_scaling_activities(AutoScalingGroupName=view.primary)["Activities"]
@@ -196,9 +172,7 @@ def test_a_warm_instance_that_is_not_started_is_ended_and_its_place_filled_again
 def test_ended_instances_disappear_after_a_while(running: Running) -> None:
     ec2 = running.clients("ec2")
     volumes = ec2.describe_volumes()["Volumes"]
-    instance = running.cloud.launch(
-        "inference", GroupRole.PRIMARY, "g6.xlarge", "us-west-2a", PurchaseOption.SPOT
-    )
+    instance = running.launch("g6.xlarge")
     assert len(running.instance(instance)["BlockDeviceMappings"]) == 1
     assert len(ec2.describe_volumes()["Volumes"]) == len(volumes) + 1
     running.cloud.heartbeat([instance])
@@ -213,9 +187,7 @@ def test_ended_instances_disappear_after_a_while(running: Running) -> None:
 
 
 def test_heartbeats_follow_the_contract(running: Running) -> None:
-    instance = running.cloud.launch(
-        "inference", GroupRole.PRIMARY, "g6.xlarge", "us-west-2a", PurchaseOption.SPOT
-    )
+    instance = running.launch("g6.xlarge")
     running.cloud.heartbeat([instance])
     running.cloud.notice(instance, START + 120)
     running.cloud.set_time(START + 60)
@@ -246,9 +218,7 @@ def test_a_launch_outside_the_group_is_rejected(running: Running, kind: str, zon
 
 
 def test_on_demand_gets_no_notice(running: Running) -> None:
-    instance = running.cloud.launch(
-        "inference", GroupRole.FALLBACK, "g5.xlarge", "us-west-2a", PurchaseOption.ON_DEMAND
-    )
+    instance = running.buy()
     with pytest.raises(LocalCloudError, match="is On-Demand"):
         running.cloud.notice(instance, START + 120)
 
@@ -257,18 +227,13 @@ def test_a_launch_waits_for_its_hook_until_the_first_heartbeat(running: Running)
     autoscaling, view = running.clients("autoscaling"), running.cloud.group("inference")
 
     def state() -> tuple[str, str]:
-        (group,) = autoscaling.describe_auto_scaling_groups(AutoScalingGroupNames=[view.fallback])[
-            "AutoScalingGroups"
-        ]
-        activities = autoscaling.describe_scaling_activities(AutoScalingGroupName=view.fallback)
-        return group["Instances"][0]["LifecycleState"], activities["Activities"][0]["StatusCode"]
+        [member] = running.members().values()
+        return member["LifecycleState"], running.newest()["StatusCode"]
 
     hook = {"AutoScalingGroupName": view.fallback, "LifecycleHookName": "worker-started"}
     autoscaling.put_lifecycle_hook(**hook, LifecycleTransition="autoscaling:EC2_INSTANCE_LAUNCHING")
     try:
-        instance = running.cloud.launch(
-            "inference", GroupRole.FALLBACK, "g5.xlarge", "us-west-2a", PurchaseOption.ON_DEMAND
-        )
+        instance = running.buy()
         assert state() == ("Pending:Wait", "MidLifecycleAction")
         assert bodies(running)[-1]["detail-type"] == "EC2 Instance-launch Lifecycle Action"
         running.cloud.heartbeat([instance])
@@ -286,9 +251,7 @@ def test_an_instance_can_complete_its_launch_hook_itself_and_once(running: Runni
     hook = {"AutoScalingGroupName": view.fallback, "LifecycleHookName": "prepared"}
     autoscaling.put_lifecycle_hook(**hook, LifecycleTransition="autoscaling:EC2_INSTANCE_LAUNCHING")
     try:
-        instance = running.cloud.launch(
-            "inference", GroupRole.FALLBACK, "g5.xlarge", "us-west-2a", PurchaseOption.ON_DEMAND
-        )
+        instance = running.buy()
         bodies(running)
         completed = {**hook, "InstanceId": instance, "LifecycleActionResult": "CONTINUE"}
         autoscaling.complete_lifecycle_action(**completed)

@@ -9,50 +9,16 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from lambdas.core.model import GroupRole, PurchaseOption
+from lambdas.core.model import GroupRole
 from tests.live.world import START, Running, bodies
 
 HOOK = {"LifecycleTransition": "autoscaling:EC2_INSTANCE_TERMINATING", "HeartbeatTimeout": 300}
 A, B = "us-west-2a", "us-west-2b"
 
 
-def launch(
-    running: Running,
-    zone: str = A,
-    market: PurchaseOption = PurchaseOption.SPOT,
-    side: GroupRole = GroupRole.PRIMARY,
-) -> str:
-    return running.cloud.launch("inference", side, "g5.xlarge", zone, market)
-
-
-def name(running: Running, side: GroupRole = GroupRole.FALLBACK) -> str:
-    return running.cloud.group("inference").side(side)
-
-
-def want(running: Running, capacity: int, side: GroupRole = GroupRole.FALLBACK) -> None:
-    running.clients("autoscaling").set_desired_capacity(
-        AutoScalingGroupName=name(running, side), DesiredCapacity=capacity
-    )
-
-
-def members(running: Running, side: GroupRole = GroupRole.FALLBACK) -> dict[str, dict[str, Any]]:
-    (group,) = running.clients("autoscaling").describe_auto_scaling_groups(
-        AutoScalingGroupNames=[name(running, side)]
-    )["AutoScalingGroups"]
-    return {member["InstanceId"]: member for member in group["Instances"]}
-
-
-def newest(running: Running, side: GroupRole = GroupRole.FALLBACK) -> dict[str, Any]:
-    activities = running.clients("autoscaling").describe_scaling_activities(
-        AutoScalingGroupName=name(running, side)
-    )
-    activity: dict[str, Any] = activities["Activities"][0]
-    return activity
-
-
 @contextmanager
 def hooked(running: Running, **changes: Any) -> Iterator[dict[str, Any]]:
-    hook = {"AutoScalingGroupName": name(running), "LifecycleHookName": "end"}
+    hook = {"AutoScalingGroupName": running.name(), "LifecycleHookName": "end"}
     running.clients("autoscaling").put_lifecycle_hook(**hook, **{**HOOK, **changes})
     try:
         yield hook
@@ -63,7 +29,7 @@ def hooked(running: Running, **changes: Any) -> Iterator[dict[str, Any]]:
 @contextmanager
 def protecting(running: Running, side: GroupRole = GroupRole.FALLBACK) -> Iterator[None]:
     autoscaling = running.clients("autoscaling")
-    protect = {"AutoScalingGroupName": name(running, side), "NewInstancesProtectedFromScaleIn": True}
+    protect = {"AutoScalingGroupName": running.name(side), "NewInstancesProtectedFromScaleIn": True}
     autoscaling.update_auto_scaling_group(**protect)
     try:
         yield
@@ -72,82 +38,78 @@ def protecting(running: Running, side: GroupRole = GroupRole.FALLBACK) -> Iterat
 
 
 def test_a_scale_in_terminates_members_of_the_fullest_zone_near_their_billing_hour(running: Running) -> None:
-    want(running, 3)
-    early = launch(running, A, PurchaseOption.ON_DEMAND, GroupRole.FALLBACK)
+    running.want(3)
+    early = running.buy(A)
     running.cloud.set_time(START + 1200)
-    late = launch(running, A, PurchaseOption.ON_DEMAND, GroupRole.FALLBACK)
-    alone = launch(running, B, PurchaseOption.ON_DEMAND, GroupRole.FALLBACK)
+    late = running.buy(A)
+    alone = running.buy(B)
     running.cloud.set_time(START + 4200)  # ``early`` is ten minutes into its second hour, ``late`` fifty
-    want(running, 2)
-    assert set(members(running)) == {early, alone}
+    running.want(2)
+    assert set(running.members()) == {early, alone}
     assert running.instance(late)["State"]["Name"] == "terminated"
-    assert "shrinking the capacity from 3 to 2" in newest(running)["Cause"]
+    assert "shrinking the capacity from 3 to 2" in running.newest()["Cause"]
     assert bodies(running)[-1]["detail-type"] == "EC2 Instance Terminate Successful"
 
 
 def test_of_a_mixed_group_the_purchase_option_that_has_too_many_goes_first(running: Running) -> None:
-    spot, owned = launch(running, A), launch(running, A, PurchaseOption.ON_DEMAND)
-    want(running, 1, GroupRole.PRIMARY)  # all spot, by its distribution
-    states = {one: member["LifecycleState"] for one, member in members(running, GroupRole.PRIMARY).items()}
+    spot, owned = running.launch(), running.buy(side=GroupRole.PRIMARY)
+    running.want(1, GroupRole.PRIMARY)  # all spot, by its distribution
+    states = {one: member["LifecycleState"] for one, member in running.members(GroupRole.PRIMARY).items()}
     assert states == {spot: "InService", owned: "Terminating:Wait"}
-    want(running, 2, GroupRole.PRIMARY)
+    running.want(2, GroupRole.PRIMARY)
 
 
 def test_a_lowered_maximum_ends_members(running: Running) -> None:
     autoscaling = running.clients("autoscaling")
-    want(running, 2)
+    running.want(2)
     for zone in (A, B):
-        launch(running, zone, PurchaseOption.ON_DEMAND, GroupRole.FALLBACK)
+        running.buy(zone)
     try:
-        autoscaling.update_auto_scaling_group(AutoScalingGroupName=name(running), MaxSize=1)
-        assert (running.cloud.desired("inference")[1], len(members(running))) == (1, 1)
+        autoscaling.update_auto_scaling_group(AutoScalingGroupName=running.name(), MaxSize=1)
+        assert (running.cloud.desired("inference")[1], len(running.members())) == (1, 1)
     finally:
-        autoscaling.update_auto_scaling_group(AutoScalingGroupName=name(running), MaxSize=6)
+        autoscaling.update_auto_scaling_group(AutoScalingGroupName=running.name(), MaxSize=6)
 
 
 def test_a_maximum_below_the_desired_capacity_lowers_it_without_instances(running: Running) -> None:
     autoscaling = running.clients("autoscaling")
-    want(running, 4)
+    running.want(4)
     try:
-        autoscaling.update_auto_scaling_group(AutoScalingGroupName=name(running), MaxSize=3)
+        autoscaling.update_auto_scaling_group(AutoScalingGroupName=running.name(), MaxSize=3)
         assert running.cloud.desired("inference")[1] == 3
     finally:
-        autoscaling.update_auto_scaling_group(AutoScalingGroupName=name(running), MaxSize=6)
+        autoscaling.update_auto_scaling_group(AutoScalingGroupName=running.name(), MaxSize=6)
 
 
 def test_a_scaling_policy_ends_members_too(running: Running) -> None:
     autoscaling = running.clients("autoscaling")
-    want(running, 2)
+    running.want(2)
     for zone in (A, B):
-        launch(running, zone, PurchaseOption.ON_DEMAND, GroupRole.FALLBACK)
-    policy = {"AutoScalingGroupName": name(running), "PolicyName": "less"}
+        running.buy(zone)
+    policy = {"AutoScalingGroupName": running.name(), "PolicyName": "less"}
     autoscaling.put_scaling_policy(**policy, AdjustmentType="ChangeInCapacity", ScalingAdjustment=-1)
     try:
         autoscaling.execute_policy(**policy)
-        assert len(members(running)) == 1
+        assert len(running.members()) == 1
     finally:
         autoscaling.delete_policy(**policy)
 
 
 def test_protected_members_stay_and_only_a_named_one_ends(running: Running) -> None:
     with protecting(running):
-        want(running, 2)
-        first, second = (
-            launch(running, zone, PurchaseOption.ON_DEMAND, GroupRole.FALLBACK) for zone in (A, B)
-        )
-        assert all(member["ProtectedFromScaleIn"] for member in members(running).values())
-        want(running, 0)
-        assert (running.cloud.desired("inference")[1], set(members(running))) == (0, {first, second})
-        activity = newest(running)
+        running.want(2)
+        first, second = (running.buy(zone) for zone in (A, B))
+        assert all(member["ProtectedFromScaleIn"] for member in running.members().values())
+        running.want(0)
+        assert (running.cloud.desired("inference")[1], set(running.members())) == (0, {first, second})
+        activity = running.newest()
         assert (activity["StatusCode"], activity["Description"].partition(" because ")[2]) == (
             "Cancelled",
             "all remaining instances are protected from scale in.",
         )
-        want(running, 2)
-        running.clients("autoscaling").terminate_instance_in_auto_scaling_group(
-            InstanceId=first, ShouldDecrementDesiredCapacity=True
-        )
-        assert (running.cloud.desired("inference")[1], set(members(running))) == (1, {second})
+        running.want(2)
+        running.terminate(first)
+        assert (running.cloud.desired("inference")[1], set(running.members())) == (1, {second})
 
 
 def test_out_of_the_warm_pool_members_inherit_the_protection(running: Running) -> None:
@@ -155,37 +117,38 @@ def test_out_of_the_warm_pool_members_inherit_the_protection(running: Running) -
     with protecting(running):
         (waiting,) = running.cloud.warm("inference")
         running.cloud.start_warm("inference", waiting)
-        assert members(running)[waiting]["ProtectedFromScaleIn"]
+        assert running.members()[waiting]["ProtectedFromScaleIn"]
 
 
 def test_a_member_that_is_not_yet_in_service_is_not_protected(running: Running) -> None:
     launching = {"LifecycleTransition": "autoscaling:EC2_INSTANCE_LAUNCHING"}
     with protecting(running), hooked(running, **launching):
-        want(running, 1)
-        launch(running, A, PurchaseOption.ON_DEMAND, GroupRole.FALLBACK)
-        want(running, 0)
-        assert members(running) == {}
+        running.want(1)
+        running.buy(A)
+        running.want(0)
+        assert running.members() == {}
 
 
 def test_a_termination_waits_for_its_hook_and_no_longer_counts(running: Running) -> None:
     with hooked(running) as hook:
-        want(running, 2)
-        remaining, gone = (launch(running, A, PurchaseOption.ON_DEMAND, GroupRole.FALLBACK) for _ in range(2))
+        running.want(2)
+        remaining, gone = (running.buy(A) for _ in range(2))
         autoscaling = running.clients("autoscaling")
-        autoscaling.terminate_instance_in_auto_scaling_group(
-            InstanceId=gone, ShouldDecrementDesiredCapacity=True
-        )
-        assert members(running)[gone]["LifecycleState"] == "Terminating:Wait"
-        assert (running.instance(gone)["State"]["Name"], newest(running)["StatusCode"]) == (
+        running.terminate(gone)
+        assert running.members()[gone]["LifecycleState"] == "Terminating:Wait"
+        assert (running.instance(gone)["State"]["Name"], running.newest()["StatusCode"]) == (
             "running",
             "MidLifecycleAction",
         )
-        want(running, 1)  # waiting instances do not count: no other one terminates
-        assert members(running)[remaining]["LifecycleState"] == "InService"
+        running.want(1)  # waiting instances do not count: no other one terminates
+        assert running.members()[remaining]["LifecycleState"] == "InService"
         assert bodies(running)[-1]["detail-type"] == "EC2 Instance-terminate Lifecycle Action"
         autoscaling.complete_lifecycle_action(**hook, InstanceId=gone, LifecycleActionResult="ABANDON")
-        assert (set(members(running)), running.instance(gone)["State"]["Name"]) == ({remaining}, "terminated")
-        assert newest(running)["StatusCode"] == "Successful"
+        assert (set(running.members()), running.instance(gone)["State"]["Name"]) == (
+            {remaining},
+            "terminated",
+        )
+        assert running.newest()["StatusCode"] == "Successful"
         with pytest.raises(ClientError, match="No active Lifecycle Action found"):
             autoscaling.complete_lifecycle_action(**hook, InstanceId=gone, LifecycleActionResult="CONTINUE")
 
@@ -194,28 +157,28 @@ def test_without_completion_it_waits_for_the_heartbeat_timeout_from_the_last_hea
     running: Running,
 ) -> None:
     with hooked(running) as hook:
-        want(running, 1)
-        gone = launch(running, A, PurchaseOption.ON_DEMAND, GroupRole.FALLBACK)
-        want(running, 0)
+        running.want(1)
+        gone = running.buy(A)
+        running.want(0)
         running.cloud.set_time(START + 240)
         running.clients("autoscaling").record_lifecycle_action_heartbeat(**hook, InstanceId=gone)
         running.cloud.set_time(START + 540)
-        assert members(running)[gone]["LifecycleState"] == "Terminating:Wait"
+        assert running.members()[gone]["LifecycleState"] == "Terminating:Wait"
         running.cloud.set_time(START + 541)
-        assert members(running) == {}
+        assert running.members() == {}
 
 
 def test_an_abandoned_launch_is_cancelled_with_its_reason(running: Running) -> None:
     launching = {"LifecycleTransition": "autoscaling:EC2_INSTANCE_LAUNCHING"}
     with hooked(running, **launching):
-        want(running, 1)
-        late = launch(running, A, PurchaseOption.ON_DEMAND, GroupRole.FALLBACK)
+        running.want(1)
+        late = running.buy(A)
         running.cloud.set_time(START + 301)
-        assert (members(running), running.instance(late)["State"]["Name"]) == ({}, "terminated")
+        assert (running.members(), running.instance(late)["State"]["Name"]) == ({}, "terminated")
         (timed_out,) = [
             activity
             for activity in running.clients("autoscaling").describe_scaling_activities(
-                AutoScalingGroupName=name(running)
+                AutoScalingGroupName=running.name()
             )["Activities"]
             if activity["StatusCode"] == "Cancelled"
         ]
@@ -226,16 +189,16 @@ def test_an_abandoned_launch_is_cancelled_with_its_reason(running: Running) -> N
 def test_at_the_notice_a_group_that_rebalances_calls_the_hook(
     running: Running, rebalances: bool, state: str
 ) -> None:
-    group = running.cloud._instances.group(name(running, GroupRole.PRIMARY))
+    group = running.cloud._instances.group(running.name(GroupRole.PRIMARY))
     before, group.capacity_rebalance = group.capacity_rebalance, rebalances
     try:
-        interrupted = launch(running)
+        interrupted = running.launch()
         running.cloud.notice(interrupted, START + 120)
-        assert members(running, GroupRole.PRIMARY)[interrupted]["LifecycleState"] == state
+        assert running.members(GroupRole.PRIMARY)[interrupted]["LifecycleState"] == state
         assert running.cloud.alive("inference") == {interrupted}
         running.cloud.set_time(START + 120)
         running.cloud.kill([interrupted])  # the agent has completed the hook just before
-        assert members(running, GroupRole.PRIMARY) == {}
+        assert running.members(GroupRole.PRIMARY) == {}
         assert running.instance(interrupted)["StateReason"]["Code"] == "Server.SpotInstanceTermination"
     finally:
         group.capacity_rebalance = before
@@ -244,17 +207,17 @@ def test_at_the_notice_a_group_that_rebalances_calls_the_hook(
 def test_a_spot_instance_that_is_gone_unannounced_stays_listed_until_its_hook_times_out(
     running: Running,
 ) -> None:
-    lost = launch(running)
+    lost = running.launch()
     running.cloud.kill([lost])
-    member = members(running, GroupRole.PRIMARY)[lost]
+    member = running.members(GroupRole.PRIMARY)[lost]
     assert (member["LifecycleState"], member["HealthStatus"]) == ("Terminating:Wait", "Unhealthy")
     assert running.cloud.alive("inference") == set()
     running.cloud.set_time(START + 121)  # the sample's hook: 120 s
-    assert members(running, GroupRole.PRIMARY) == {}
+    assert running.members(GroupRole.PRIMARY) == {}
 
 
 def test_an_instance_terminated_by_a_client_waits_for_its_hook(running: Running) -> None:
-    ended = launch(running)
+    ended = running.launch()
     running.clients("ec2").terminate_instances(InstanceIds=[ended])
-    assert members(running, GroupRole.PRIMARY)[ended]["LifecycleState"] == "Terminating:Wait"
+    assert running.members(GroupRole.PRIMARY)[ended]["LifecycleState"] == "Terminating:Wait"
     assert running.instance(ended)["State"]["Name"] == "terminated"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from lambdas.core.model import GroupRole, PurchaseOption
+from lambdas.core.model import GroupRole
 from pulumi_on_moto.fixes.fleets.request import FleetRequest
 from tests.live.world import Running
 
@@ -32,51 +32,35 @@ def weighed(running: Running) -> Iterator[Running]:
     group.mixed_instances_policy = policy
 
 
-def launch(running: Running, kind: str) -> str:
-    return running.cloud.launch("inference", GroupRole.PRIMARY, kind, "us-west-2a", PurchaseOption.SPOT)
-
-
-def want(running: Running, capacity: int) -> None:
-    running.clients("autoscaling").set_desired_capacity(
-        AutoScalingGroupName=running.primary["AutoScalingGroupName"], DesiredCapacity=capacity
-    )
-
-
-def release(running: Running, instance_id: str) -> None:
-    running.clients("autoscaling").terminate_instance_in_auto_scaling_group(
-        InstanceId=instance_id, ShouldDecrementDesiredCapacity=True
-    )
-
-
 def test_a_member_shows_its_weight_and_takes_it_along(weighed: Running) -> None:
-    want(weighed, 5)
-    small, big = launch(weighed, "g5.xlarge"), launch(weighed, "g6.xlarge")
+    weighed.want(5, GroupRole.PRIMARY)
+    small, big = weighed.launch("g5.xlarge"), weighed.launch("g6.xlarge")
     shown = {
         instance["InstanceId"]: instance["WeightedCapacity"] for instance in weighed.primary["Instances"]
     }
     assert shown == {small: "1", big: "4"}
-    release(weighed, big)
+    weighed.terminate(big)
     assert weighed.primary["DesiredCapacity"] == 1
 
 
 def test_a_release_does_not_go_below_the_minimum(weighed: Running) -> None:
-    want(weighed, 3)
-    big = launch(weighed, "g6.xlarge")
+    weighed.want(3, GroupRole.PRIMARY)
+    big = weighed.launch("g6.xlarge")
     with pytest.raises(ClientError, match="violate group's min size"):
-        release(weighed, big)
+        weighed.terminate(big)
     assert weighed.primary["DesiredCapacity"] == 3
 
 
 def test_a_group_terminates_no_instance_that_it_needs_for_its_capacity(weighed: Running) -> None:
-    want(weighed, 5)
-    small, big = launch(weighed, "g5.xlarge"), launch(weighed, "g6.xlarge")
-    want(weighed, 3)
+    weighed.want(5, GroupRole.PRIMARY)
+    small, big = weighed.launch("g5.xlarge"), weighed.launch("g6.xlarge")
+    weighed.want(3, GroupRole.PRIMARY)
     ending = {instance["InstanceId"]: instance["LifecycleState"] for instance in weighed.primary["Instances"]}
     assert ending == {small: "Terminating:Wait", big: "InService"}
 
 
 def test_members_of_a_group_without_weights_show_none(running: Running) -> None:
-    launch(running, "g6.xlarge")
+    running.launch("g6.xlarge")
     assert not any("WeightedCapacity" in instance for instance in running.primary["Instances"])
 
 

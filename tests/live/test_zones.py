@@ -9,9 +9,8 @@ import pytest
 from botocore.exceptions import ClientError
 from moto.autoscaling.models import autoscaling_backends
 
-from lambdas.core.model import GroupRole, PurchaseOption
+from lambdas.core.model import GroupRole
 from pulumi_on_moto.sandbox import ACCOUNT
-from tests.live.test_scale_in import name
 from tests.live.world import Running
 
 HOME = "us-west-2b"
@@ -20,7 +19,7 @@ HOME = "us-west-2b"
 @pytest.fixture
 def fallback(running: Running) -> Iterator[dict[str, Any]]:
     """An order of one to the fallback, which has no warm pool meanwhile."""
-    autoscaling, group = running.clients("autoscaling"), {"AutoScalingGroupName": name(running)}
+    autoscaling, group = running.clients("autoscaling"), {"AutoScalingGroupName": running.name()}
     before = autoscaling.describe_warm_pool(**group)["WarmPoolConfiguration"]
     autoscaling.delete_warm_pool(**group, ForceDelete=True)
     yield {**group, "RequestedCapacity": 1, "AvailabilityZones": [HOME]}
@@ -35,7 +34,7 @@ def selling(running: Running, zone: str) -> None:
     def buy(asked: str, role: GroupRole) -> str | None:
         if asked != zone:
             return None
-        return running.cloud.launch("inference", role, "g5.xlarge", asked, PurchaseOption.ON_DEMAND)
+        return running.buy(asked, role)
 
     running.cloud.buy_by_zone("inference", buy)
 
@@ -82,7 +81,7 @@ def test_invalid_requests_are_rejected(
 
 
 def test_it_takes_no_group_with_a_warm_pool(running: Running) -> None:
-    order = {"AutoScalingGroupName": name(running), "RequestedCapacity": 1, "AvailabilityZones": [HOME]}
+    order = {"AutoScalingGroupName": running.name(), "RequestedCapacity": 1, "AvailabilityZones": [HOME]}
     with pytest.raises(ClientError, match="warm pool"):
         launch(running, order)
 
@@ -97,7 +96,7 @@ def test_it_takes_no_group_that_mixes_spot_and_on_demand(
     takes: bool,
 ) -> None:
     selling(running, HOME)
-    group = autoscaling_backends[ACCOUNT][running.clients.region].autoscaling_groups[name(running)]
+    group = autoscaling_backends[ACCOUNT][running.clients.region].autoscaling_groups[running.name()]
     distribution = group.mixed_instances_policy["InstancesDistribution"]
     monkeypatch.setitem(distribution, "OnDemandPercentageAboveBaseCapacity", share)
     monkeypatch.setitem(distribution, "OnDemandBaseCapacity", base)

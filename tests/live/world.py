@@ -10,6 +10,7 @@ from typing import Any
 from moto.sqs.models import sqs_backends
 
 from contracts import names
+from lambdas.core.model import GroupRole, PurchaseOption
 from pulumi_on_moto.program.record import Deployment
 from pulumi_on_moto.running.clock import SimulatedTime
 from pulumi_on_moto.sandbox import ACCOUNT, AwsClients
@@ -38,12 +39,46 @@ class Running:
     clock: SimulatedTime
     cloud: LocalCloud
 
+    def name(self, side: GroupRole = GroupRole.FALLBACK) -> str:
+        return self.cloud.group("inference").side(side)
+
+    def described(self, side: GroupRole = GroupRole.FALLBACK) -> Any:
+        """Return a group as Auto Scaling describes it."""
+        names = [self.name(side)]
+        reply = self.clients("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=names)
+        return reply["AutoScalingGroups"][0]
+
     @property
     def primary(self) -> Any:
-        name = self.cloud.group("inference").primary
-        return self.clients("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=[name])[
-            "AutoScalingGroups"
-        ][0]
+        return self.described(GroupRole.PRIMARY)
+
+    def members(self, side: GroupRole = GroupRole.FALLBACK) -> dict[str, dict[str, Any]]:
+        return {member["InstanceId"]: member for member in self.described(side)["Instances"]}
+
+    def newest(self) -> dict[str, Any]:
+        """Return the newest activity of the fallback."""
+        asked = {"AutoScalingGroupName": self.name()}
+        found = self.clients("autoscaling").describe_scaling_activities(**asked)["Activities"]
+        return dict(found[0])
+
+    def launch(self, kind: str = "g5.xlarge", zone: str = "us-west-2a") -> str:
+        """Let the market launch a Spot Instance of the primary group."""
+        return self.cloud.launch("inference", GroupRole.PRIMARY, kind, zone, PurchaseOption.SPOT)
+
+    def buy(self, zone: str = "us-west-2a", side: GroupRole = GroupRole.FALLBACK) -> str:
+        """Let the market launch an On-Demand Instance."""
+        return self.cloud.launch("inference", side, "g5.xlarge", zone, PurchaseOption.ON_DEMAND)
+
+    def want(self, capacity: int, side: GroupRole = GroupRole.FALLBACK) -> None:
+        self.clients("autoscaling").set_desired_capacity(
+            AutoScalingGroupName=self.name(side), DesiredCapacity=capacity
+        )
+
+    def terminate(self, instance_id: str) -> Any:
+        """Terminate a member, as the controller does, and lower the desired capacity."""
+        return self.clients("autoscaling").terminate_instance_in_auto_scaling_group(
+            InstanceId=instance_id, ShouldDecrementDesiredCapacity=True
+        )
 
     def instance(self, instance_id: str) -> Any:
         reply = self.clients("ec2").describe_instances(InstanceIds=[instance_id])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
 from pathlib import Path
 
 from tests.test_arrows import PACKAGES, package_dir
+from tests.waiting import run_process
 
 ROOT = Path(__file__).resolve().parents[1]
 MAP = (ROOT / "docs" / "architecture.md").read_text("utf-8")
@@ -52,9 +52,7 @@ MODULE = re.compile(r"`(?:[\w./-]*/)?([\w-]+\.py)`")
 
 
 def test_every_module_that_a_page_names_is_there() -> None:
-    tracked = subprocess.run(
-        ["git", "ls-files", "*.py"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
+    tracked = run_process(["git", "ls-files", "*.py"], cwd=ROOT, check=True)
     there = {Path(line).name for line in tracked.stdout.splitlines()}
     named = {(page.name, one) for page in PAGES for one in MODULE.findall(page.read_text("utf-8"))}
     assert named

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 import shutil
-import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
@@ -16,6 +15,8 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+from tests.waiting import run_process
 
 ROOT = Path(__file__).resolve().parent.parent
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
@@ -48,7 +49,7 @@ def repository_files() -> list[Path]:
     """Every file that git holds or would add; in an unpacked archive every file that is no output."""
     if shutil.which("git") and (ROOT / ".git").exists():
         command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-        listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+        listed = run_process(command, cwd=ROOT, check=True).stdout
         paths = [ROOT / name for name in listed.split("\0") if name]
     else:
         ignored = {"out", "build", "dist", "__pycache__", ".venv"}
@@ -139,7 +140,7 @@ def test_a_clone_without_make_setup_gets_the_lock_by_the_engine() -> None:
     # The engine makes an environment and installs what stands beside the program, wherever it was called.
     pip = [sys.executable, "-m", "pip", "install", "--no-index", "--dry-run", "--quiet"]
     asked = [*pip, "--requirement", str(ROOT / "infra" / "requirements.txt")]
-    done = subprocess.run(asked, cwd="/", capture_output=True, text=True)
+    done = run_process(asked, cwd="/")
     assert done.returncode == 0, done.stderr
     assert (ROOT / "infra" / "requirements.txt").read_text("utf-8").endswith("-r ../requirements.lock\n")
 
@@ -171,9 +172,7 @@ def test_the_installed_command_is_this_tree() -> None:
     assert script.value == PYPROJECT["project"]["scripts"]["gpu-spot"]
     # From another folder, so that the working directory cannot stand in for the installation.
     where = f"import {', '.join(PACKAGES)}; print(*(m.__file__ for m in ({', '.join(PACKAGES)})), sep='\\n')"
-    found = subprocess.run(
-        [sys.executable, "-c", where], cwd="/", check=True, capture_output=True, text=True
-    ).stdout
+    found = run_process([sys.executable, "-c", where], cwd="/", check=True).stdout
     assert [Path(line).parent for line in found.splitlines()] == list(SOURCES.values())
 
 
@@ -211,7 +210,7 @@ def test_shell_scripts_pass_shellcheck(require_program: Callable[..., str]) -> N
         or (path.suffix == "" and path.read_bytes()[:32].startswith((b"#!/usr/bin/env bash", b"#!/bin/")))
     ]
     assert scripts
-    result = subprocess.run([shellcheck, *scripts], check=False, capture_output=True, text=True)
+    result = run_process([shellcheck, *scripts])
     assert result.returncode == 0, result.stdout
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
-from collections.abc import Callable
-from typing import Final, TypeVar
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 
@@ -21,3 +23,10 @@ def wait_until(
         assert time.monotonic() < end, f"not true within {seconds:g} s"
         time.sleep(interval_seconds)
     return result
+
+
+def run_process(command: Sequence[str | Path], **more: Any) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end, and return its status and texts."""
+    return subprocess.run(
+        command, **{"check": False, **more}, capture_output=True, text=True, timeout=TIMEOUT_SECONDS
+    )

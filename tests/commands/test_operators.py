@@ -18,6 +18,7 @@ from gpu_spot.cli import _PANELS, _name
 from gpu_spot.errors import ExitStatus
 from tests.infra.declared import ROOT
 from tests.soak import chosen
+from tests.waiting import run_process
 
 IMAGE = "ami-0fedcba9876543210"
 MISSING = ("moto", "pulumi_on_moto", "pytest_pulumi_on_moto")
@@ -138,7 +139,7 @@ def operator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
 
 def test_none_of_it_can_be_imported(operator: Operator) -> None:
     words = [sys.executable, "-c", TRIES, *MISSING]
-    done = subprocess.run(words, env=operator.environment, capture_output=True, text=True, check=True)
+    done = run_process(words, env=operator.environment, check=True)
     assert done.stdout.split() == [*MISSING]
 
 
@@ -150,7 +151,7 @@ def test_every_command_is_listed(operator: Operator) -> None:
 def test_every_command_prints_its_help(operator: Operator) -> None:
     """All in one process, which imports what they share once."""
     words = [sys.executable, "-c", HELP, *COMMANDS]
-    done = subprocess.run(words, env=operator.environment, capture_output=True, text=True, check=True)
+    done = run_process(words, env=operator.environment, check=True)
     assert [name for name in COMMANDS if f"usage: gpu-spot {name} " not in done.stdout] == []
 
 
@@ -169,7 +170,7 @@ def test_a_command_that_cannot_ask_aws_says_so_in_a_line(operator: Operator, fau
     if fault == "no credentials":
         environment |= {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}
     call = [sys.executable, "-c", TRIES_ALL, json.dumps(words)]
-    done = subprocess.run(call, cwd=operator.folder, env=environment, capture_output=True, text=True)
+    done = run_process(call, cwd=operator.folder, env=environment)
     *lines, codes = done.stderr.splitlines()
     assert codes == str([int(ExitStatus.AWS)] * len(words)), done.stderr
     remedy = "aws sso login" if fault == "no credentials" else "check the region and the network"

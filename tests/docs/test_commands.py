@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
-import subprocess
 
 import pytest
 
@@ -16,6 +15,7 @@ from docs.site.stage import ROOT
 from gpu_spot.cli import parser
 from gpu_spot.reference import options
 from tests.docs.commands import code_block_commands, prose_commands, unverified_commands
+from tests.waiting import run_process
 
 TYPED = list(code_block_commands())
 GPU_SPOT = re.compile(r"^(?:\.venv/bin/)?gpu-spot +(.*?)(?: *[>|].*)?$")
@@ -64,7 +64,7 @@ def test_commands_in_prose_exist_with_their_options() -> None:
 
 
 def test_every_documented_make_target_exists() -> None:
-    said = subprocess.run(["make", "-pRrq", ":"], cwd=ROOT, capture_output=True, text=True, check=False)
+    said = run_process(["make", "-pRrq", ":"], cwd=ROOT)
     targets = set(re.findall(r"^([a-z][a-z0-9-]*):", said.stdout, re.M))
     benches = {
         f"bench-{path.stem.replace('_', '-')}"

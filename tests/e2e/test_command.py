@@ -21,7 +21,7 @@ from gpu_spot import cli
 from tests.apart import apart
 from tests.docs.keys import documented
 from tests.real.job import repository
-from tests.waiting import TIMEOUT_SECONDS
+from tests.waiting import TIMEOUT_SECONDS, run_process
 
 COMMAND = Path(sys.executable).with_name("gpu-spot")
 REPOSITORY = Path(__file__).parents[2]
@@ -42,14 +42,7 @@ SUMMARY_KEYS = {
 
 
 def gpu_spot(*arguments: str | Path, cwd: Path = REPOSITORY) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [COMMAND, *map(str, arguments)],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_SECONDS,
-        check=False,
-    )
+    return run_process([COMMAND, *map(str, arguments)], cwd=cwd)
 
 
 def forked(*arguments: str | Path, cwd: Path = REPOSITORY) -> subprocess.CompletedProcess[str]:
@@ -161,7 +154,7 @@ sys.exit(cli.main([]))
 
 
 def test_a_terminated_command_ends_its_child_processes() -> None:
-    done = subprocess.run([sys.executable, "-c", TERMINATED], capture_output=True, text=True, check=False)
+    done = run_process([sys.executable, "-c", TERMINATED])
     assert (done.returncode, done.stdout) == (128 + signal.SIGTERM, "tidied up\n")
 
 
@@ -173,7 +166,7 @@ def test_a_command_that_needs_neither_a_local_cloud_nor_aws_imports_none() -> No
         "    print(name, cli.parser(name) and sorted({'moto', 'boto3'} & set(sys.modules)))"
     )
     words = [sys.executable, "-c", program, *commands]
-    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    done = run_process(words, check=True)
     assert done.stdout.splitlines() == [f"{name} []" for name in commands]
 
 
@@ -182,13 +175,10 @@ def desired_capacities(endpoint: str) -> list[int]:
         "import boto3; c = boto3.client('autoscaling', endpoint_url=%r, region_name='us-west-2');"
         "print([g['DesiredCapacity'] for g in c.describe_auto_scaling_groups()['AutoScalingGroups']])"
     )
-    seen = subprocess.run(
+    seen = run_process(
         [sys.executable, "-c", look % endpoint],
         env={**os.environ, "AWS_ACCESS_KEY_ID": "local", "AWS_SECRET_ACCESS_KEY": "local"},
-        capture_output=True,
-        text=True,
         check=True,
-        timeout=TIMEOUT_SECONDS,
     )
     found: list[int] = json.loads(seen.stdout)
     return found

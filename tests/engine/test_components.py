@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
 import sysconfig
 import venv
 from collections.abc import Callable
@@ -16,6 +15,7 @@ import pytest
 import yaml
 
 from tests.engine.workspace import ROOT, Workspace
+from tests.waiting import run_process
 
 PAGE: Final = (ROOT / "docs" / "components.md").read_text("utf-8")
 PYTHON: Final = """\
@@ -37,12 +37,8 @@ pulumi.export("follow", pages.follow_decisions)
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the package in a copy of the checkout, whose environment the engine may change."""
     checkout = tmp_path_factory.mktemp("checkout")
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-        text=True,
+    listed = run_process(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, check=True
     ).stdout
     for name in filter(None, listed.split("\0")):
         if (ROOT / name).is_file():
@@ -127,11 +123,6 @@ def test_the_program_in_typescript_uses_the_package(
 
 
 def _stdout(workspace: Workspace, *arguments: str) -> str:
-    return subprocess.run(
-        ["pulumi", *arguments],
-        cwd=workspace.project,
-        env=workspace.environment,
-        check=True,
-        capture_output=True,
-        text=True,
+    return run_process(
+        ["pulumi", *arguments], cwd=workspace.project, env=workspace.environment, check=True
     ).stdout

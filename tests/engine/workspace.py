@@ -24,7 +24,7 @@ from packages.pulumi_standins import schema, world
 from packages.pulumi_standins.world import World
 from tests.apart import SHARED_VARIABLE
 from tests.oracles.replacements import FORCES_NEW
-from tests.waiting import TIMEOUT_SECONDS, wait_until
+from tests.waiting import TIMEOUT_SECONDS, run_process, wait_until
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 STACKS: Final = tuple(sorted(path.name.split(".")[1] for path in (ROOT / "stacks").glob("Pulumi.*.yaml")))
@@ -100,15 +100,7 @@ class Workspace:
         """Run ``pulumi``; any exit status but ``code`` is an error, unless it is None."""
         command = ["pulumi", *arguments, "--non-interactive", "--color=never"]
         started = time.monotonic()
-        done = subprocess.run(
-            command,
-            cwd=self.project,
-            env=self.environment | environment,
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_SECONDS,
-            check=False,
-        )
+        done = run_process(command, cwd=self.project, env=self.environment | environment)
         output = done.stdout + done.stderr
         assert code is None or done.returncode == code, f"{' '.join(command)}: {done.returncode}\n{output}"
         document = json.loads(done.stdout) if "--json" in arguments and done.returncode == 0 else {}

@@ -14,7 +14,7 @@ import yaml
 
 from tests import models
 from tests.node.metadata import MetadataServer
-from tests.waiting import TIMEOUT_SECONDS
+from tests.waiting import run_process
 
 _PYTHON = f"#!{sys.executable} -IS"
 """Without site-packages: of its many starts each is then a few milliseconds long."""
@@ -116,9 +116,7 @@ class Machine:
             **(proxies or {"NO_PROXY": "*"}),
         }
         command = ["bash", str(script or self.root / "opt/gpu-spot/boot.sh")]
-        done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=TIMEOUT_SECONDS
-        )
+        done = run_process(command, env=environment)
         asked = self.doubles / "asked"
         for line in asked.read_text("utf-8").splitlines() if asked.exists() else []:
             models.check(*json.loads(line))

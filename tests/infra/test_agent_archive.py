@@ -28,7 +28,7 @@ from pulumi_on_moto.running.server import serve
 from tests.infra.declared import ROOT, shipped
 from tests.node import configs, unit_files
 from tests.node.test_registry import empty_registry
-from tests.waiting import TIMEOUT_SECONDS, wait_until
+from tests.waiting import TIMEOUT_SECONDS, run_process, wait_until
 
 AGENT = Path(userdata.agent.__file__).parent
 
@@ -46,9 +46,7 @@ def python(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {"PYTHONPATH": str(home), "PATH": os.defpath}
     environment |= dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), "testing")
     command = [sys.executable, "-S", *arguments]
-    return subprocess.run(
-        command, env=environment, cwd="/", capture_output=True, text=True, timeout=TIMEOUT_SECONDS
-    )
+    return run_process(command, env=environment, cwd="/")
 
 
 def copied(folder: Path) -> None:
@@ -151,9 +149,7 @@ def started(program: Path, stack: str) -> subprocess.CompletedProcess[str]:
     (program / "__init__.py").touch()
     (program / "program").mkdir()
     (program / "program" / "stack.py").write_text(stack)
-    return subprocess.run(
-        [sys.executable, program], cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT_SECONDS
-    )
+    return run_process([sys.executable, program], cwd=ROOT)
 
 
 def test_a_copied_checkout_runs_its_own_code(tmp_path: Path) -> None:
@@ -261,7 +257,7 @@ def test_a_command_of_the_agent_does_not_import_the_agents_libraries(unpacked: P
     unit = unit_files.environment("gpu-spot-prepare")
     unit |= {"PYTHONPATH": str(unpacked), "PATH": f"{tmp_path}/bin:{os.defpath}"}
     argv = [sys.executable, "-S", "-m", "userdata.agent", "--config", str(tmp_path / "agent.json"), "prepare"]
-    done = subprocess.run(argv, env=unit, cwd="/", capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
+    done = run_process(argv, env=unit, cwd="/")
     assert "docker: exit 1" in done.stderr
     seen = dict(line.split("=", 1) for line in (tmp_path / "environment").read_text("utf-8").splitlines())
     assert not [name for name in seen if name.startswith("PYTHON")]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -24,7 +23,7 @@ from tests.infra.booting import Machine
 from tests.infra.declared import STACKS, shipped
 from tests.node import configs
 from tests.node.metadata import MetadataServer
-from tests.waiting import TIMEOUT_SECONDS
+from tests.waiting import run_process
 from userdata.agent.work.process import GIVE_BACK_SECONDS, STOP_SECONDS
 from userdata.render import LIMIT_BYTES, SCRIPT, BootSettings, render, units
 
@@ -67,7 +66,7 @@ def test_cloud_init_accepts_all_of_it_and_it_is_far_below_the_limit(
         paths[-1].write_text(text, "utf-8")
     for path in paths[:1] + paths[-1:]:
         command = [program, "schema", "-c", path]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
+        done = run_process(command)
         assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -94,7 +93,7 @@ def test_the_most_that_a_stack_file_can_say_stays_below_the_limit() -> None:
 
 def test_bash_and_shellcheck_accept_the_script(require_program: Callable[..., str]) -> None:
     for command in (["bash", "-n"], [require_program("shellcheck")]):
-        done = subprocess.run([*command, SCRIPT], capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
+        done = run_process([*command, SCRIPT])
         assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -261,7 +260,7 @@ def test_the_units_run_the_first_python_that_is_new_enough(machine: Machine) -> 
     assert chosen.readlink() == newer
     # As the units call it: a link to a link finds its own standard library.
     command = [chosen, "-S", "-c", "import json, sys; print(sys.version_info >= (3, 11))"]
-    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "True\n"
+    assert run_process(command, check=True).stdout == "True\n"
 
 
 @pytest.mark.parametrize("versions", [[], ["3.9.16"], ["3.10.12", "3.9.16"]])

@@ -15,6 +15,7 @@ from contracts import names
 from infra.archives import functions as archive
 from infra.archives import sdk
 from infra.archives.zip_file import ROOT
+from tests.waiting import run_process
 
 ENVIRONMENT = {
     "PATH": "",
@@ -47,7 +48,7 @@ def runtime(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def isolated(program: str, *path: Path) -> subprocess.CompletedProcess[str]:
     text = f"import sys\nsys.path[:0] = {[str(folder) for folder in path]!r}\n{program}"
     command = [sys.executable, "-I", "-S", "-B", "-c", text]
-    return subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, check=False)
+    return run_process(command, env=ENVIRONMENT)
 
 
 def called_operations() -> set[str]:

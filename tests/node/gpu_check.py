@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from tests.waiting import run_process
 from userdata.agent.metrics.gpus import Gpus
 from userdata.agent.metrics.owner import Owners
 
@@ -45,12 +46,12 @@ while not ended.is_set():
 def has_gpu() -> bool:
     """Tell whether nvidia-smi is here and sees a GPU."""
     smi = shutil.which("nvidia-smi")
-    return smi is not None and "GPU" in subprocess.run([smi, "-L"], capture_output=True, text=True).stdout
+    return smi is not None and "GPU" in run_process([smi, "-L"]).stdout
 
 
 def smi(query: str) -> list[list[str]]:
     argv = ["nvidia-smi", f"--query-{query}", "--format=csv,noheader,nounits"]
-    text = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+    text = run_process(argv, check=True).stdout
     return [[field.strip() for field in line.split(",")] for line in text.splitlines()]
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.node.units import CommandHost
-from tests.waiting import TIMEOUT_SECONDS
+from tests.waiting import run_process
 from userdata.agent.machine import accounts
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import SystemHost
@@ -59,7 +59,7 @@ def in_a_network_of_its_own(tools: Path | None) -> str:
     if tools:
         environment["PATH"] = str(tools)
     command = ["/usr/bin/unshare", "--net", sys.executable, "-c", ASKS]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
+    done = run_process(command, env=environment)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -112,9 +112,7 @@ def test_the_user_is_made_once_without_a_way_to_more_rights(
             str(home),
             "/usr/sbin/nologin",
         )
-        groups = subprocess.run(
-            ["id", "--name", "--groups", user], capture_output=True, text=True, check=True
-        )
+        groups = run_process(["id", "--name", "--groups", user], check=True)
         assert set(groups.stdout.split()) <= {user, "video", "render"}
         assert (home.stat().st_uid, home.stat().st_mode & 0o777) == (int(number), 0o700)
         assert list(home.iterdir()) == [home / "cache"]

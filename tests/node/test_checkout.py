@@ -3,7 +3,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from contracts.agent.config import Training
 from tests.node.units import AsMe
 from tests.real.job.code_host import CodeHost, serving
+from tests.waiting import run_process
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.work.training.checkout import Credentials, checkout, credentials
 
@@ -24,7 +24,7 @@ def git(folder: Path, *arguments: str) -> str:
     """Run git with an author name; return its output."""
     argv = ["git", "-C", str(folder), "-c", "user.name=t", "-c", "user.email=t@example.com"]
     argv += ["-c", "protocol.file.allow=always", *arguments]
-    done = subprocess.run(argv, check=True, capture_output=True, text=True, env={**os.environ, **QUIET})
+    done = run_process(argv, check=True, env={**os.environ, **QUIET})
     return done.stdout.strip()
 
 

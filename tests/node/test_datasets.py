@@ -19,7 +19,7 @@ from tests.node.configs import FakeClock
 from tests.node.jobs import IMAGE
 from tests.node.metadata import MetadataServer
 from tests.node.units import CommandHost
-from tests.waiting import TIMEOUT_SECONDS
+from tests.waiting import run_process
 from userdata.agent import cli
 from userdata.agent.aws.imds import Metadata
 from userdata.agent.machine.errors import AgentError, RefusedError
@@ -238,7 +238,7 @@ def test_a_snapshot_of_a_volume_in_use_is_read_whole_and_not_written(kind: str, 
     probe = subprocess.run([*command[:4], "mount", "-t", "tmpfs", "none", tmp_path], capture_output=True)
     if probe.returncode:
         pytest.skip("no mounts permitted here: the checks above ran against the double only")
-    done = subprocess.run([*command, tmp_path, kind], capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
+    done = run_process([*command, tmp_path, kind])
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1]) == {
         "read": "data",

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.node.units import CommandHost
+from tests.waiting import run_process
 from userdata.agent.machine import files
 from userdata.agent.machine.errors import AgentError, TransientError
 from userdata.agent.machine.host import Argv, SystemHost, Variables
@@ -272,9 +273,7 @@ print(host.mounted(below))
 def test_mounted_is_what_is_seen_at_a_path_and_not_what_a_table_lists(tmp_path: Path) -> None:
     """A mount of EFS that the data volume covers does not count: checkpoints would go to the volume."""
     command = ["unshare", "--mount", sys.executable, "-c", MOUNTS, str(tmp_path)]
-    done = subprocess.run(
-        command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
-    )
+    done = run_process(command, env={**os.environ, "PYTHONPATH": str(ROOT)})
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
         "None None None None",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +13,7 @@ from typing import Final
 import pytest
 
 from tests.node.configs import FakeClock
-from tests.waiting import TIMEOUT_SECONDS
+from tests.waiting import TIMEOUT_SECONDS, run_process
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import SystemHost
 from userdata.agent.work import process
@@ -303,7 +302,7 @@ def test_the_workload_does_not_inherit_the_oom_score(tmp_path: Path) -> None:
         "shell = ['sh', '-c', 'cat /proc/self/oom_score_adj; readlink /proc/self/fd/0']\n"
         "process.spawn(shell, 'nobody').wait()"
     )
-    done = subprocess.run([sys.executable, "-c", score], capture_output=True, text=True, check=True)
+    done = run_process([sys.executable, "-c", score], check=True)
     assert done.stdout.split() == ["0", "/dev/null"]
 
 

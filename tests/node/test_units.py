@@ -15,7 +15,7 @@ import pytest
 from contracts.agent import names
 from tests.node import configs, unit_files
 from tests.node.units import CommandHost
-from tests.waiting import TIMEOUT_SECONDS
+from tests.waiting import run_process
 from userdata.agent.work import containers
 from userdata.render import units
 
@@ -117,9 +117,7 @@ def test_docker_logs_in_where_a_unit_runs_it(
     variables = unit_files.environment(unit) | {"HOMES": " ".join(closed(unit))}
     variables |= {"DOCKER_HOST": "unix:///run/none.sock"}  # without a daemon the client itself logs in
     command = [*enter, "sh", "-euc", SANDBOX, "sandbox", program, *login, registry]
-    done = subprocess.run(
-        command, env=variables, input="secret", capture_output=True, text=True, timeout=TIMEOUT_SECONDS
-    )
+    done = run_process(command, env=variables, input="secret")
     assert done.returncode == 0, done.stderr
     assert "Login Succeeded" in done.stdout
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.waiting import TIMEOUT_SECONDS
+from tests.waiting import run_process
 
 _FLAGS: Final = (
     "--headless",
@@ -42,8 +41,6 @@ class Browser:
             f"--user-data-dir={self.profile}",
             f"--window-size={width},{height}",
         ]
-        done = subprocess.run(
-            [*command, *flags, page.as_uri()], capture_output=True, text=True, timeout=TIMEOUT_SECONDS
-        )
+        done = run_process([*command, *flags, page.as_uri()])
         assert done.returncode == 0, done.stderr
         return done.stdout

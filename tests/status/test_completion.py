@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from gpu_spot import cli
 from gpu_spot.commands import completion
+from tests.waiting import run_process
 
 ASK = """
 source "$1"; shift
@@ -42,12 +42,8 @@ def sourced(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_bash_completes_commands_options_and_files(
     sourced: Path, typed: tuple[str, ...], offered: list[str]
 ) -> None:
-    completed = subprocess.run(
-        ["bash", "--norc", "-c", ASK, "bash", sourced, "gpu-spot", *typed],
-        cwd=sourced.parent,
-        capture_output=True,
-        text=True,
-        check=True,
+    completed = run_process(
+        ["bash", "--norc", "-c", ASK, "bash", sourced, "gpu-spot", *typed], cwd=sourced.parent, check=True
     )
     assert (sorted(completed.stdout.split()), completed.stderr) == (offered, "")
 

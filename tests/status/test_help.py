@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpu_spot import cli, commands
+from tests.waiting import run_process
 
 HOME = Path(commands.__file__).parent
 
@@ -47,7 +47,7 @@ def test_commands_of_other_packages_are_found_by_their_entry_points() -> None:
     start = lines.index(f"{cli._PLUG_IN_PANEL}:")
     assert [line.split()[0] for line in lines[start + 1 : start + 3]] == ["demo", "deploy"]
     program = "import sys; from gpu_spot import cli; cli.parser(); print({'moto'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = run_process([sys.executable, "-c", program], check=True)
     assert done.stdout == "set()\n"
 
 
@@ -66,7 +66,7 @@ sys.stderr.write(json.dumps(sorted(sys.modules)))
 @pytest.mark.parametrize("command", ["", *sorted(COMMANDS)])
 def test_help_imports_nothing_that_only_running_needs(command: str) -> None:
     words = [sys.executable, "-c", HELP, *([command] if command else [])]
-    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    done = run_process(words, check=True)
     assert f"usage: gpu-spot {command}".rstrip() in done.stdout
     assert not HEAVY & set(json.loads(done.stderr))
 

@@ -6,7 +6,7 @@ import contextlib
 import json
 import shlex
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,49 +26,56 @@ from tests.docs.keys import documented
 from tests.forecast.conftest import WEEK, job, pods, service, stack_file, with_cluster
 
 
-@pytest.fixture
-def slot_questions(monkeypatch: pytest.MonkeyPatch) -> list[Question]:
-    """Stub the forecasts, and declare a NAT gateway and an alarm for each group."""
-    questions_asked: list[Question] = []
+class Command:
+    """``gpu-spot forecast`` with a NAT gateway, an alarm for each group, and stubbed forecasts of slots."""
 
-    def forecast_slots(questions: Sequence[Question], *_: Any) -> list[SlotForecast]:
-        questions_asked.extend(questions)
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.folder, self._capsys = folder, capsys
+        self.asked: list[Question] = []
+        self.error = ""
+        """What was said on standard error."""
+
+    def run(self, *options: str, status: int = 0, **files: dict[str, Any]) -> str:
+        """Return what it prints of these stack files, ``base`` and ``head``."""
+        arguments = list(options)
+        for name, config in files.items():
+            file = self.folder / f"{name}.yaml"
+            file.write_text(yaml.safe_dump({"config": config}))
+            arguments += [f"--{name}", str(file)]
+        assert main(["forecast", *arguments]) == status
+        shown = self._capsys.readouterr()
+        self.error = shown.err
+        return shown.out
+
+    def forecast_slots(self, questions: Sequence[Question], *_: Any) -> list[SlotForecast]:
+        self.asked.extend(questions)
         return [WEEK for _ in questions]
 
-    def declared(versions: Sequence[tuple[StackConfig, Settings]], _: object) -> list[Callable[[], Stack]]:
-        return [partial(whole, *version) for version in versions]
 
+def declared(versions: Sequence[tuple[StackConfig, Settings]], _: object) -> list[Callable[[], Stack]]:
     def whole(config: StackConfig, settings: Settings) -> Stack:
         _, times = fixed_costs.reduce_entries(config)
-        made = [Declared("aws:ec2/natGateway:NatGateway", "nat", {})]
         alarm = {"namespace": "gpu-spot"}
-        for name in times:
-            made.append(Declared("aws:cloudwatch/metricAlarm:MetricAlarm", f"{name}-boot", alarm))
+        made = [Declared("aws:ec2/natGateway:NatGateway", "nat", {})]
+        made += [Declared("aws:cloudwatch/metricAlarm:MetricAlarm", f"{name}-boot", alarm) for name in times]
         return fixed_costs.multiply(Stack("x", settings, made), times, settings)
 
-    @contextlib.contextmanager
-    def processes(count: int) -> Iterator[None]:
-        yield None
+    return [partial(whole, *version) for version in versions]
 
-    monkeypatch.setattr(running, "forecast_slots", forecast_slots)
+
+@pytest.fixture
+def command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
+    made = Command(tmp_path, capsys)
+    monkeypatch.setattr(running, "forecast_slots", made.forecast_slots)
     monkeypatch.setattr(running, "declared", declared)
-    monkeypatch.setattr(running, "processes", processes)
-    return questions_asked
+    monkeypatch.setattr(running, "processes", lambda count: contextlib.nullcontext())
+    return made
 
 
-def written(folder: Path, name: str, services: list[dict[str, Any]]) -> str:
-    file = folder / name
-    file.write_text(yaml.safe_dump({"config": stack_file(services)}))
-    return str(file)
-
-
-def test_a_change_is_reported_by_group_and_in_total(
-    slot_questions: list[Question], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    base = written(tmp_path, "base.yaml", [service("same"), service("old"), service("more", target=8)])
-    head = written(tmp_path, "head.yaml", [service("same"), service("more", target=16), service("new")])
-    assert main(["forecast", "--base", base, "--head", head, "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+def test_a_change_is_reported_by_group_and_in_total(command: Command) -> None:
+    base = stack_file([service("same"), service("old"), service("more", target=8)])
+    head = stack_file([service("same"), service("more", target=16), service("new")])
+    document = json.loads(command.run("--json", base=base, head=head))
     month = 0.4 * 730 * 0.8048
     disks = 125 * 0.08
     # eight slots more for one; of the two others one comes and one goes
@@ -88,16 +95,13 @@ def test_a_change_is_reported_by_group_and_in_total(
     assert "skypilot-catalog" in document["basis"]["spot"]
     assert document["basis"]["oldest"] == "2026-01"
     assert "2026-11" in document["basis"]["on_demand"]
-    assert len(slot_questions) == 1  # groups that are alike, and unchanged ones, are replayed once
+    assert len(command.asked) == 1  # groups that are alike, and unchanged ones, are replayed once
 
 
-def test_markdown_has_changes_ranges_and_sources(
-    slot_questions: list[Question], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    base = written(tmp_path, "base.yaml", [service("old"), service("more", target=8)])
-    head = written(tmp_path, "head.yaml", [service("more", target=16), service("new")])
-    assert main(["forecast", "--base", base, "--head", head, "--markdown"]) == 0
-    text = capsys.readouterr().out
+def test_markdown_has_changes_ranges_and_sources(command: Command) -> None:
+    base = stack_file([service("old"), service("more", target=8)])
+    head = stack_file([service("more", target=16), service("new")])
+    text = command.run("--markdown", base=base, head=head)
     assert "| more | 16 (was 8) | $3,920 (+$1,960) | $2,980 to $5,800 |" in text
     assert "(new)" in text
     assert "~~old~~" in text
@@ -108,16 +112,9 @@ def test_markdown_has_changes_ranges_and_sources(
     assert "| 48 (16 to 140) |" in text  # two digits, with their range
 
 
-def test_a_move_to_kubernetes_is_reported_with_what_is_not_counted(
-    slot_questions: list[Question], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    files = []
-    for name, entry in (("base", service("ocr")), ("head", pods(service("ocr")))):
-        files.append(tmp_path / f"{name}.yaml")
-        files[-1].write_text(yaml.safe_dump({"config": with_cluster(stack_file([entry]))}))
-    base, head = map(str, files)
-    assert main(["forecast", "--base", base, "--head", head]) == 0
-    text = capsys.readouterr().out
+def test_a_move_to_kubernetes_is_reported_with_what_is_not_counted(command: Command) -> None:
+    base, head = (with_cluster(stack_file([entry])) for entry in (service("ocr"), pods(service("ocr"))))
+    text = command.run(base=base, head=head)
     assert "| ocr (Kubernetes, was instances) | 8 |" in text
     assert "- other: $32.85 NAT gateways (1), " in text
     not_owned = (
@@ -125,8 +122,7 @@ def test_a_move_to_kubernetes_is_reported_with_what_is_not_counted(
         "$438)"
     )
     assert f"- not counted: {not_owned}" in text
-    assert main(["forecast", "--head", head, "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)["head"]
+    document = json.loads(command.run("--json", head=head))["head"]
     assert [group["runs_on"] for group in document["groups"]] == ["kubernetes"]
     assert [one for one in document["not_counted"] if one.startswith(not_owned)]
 
@@ -146,66 +142,46 @@ def test_a_move_to_kubernetes_is_reported_with_what_is_not_counted(
     ],
 )
 def test_a_threshold_is_an_exit_status(
-    slot_questions: list[Question],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    options: tuple[str, ...],
-    status: int,
-    says: str,
+    command: Command, options: tuple[str, ...], status: int, says: str
 ) -> None:
-    base = written(tmp_path, "base.yaml", [service("more", target=8)])
-    head = written(tmp_path, "head.yaml", [service("more", target=16)])
-    assert main(["forecast", "--base", base, "--head", head, *options]) == status
-    assert says in capsys.readouterr().err
+    base, head = (stack_file([service("more", target=target)]) for target in (8, 16))
+    command.run(*options, status=status, base=base, head=head)
+    assert says in command.error
 
 
-def test_warnings_of_the_new_file_are_printed_once(
-    slot_questions: list[Question], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_warnings_of_the_new_file_are_printed_once(command: Command) -> None:
     late = {"deadline": "2026-01-01T00:00:00Z"}
-    files = []
-    for name, jobs in (("base", [job("one", **late)]), ("head", [job("new"), job("one", **late)])):
-        files.append(tmp_path / f"{name}.yaml")
-        files[-1].write_text(yaml.safe_dump({"config": stack_file([], jobs)}))
-    base, head = map(str, files)
-    assert main(["forecast", "--base", base, "--head", head]) == 0
-    warnings = [line for line in capsys.readouterr().err.splitlines() if "has passed" in line]
+    base, head = (stack_file([], jobs) for jobs in ([job("one", **late)], [job("new"), job("one", **late)]))
+    command.run(base=base, head=head)
+    warnings = [line for line in command.error.splitlines() if "has passed" in line]
     assert [line.partition(":")[2].partition(":")[0] for line in warnings] == ["training[1].deadline"]
 
 
-def test_invalid_input_is_reported_in_one_line(
-    slot_questions: list[Question], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    head = written(tmp_path, "head.yaml", [service("more", target=-1)])
-    good = written(tmp_path, "good.yaml", [service("more")])
-    for arguments, says in (
-        (["--head", head], "head.yaml: gpu-spot:services[0].capacity.target must be at least 0, not -1"),
-        (
-            ["--head", str(tmp_path / "none.yaml")],
-            "none.yaml cannot be read (no such file or directory); name ",
-        ),
-        (["--head", good, "--max-monthly-increase", "1"], "--max-monthly-increase requires --base"),
-        (["--head", good, "--trace", str(tmp_path / "none")], "none does not exist"),
+def test_invalid_input_is_reported_in_one_line(command: Command) -> None:
+    wrong, good = (stack_file([service("more", target=target)]) for target in (-1, 8))
+    none = str(command.folder / "none")
+    for options, files, says in (
+        ([], {"head": wrong}, "head.yaml: gpu-spot:services[0].capacity.target must be at least 0, not -1"),
+        (["--head", f"{none}.yaml"], {}, "none.yaml cannot be read (no such file or directory); name "),
+        (["--max-monthly-increase", "1"], {"head": good}, "--max-monthly-increase requires --base"),
+        (["--trace", none], {"head": good}, "none does not exist"),
     ):
-        assert main(["forecast", *arguments]) == 2
-        error = capsys.readouterr().err
-        assert says in error
-        assert error.count("\n") == 1
+        command.run(*options, status=2, **files)
+        assert says in command.error
+        assert command.error.count("\n") == 1
 
 
-def test_a_threshold_on_an_unknown_cost_is_exceeded(
-    slot_questions: list[Question], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = Path(written(tmp_path, "head.yaml", [service("inference")]))
-    file.write_text(file.read_text().replace("us-west-2", "ap-east-2"))
-    assert main(["forecast", "--base", str(file), "--head", str(file), "--max-monthly-increase", "1"]) == 3
-    shown = capsys.readouterr()
-    assert "the instances of inference: not priced, so --max-monthly-increase cannot be checked" in shown.err
-    first, *lines = shown.out.splitlines()
+def test_a_threshold_on_an_unknown_cost_is_exceeded(command: Command) -> None:
+    text = json.dumps(stack_file([service("inference")])).replace("us-west-2", "ap-east-2")
+    file = json.loads(text)
+    first, *lines = command.run("--max-monthly-increase", "1", status=3, base=file, head=file).splitlines()
+    assert "the instances of inference: not priced, so --max-monthly-increase cannot be checked" in (
+        command.error
+    )
     assert first.endswith(", **without the instances of inference: not priced**")
     priced = "| inference | 8 | not priced; volumes and addresses $80.00 |"
     assert any(line.startswith(priced) for line in lines)
-    assert "- at prices of us-east-1, until make prices: volumes, NAT gateways" in shown.out
+    assert any("- at prices of us-east-1, until make prices: volumes, NAT gateways" in line for line in lines)
 
 
 LINES = [
@@ -216,7 +192,7 @@ LINES = [
 @pytest.mark.parametrize("line", LINES)
 def test_commands_of_the_page_run(
     line: str,
-    slot_questions: list[Question],
+    command: Command,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -230,7 +206,7 @@ def test_commands_of_the_page_run(
     program, *arguments = shlex.split(line)
     assert program == ".venv/bin/gpu-spot"
     assert main(arguments) in {0, 3}  # 3: a threshold of the line is exceeded
-    assert slot_questions
+    assert command.asked
     assert "$" in capsys.readouterr().out
 
 
@@ -242,57 +218,35 @@ def test_commands_of_the_page_run(
         (("us-east-1a", "us-west-2a"), "Market: recorded traces of us-east-1a and us-west-2. A range"),
     ],
 )
-def test_a_market_of_another_region_is_named(
-    zones: tuple[str, ...],
-    says: str,
-    slot_questions: list[Question],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    head = written(tmp_path, "head.yaml", [service("inference")])
-    traces = tmp_path / "traces"
+def test_a_market_of_another_region_is_named(command: Command, zones: tuple[str, ...], says: str) -> None:
+    traces = command.folder / "traces"
     traces.mkdir()
     samples = {"metadata": {"gap_seconds": 600}, "data": [0] * 2000}
     for zone in zones:
         (traces / f"{zone}_v100_1.json").write_text(json.dumps(samples))
-    assert main(["forecast", "--head", head, "--trace", str(traces)]) == 0
-    assert says in capsys.readouterr().out
+    assert says in command.run("--trace", str(traces), head=stack_file([service("inference")]))
 
 
-def test_data_on_efs_is_counted_or_named(
-    slot_questions: list[Question],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    head = written(tmp_path, "head.yaml", [service("inference")])
-
-    def declared(versions: Sequence[tuple[StackConfig, Settings]], _: object) -> list[Callable[[], Stack]]:
+def test_data_on_efs_is_counted_or_named(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def with_files(versions: Sequence[tuple[StackConfig, Settings]], _: object) -> list[Callable[[], Stack]]:
         files = [Declared("aws:efs/fileSystem:FileSystem", "files", {})]
         return [partial(Stack, "x", settings, files) for _, settings in versions]
 
-    monkeypatch.setattr(running, "declared", declared)
-    for options, says in (
-        ((), "- not counted: data on EFS: --file-system-gib is 0"),
-        (("--file-system-gib", "100"), "$30.00 GiB on EFS (100)"),
-    ):
-        assert main(["forecast", "--head", head, *options]) == 0
-        assert says in capsys.readouterr().out
+    monkeypatch.setattr(running, "declared", with_files)
+    head = stack_file([service("inference")])
+    assert "- not counted: data on EFS: --file-system-gib is 0" in command.run(head=head)
+    assert "$30.00 GiB on EFS (100)" in command.run("--file-system-gib", "100", head=head)
 
 
-def test_a_forecast_of_the_model_names_it_and_promises_no_recorded_weeks(
-    slot_questions: list[Question], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    head = written(tmp_path, "head.yaml", [service("inference")])
-    trace = tmp_path / "us-west-2a_g6.xlarge.json"
+def test_a_forecast_of_the_model_names_it_and_promises_no_recorded_weeks(command: Command) -> None:
+    head = stack_file([service("inference")])
+    trace = command.folder / "us-west-2a_g6.xlarge.json"
     trace.write_text(json.dumps({"metadata": {"gap_seconds": 600}, "data": [1] * 1200}))
-    assert main(["forecast", "--head", head]) == 0
-    text = capsys.readouterr().out
+    text = command.run(head=head)
     assert "modelled from public Spot traces of V100 instances" in text
     assert "no recent week of us-west-2 was seen" in text
     assert "A range contains four weeks in five" not in text
-    assert main(["forecast", "--head", head, "--trace", str(trace)]) == 0
-    text = capsys.readouterr().out
+    text = command.run("--trace", str(trace), head=head)
     assert "Market: recorded traces." in text
     assert "modelled" not in text
     assert "weeks in five" in text

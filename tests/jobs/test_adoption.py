@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,223 +57,202 @@ def tags(values: dict[str, str]) -> list[dict[str, str]]:
     return [{"Key": key, "Value": value} for key, value in values.items()]
 
 
-def volume(
-    stack: Stack, labels: dict[str, str] = NAME, *, zone: str = ZONE, encrypted: bool = True, size: int = 20
-) -> str:
-    """Create a volume as a user does; encrypted, so with the account's AWS managed key, unless said."""
-    response = stack("ec2").create_volume(
-        AvailabilityZone=zone,
-        Size=size,
-        Encrypted=encrypted,
-        TagSpecifications=[{"ResourceType": "volume", "Tags": tags(labels)}] if labels else [],
-    )
-    return str(response["VolumeId"])
-
-
-def snapshot(stack: Stack, source: str, labels: dict[str, str] = EARLIER) -> str:
-    response = stack("ec2").create_snapshot(
-        VolumeId=source, TagSpecifications=[{"ResourceType": "snapshot", "Tags": tags(labels)}]
-    )
-    return str(response["SnapshotId"])
-
-
-def tags_of(stack: Stack, resource: str) -> dict[str, str]:
-    described = stack("ec2").describe_tags(Filters=[{"Name": "resource-id", "Values": [resource]}])["Tags"]
-    return {tag["Key"]: tag["Value"] for tag in described}
-
-
 def parsed(*words: str) -> argparse.Namespace:
     return cli.parser().parse_args(["jobs", *words])
 
 
-@pytest.fixture
-def adopt(
-    stack: Stack, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., str]:
-    monkeypatch.setattr(jobs, "JobReader", lambda *_: stack.reader)
+class User:
+    """Who adopts a volume of the job in stack ``dev``, and instances with the agent's adapters on moto."""
 
-    def run(*words: str, **changes: Any) -> str:
-        arguments = parsed("adopt-volume", "resnet", *words)
-        assert jobs.act(arguments, stack, REGION, settings=partial(settings, **changes)) == 0
-        return capsys.readouterr().out
+    def __init__(
+        self, stack: Stack, folder: Path, server: MetadataServer, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        self.stack, self.ec2, self.folder = stack, stack("ec2"), folder
+        self._server, self._capsys = server, capsys
+        self.host, self.clock, self._count = DiskHost(self.ec2), FakeClock(), 0
 
-    return run
-
-
-@pytest.fixture
-def metadata_server() -> Iterator[MetadataServer]:
-    server = MetadataServer()
-    yield server
-    server.close()
-
-
-class Instances:
-    """Instances of the job, one after another, with the agent's adapters on moto."""
-
-    def __init__(self, stack: Stack, server: MetadataServer, folder: Path) -> None:
-        self.stack, self.server, self.folder = stack, server, folder
-        self.host, self.clock, self.count = DiskHost(stack("ec2")), FakeClock(), 0
-
-    def launch(self, zone: str) -> tasks.Node:
-        self.count += 1
-        self.host.at = None
-        node = new_node(
-            self.stack("ec2"), self.server, self.clock, self.folder / str(self.count), zone, self.host
+    def volume(
+        self, labels: dict[str, str] = NAME, *, zone: str = ZONE, encrypted: bool = True, size: int = 20
+    ) -> str:
+        """Create a volume; encrypted, so with the account's AWS managed key, unless said."""
+        made = [{"ResourceType": "volume", "Tags": tags(labels)}] if labels else []
+        response = self.ec2.create_volume(
+            AvailabilityZone=zone, Size=size, Encrypted=encrypted, TagSpecifications=made
         )
+        return str(response["VolumeId"])
+
+    def snapshot(self, source: str) -> str:
+        made = [{"ResourceType": "snapshot", "Tags": tags(EARLIER)}]
+        return str(self.ec2.create_snapshot(VolumeId=source, TagSpecifications=made)["SnapshotId"])
+
+    def tags(self, resource: str) -> dict[str, str]:
+        described = self.ec2.describe_tags(Filters=[{"Name": "resource-id", "Values": [resource]}])["Tags"]
+        return {tag["Key"]: tag["Value"] for tag in described}
+
+    def adopt(self, *words: str) -> str:
+        arguments = parsed("adopt-volume", "resnet", *words)
+        assert jobs.act(arguments, self.stack, REGION, settings=settings) == 0
+        return self._capsys.readouterr().out
+
+    def retry(self) -> None:
+        assert jobs.act(parsed("retry", "resnet"), self.stack, REGION) == 0
+        self.clock.advance(600)
+
+    def launch(self, zone: str = ZONE) -> tasks.Node:
+        self._count += 1
+        self.host.at = None
+        node = new_node(self.ec2, self._server, self.clock, self.folder / str(self._count), zone, self.host)
         config = configs.load(configs.training(volume={"sizeGib": 10}, registryTable=self.stack.registry))
         assert config.training is not None
         node.config = replace(config, training=replace(config.training, job_table=self.stack.jobs))
         return node
 
+    @property
+    def current(self) -> str:
+        """The job's volume, as its item says."""
+        snapshot = self.stack.reader.find("resnet")
+        assert snapshot is not None
+        return snapshot.row.volume
+
 
 @pytest.fixture
-def instances(stack: Stack, metadata_server: MetadataServer, tmp_path: Path) -> Instances:
-    stack.group("resnet", run=configs.REVISION)
-    return Instances(stack, metadata_server, tmp_path)
+def user(
+    stack: Stack, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[User]:
+    monkeypatch.setattr(jobs, "JobReader", lambda *_: stack.reader)
+    server = MetadataServer()
+    yield User(stack, tmp_path, server, capsys)
+    server.close()
 
 
-def current_volume(stack: Stack) -> str:
-    snapshot = stack.reader.find("resnet")
-    assert snapshot is not None
-    return snapshot.row.volume
+@pytest.fixture
+def deployed(user: User) -> User:
+    user.stack.group("resnet", run=configs.REVISION)
+    return user
 
 
 def test_a_first_boot_next_to_an_earlier_volume_fails_the_run_and_adoption_continues_it(
-    stack: Stack, instances: Instances, adopt: Callable[..., str]
+    deployed: User,
 ) -> None:
-    earlier = volume(stack)
-    instances.host.formatted.add(f"/dev/{earlier}")
+    earlier = deployed.volume()
+    deployed.host.formatted.add(f"/dev/{earlier}")
     with pytest.raises(RefusedError, match=f"adopt-volume JOB {earlier}"):
-        tasks.volume(instances.launch(ZONE), "up")
-    report = stack.reader.report("resnet")
-    assert (report.status.phase, stack.finished("resnet")) == ("failed", configs.REVISION)
+        tasks.volume(deployed.launch(), "up")
+    report = deployed.stack.reader.report("resnet")
+    assert (report.status.phase, deployed.stack.finished("resnet")) == ("failed", configs.REVISION)
     assert f"`gpu-spot jobs adopt-volume JOB {earlier}`" in report.status.reason
     [metric] = boto3.client("cloudwatch", region_name=REGION).list_metrics(MetricName="JobFailures")[
         "Metrics"
     ]
     assert {d["Name"]: d["Value"] for d in metric["Dimensions"]} == {"stack": "dev", "group": "resnet"}
-    assert [stored.id for stored in read_named(stack)] == [earlier]
+    assert [stored.id for stored in read_named(deployed.stack)] == [earlier]
 
-    assert "then run `gpu-spot jobs retry resnet --stack dev`" in adopt("--yes")
-    assert jobs.act(parsed("retry", "resnet"), stack, REGION) == 0
-    instances.clock.advance(600)
-    second = instances.launch(ZONE)
+    assert "then run `gpu-spot jobs retry resnet --stack dev`" in deployed.adopt("--yes")
+    deployed.retry()
+    second = deployed.launch()
     assert tasks.volume(second, "up") == 0
-    assert current_volume(stack) == earlier
-    assert tags_of(stack, earlier)["gpu-spot:state"] == "live"
+    assert deployed.current == earlier
+    assert deployed.tags(earlier)["gpu-spot:state"] == "live"
     assert tasks.volume(second, "down") == 0
 
-    instances.clock.advance(600)
-    assert tasks.volume(instances.launch(OTHER_ZONE), "up") == 0
-    assert [stored.zone for stored in read_named(stack)] == [OTHER_ZONE, ""]
-    assert current_volume(stack) != earlier
+    deployed.clock.advance(600)
+    assert tasks.volume(deployed.launch(OTHER_ZONE), "up") == 0
+    assert [stored.zone for stored in read_named(deployed.stack)] == [OTHER_ZONE, ""]
+    assert deployed.current != earlier
 
 
-def test_of_an_unencrypted_volume_the_job_gets_an_encrypted_copy_and_the_volume_stays(
-    stack: Stack, instances: Instances, adopt: Callable[..., str]
-) -> None:
-    earlier = volume(stack, encrypted=False, size=30)
-    said = adopt("--yes")
+def test_of_an_unencrypted_volume_the_job_gets_an_encrypted_copy_and_the_volume_stays(deployed: User) -> None:
+    earlier = deployed.volume(encrypted=False, size=30)
+    said = deployed.adopt("--yes")
     assert "resnet adopts snap-" in said
     assert (
         f"creates an encrypted volume of 100 GiB from a snapshot of {earlier}, which is not encrypted" in said
     )
-    assert tasks.volume(instances.launch(OTHER_ZONE), "up") == 0
-    [created] = stack("ec2").describe_volumes(VolumeIds=[current_volume(stack)])["Volumes"]
+    assert tasks.volume(deployed.launch(OTHER_ZONE), "up") == 0
+    [created] = deployed.ec2.describe_volumes(VolumeIds=[deployed.current])["Volumes"]
     assert (created["Encrypted"], created["Size"], created["AvailabilityZone"]) == (True, 30, OTHER_ZONE)
-    assert tags_of(stack, created["SnapshotId"])["gpu-spot:job"] == "resnet"
-    assert tags_of(stack, earlier) == {**NAME, "gpu-spot:state": "unused"}
+    assert deployed.tags(created["SnapshotId"])["gpu-spot:job"] == "resnet"
+    assert deployed.tags(earlier) == {**NAME, "gpu-spot:state": "unused"}
 
 
-def test_blank_ends_the_question_for_all_jobs(
-    stack: Stack, instances: Instances, adopt: Callable[..., str]
-) -> None:
-    earlier = volume(stack)
-    left = snapshot(stack, earlier)
-    assert f"marked as unused: {earlier}, {left}; new jobs start with blank volumes" in adopt("--blank")
-    assert "no volume or snapshot is without a job" in adopt("--blank")
-    assert tasks.volume(instances.launch(ZONE), "up") == 0
-    assert current_volume(stack) not in ("", earlier)
+def test_blank_ends_the_question_for_all_jobs(deployed: User) -> None:
+    earlier = deployed.volume()
+    left = deployed.snapshot(earlier)
+    assert f"marked as unused: {earlier}, {left}; new jobs start with blank volumes" in deployed.adopt(
+        "--blank"
+    )
+    assert "no volume or snapshot is without a job" in deployed.adopt("--blank")
+    assert tasks.volume(deployed.launch(), "up") == 0
+    assert deployed.current not in ("", earlier)
     with pytest.raises(JobError, match=r"no volume 'DL-datasets-checkpoints' and no snapshot .* give"):
-        adopt("--yes")
+        deployed.adopt("--yes")
 
 
-def test_a_snapshot_alone_is_asked_about_and_adopted(
-    stack: Stack, instances: Instances, adopt: Callable[..., str]
-) -> None:
-    source = volume(stack, {})
-    left = snapshot(stack, source)
+def test_a_snapshot_alone_is_asked_about_and_adopted(deployed: User) -> None:
+    source = deployed.volume({})
+    left = deployed.snapshot(source)
     with pytest.raises(RefusedError, match=f"adopt-volume JOB {left}"):
-        tasks.volume(instances.launch(ZONE), "up")
-    assert f"resnet adopts {left}" in adopt(left, "--yes")
-    assert jobs.act(parsed("retry", "resnet"), stack, REGION) == 0
-    instances.clock.advance(600)
-    assert tasks.volume(instances.launch(ZONE), "up") == 0
-    [created] = stack("ec2").describe_volumes(VolumeIds=[current_volume(stack)])["Volumes"]
+        tasks.volume(deployed.launch(), "up")
+    assert f"resnet adopts {left}" in deployed.adopt(left, "--yes")
+    deployed.retry()
+    assert tasks.volume(deployed.launch(), "up") == 0
+    [created] = deployed.ec2.describe_volumes(VolumeIds=[deployed.current])["Volumes"]
     assert created["SnapshotId"] == left
 
 
-def test_a_volume_in_error_is_asked_about_by_neither(
-    stack: Stack, instances: Instances, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    failed = volume(stack, NAME)
-    ebs = job_tasks.ebs(instances.launch(ZONE))
+def test_a_volume_in_error_is_asked_about_by_neither(deployed: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = deployed.volume(NAME)
+    ebs = job_tasks.ebs(deployed.launch())
     assert ebs.unclaimed() == (failed,)
     monkeypatch.setattr("moto.ec2.models.elastic_block_store.Volume.status", "error")
-    assert (ebs.unclaimed(), read_named(stack)) == ((), ())  # a command could not answer it, either
+    assert (ebs.unclaimed(), read_named(deployed.stack)) == ((), ())  # a command could not answer it, either
 
 
-def test_the_agents_own_filters_find_what_was_tagged(
-    stack: Stack, instances: Instances, adopt: Callable[..., str]
-) -> None:
-    other_name = volume(stack, {"Name": "my-data"})
-    ebs = job_tasks.ebs(instances.launch(ZONE))
+def test_the_agents_own_filters_find_what_was_tagged(deployed: User) -> None:
+    other_name = deployed.volume({"Name": "my-data"})
+    ebs = job_tasks.ebs(deployed.launch())
     assert (ebs.volumes(), ebs.unclaimed()) == ((), ())
-    adopt(other_name, "--yes")
+    deployed.adopt(other_name, "--yes")
     assert [(v.id, v.token, v.tag_state) for v in ebs.volumes()] == [(other_name, None, None)]
-    assert tags_of(stack, other_name) == {**names.job_tags("dev", "resnet"), "gpu-spot:group": "resnet"}
+    assert deployed.tags(other_name) == {**names.job_tags("dev", "resnet"), "gpu-spot:group": "resnet"}
 
 
-def test_snapshots_of_the_adopted_volume_no_longer_ask(stack: Stack, adopt: Callable[..., str]) -> None:
-    earlier = volume(stack)
-    left = snapshot(stack, earlier)
-    adopt("--yes")
-    assert tags_of(stack, left)["gpu-spot:state"] == "unused"
+def test_snapshots_of_the_adopted_volume_no_longer_ask(user: User) -> None:
+    earlier = user.volume()
+    left = user.snapshot(earlier)
+    user.adopt("--yes")
+    assert user.tags(left)["gpu-spot:state"] == "unused"
 
 
-def test_of_several_volumes_one_is_named_and_the_others_still_ask(
-    stack: Stack, adopt: Callable[..., str]
-) -> None:
-    first, second = sorted([volume(stack), volume(stack)])
-    left = snapshot(stack, first)
+def test_of_several_volumes_one_is_named_and_the_others_still_ask(user: User) -> None:
+    first, second = sorted([user.volume(), user.volume()])
+    left = user.snapshot(first)
     with pytest.raises(JobError, match=f"2 are without a job: .*{second}.*; give the id of one"):
-        adopt("--yes")
-    adopt(second, "--yes")
-    assert tags_of(stack, first) == NAME
-    assert tags_of(stack, left) == EARLIER
+        user.adopt("--yes")
+    user.adopt(second, "--yes")
+    assert user.tags(first) == NAME
+    assert user.tags(left) == EARLIER
 
 
-def test_before_the_first_deployment_the_tags_are_enough(stack: Stack, adopt: Callable[..., str]) -> None:
-    earlier = volume(stack)
-    printed = json.loads(adopt("--yes", "--json"))
+def test_before_the_first_deployment_the_tags_are_enough(user: User) -> None:
+    earlier = user.volume()
+    printed = json.loads(user.adopt("--yes", "--json"))
     assert printed.keys() == documented("jobs stop")
     assert (printed["action"], printed["job"]) == ("adopt-volume", None)
     assert printed["said"].startswith(
         f"resnet adopts {earlier}; an instance in {ZONE} attaches {earlier}; it grows"
     )
-    assert json.loads(adopt(earlier, "--json"))["said"] == f"{earlier} already belongs to resnet"
+    assert json.loads(user.adopt(earlier, "--json"))["said"] == f"{earlier} already belongs to resnet"
 
 
-def test_what_follows_is_said_before_it_is_confirmed(
-    stack: Stack, adopt: Callable[..., str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    earlier = volume(stack, size=200, zone=f"{REGION}c")
+def test_what_follows_is_said_before_it_is_confirmed(user: User, capsys: pytest.CaptureFixture[str]) -> None:
+    earlier = user.volume(size=200, zone=f"{REGION}c")
     with pytest.raises(JobError, match="confirmation is impossible; use --yes"):
-        adopt()
+        user.adopt()
     said = capsys.readouterr().err
     assert f"the stack has no subnet in {REGION}c\n" in said
     assert f"takes a snapshot, creates its own volume from it, and then deletes {earlier}" in said
-    assert tags_of(stack, earlier) == NAME
+    assert user.tags(earlier) == NAME
 
 
 @pytest.mark.parametrize(
@@ -286,52 +264,48 @@ def test_what_follows_is_said_before_it_is_confirmed(
     ],
 )
 def test_the_volume_of_another_job_or_stack_is_not_adopted(
-    stack: Stack, adopt: Callable[..., str], labels: dict[str, str], message: str
+    user: User, labels: dict[str, str], message: str
 ) -> None:
-    foreign = volume(stack, labels)
+    foreign = user.volume(labels)
     with pytest.raises(JobError, match=message):
-        adopt(foreign, "--yes")
-    assert tags_of(stack, foreign) == labels
+        user.adopt(foreign, "--yes")
+    assert user.tags(foreign) == labels
 
 
-def test_an_attached_volume_and_a_missing_one_are_not_adopted(
-    stack: Stack, adopt: Callable[..., str]
-) -> None:
-    attached, instance = volume(stack), stack.instance("vit")
-    stack("ec2").attach_volume(VolumeId=attached, InstanceId=instance, Device="/dev/sdf")
+def test_an_attached_volume_and_a_missing_one_are_not_adopted(user: User) -> None:
+    attached, instance = user.volume(), user.stack.instance("vit")
+    user.ec2.attach_volume(VolumeId=attached, InstanceId=instance, Device="/dev/sdf")
     with pytest.raises(JobError, match=f"{attached} is attached to {instance}; detach it first"):
-        adopt("--yes")
+        user.adopt("--yes")
     for missing in ("vol-0123456789abcdef0", "snap-0123456789abcdef0", "data"):
         with pytest.raises(JobError, match=f"volume '{missing}' does not exist; name a volume"):
-            adopt(missing, "--yes")
+            user.adopt(missing, "--yes")
 
 
-def test_a_job_with_a_volume_adopts_no_other(
-    stack: Stack, instances: Instances, adopt: Callable[..., str]
-) -> None:
-    assert tasks.volume(instances.launch(ZONE), "up") == 0
-    earlier = volume(stack)
+def test_a_job_with_a_volume_adopts_no_other(deployed: User) -> None:
+    assert tasks.volume(deployed.launch(), "up") == 0
+    earlier = deployed.volume()
     with pytest.raises(
-        JobError, match=f"job 'resnet' already has volume {current_volume(stack)}; name a job without"
+        JobError, match=f"job 'resnet' already has volume {deployed.current}; name a job without"
     ):
-        adopt("--yes")
-    assert tags_of(stack, earlier) == NAME
+        deployed.adopt("--yes")
+    assert deployed.tags(earlier) == NAME
 
 
-def test_a_job_with_only_a_tagged_volume_adopts_no_other(stack: Stack, adopt: Callable[..., str]) -> None:
-    created = volume(stack, names.job_tags("dev", "resnet"))
-    earlier = volume(stack)
+def test_a_job_with_only_a_tagged_volume_adopts_no_other(user: User) -> None:
+    created = user.volume(names.job_tags("dev", "resnet"))
+    earlier = user.volume()
     with pytest.raises(JobError, match=f"job 'resnet' already has {created} .*; name a job without a volume"):
-        adopt(earlier, "--yes")
+        user.adopt(earlier, "--yes")
 
 
-def test_a_key_that_the_role_may_not_use_is_refused(stack: Stack, adopt: Callable[..., str]) -> None:
-    key = stack("kms").create_key()["KeyMetadata"]["Arn"]
-    response = stack("ec2").create_volume(AvailabilityZone=ZONE, Size=1, Encrypted=True, KmsKeyId=key)
+def test_a_key_that_the_role_may_not_use_is_refused(user: User) -> None:
+    key = user.stack("kms").create_key()["KeyMetadata"]["Arn"]
+    response = user.ec2.create_volume(AvailabilityZone=ZONE, Size=1, Encrypted=True, KmsKeyId=key)
     with pytest.raises(
         JobError, match=rf"is encrypted with {key}, which the job's role may not use.*alias/aws/ebs"
     ):
-        adopt(response["VolumeId"], "--yes")
+        user.adopt(response["VolumeId"], "--yes")
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ LIBRARY_LINES = {
 OTHER_LINES = {
     "packages/tests": 21_694,
     "research": 10_280,
-    "tests": 85_663,
+    "tests": 85_023,
     "docs": 439,
     "examples": 1_421,
 }

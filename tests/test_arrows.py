@@ -111,7 +111,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "contracts",
         *("market", "gpu_spot.preflight", "lambdas.core.model", "lambdas.core.capacity.policies"),
         *("infra.catalogue", "infra.schema", "infra.settings", "infra.kubernetes.pods"),
-        *("botocore", "mypy_boto3", "gpu_spot.declared", "gpu_spot.text"),
+        *("botocore", "mypy_boto3", "gpu_spot.declared", "gpu_spot.markdown", "gpu_spot.text"),
     },
     "gpu_spot.jobs": {
         *(
@@ -167,7 +167,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         "infra.schema",
         "userdata.agent",
     },
-    "gpu_spot.review": {"gpu_spot.text"},
+    "gpu_spot.markdown": set(),
+    "gpu_spot.review": {"gpu_spot.markdown", "gpu_spot.text"},
     "gpu_spot.status": {
         *("contracts", "gpu_spot.jobs", "gpu_spot.text", "lambdas.core", "lambdas.aws", "rich")
     },

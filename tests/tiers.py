@@ -186,6 +186,7 @@ _SECONDS_OF: Final = {
     "real/test_http.py": 12,
     "real/test_queue_watcher.py": 53,
     "real/test_site.py": 24,
+    "real/test_stack_files.py": 90,
     "real/test_tenants.py": 130,
     "real/test_torchrun.py": 56,
     "review/test_made.py": 17,

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from gpu_spot.forecast.ceiling import ceiling, cost
+from gpu_spot.markdown import label
 from gpu_spot.text import OUTLINE
 from infra.catalogue import accelerators as catalogue
 from infra.schema import Service, Settings, SharedHost, Training
@@ -15,6 +16,7 @@ HEAD: Final = (
     *("entry", "runs", "weights and data", "who may call it", "on AWS it may", "at most an hour"),
     "not checked",
 )
+_MAX_CELL: Final = 1000
 
 
 class OutlineRow(NamedTuple):
@@ -40,8 +42,12 @@ def rows(settings: Settings) -> Iterator[OutlineRow]:
 def markdown(settings: Settings) -> str:
     """Return the table in Markdown, below its heading."""
     table = [HEAD, ["---"] * len(HEAD), *rows(settings)]
-    lines = ("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in table)
+    lines = ("| " + " | ".join(map(_cell, row)) + " |" for row in table)
     return "\n".join([OUTLINE, "", *lines, "", total(settings), ""])
+
+
+def _cell(text: str) -> str:
+    return label(text, allowed=";×$*?=+", max_length=_MAX_CELL).replace("*", r"\*")
 
 
 def total(settings: Settings) -> str:
@@ -96,7 +102,7 @@ def _when(job: Training) -> str:
     schedule = job.schedule
     if schedule is None:
         return f"until revision {job.revision[:7]} is done"
-    at = f"at {schedule.at} ({schedule.time_zone})" if schedule.at else "by `gpu-spot jobs run` only"
+    at = f"at {schedule.at} ({schedule.time_zone})" if schedule.at else "by people only (gpu-spot jobs run)"
     deadline = f", each done within {job.deadline_after}" if job.deadline_after else ""
     return f"{at}{deadline}; {'one waits' if schedule.overlap == 'wait' else 'none'} during another run"
 

@@ -59,10 +59,14 @@ Check: TypeAlias = Callable[[Stack, Account], Iterator[CheckResult]]
 
 
 def run_checks(
-    stack: Stack, account: Account, checks: Mapping[str, Check]
+    stack: Stack,
+    account: Account,
+    checks: Mapping[str, Check],
+    on_progress: Callable[[int, int], object] = lambda *_: None,
 ) -> Iterator[tuple[str, CheckResult]]:
-    """Yield results with the name of their check, in order."""
-    for name, check in checks.items():
+    """Yield results with the name of their check, in order; ``on_progress`` gets how many have run."""
+    for number, (name, check) in enumerate(checks.items()):
+        on_progress(number, len(checks))
         try:
             for result in check(stack, account):
                 yield name, result

@@ -26,11 +26,8 @@ def run(args: argparse.Namespace) -> int:
     """Check and print. Raises ``UserError`` if the stack file or the credentials are invalid."""
     declared_stack = stack.read(find_project(), args.stack)
     aws_account = account.connect(declared_stack.region, args.profile or declared_stack.profile)
-    results: list[tuple[str, CheckResult]] = []
     with progress("checking the account") as on_progress:
-        for number, (name, check) in enumerate(CHECKS.items()):
-            on_progress(number, len(CHECKS))
-            results += run_checks(declared_stack, aws_account, {name: check})
+        results = list(run_checks(declared_stack, aws_account, CHECKS, on_progress))
     if args.json:
         sys.stdout.write(_json(declared_stack, aws_account, results))
     else:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from gpu_spot.review.text import code
+from gpu_spot.markdown import code
 from gpu_spot.review.value_diff import difference_lines
 
 _SETTINGS: Final = "/etc/gpu-spot/agent.json"

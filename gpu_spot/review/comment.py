@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from gpu_spot.markdown import code, label, plural, short
 from gpu_spot.review import difference
 from gpu_spot.review.effects.axes import AXES
 from gpu_spot.review.effects.consequences import Severity
@@ -17,7 +18,6 @@ from gpu_spot.review.effects.effect import MAY_END, Effect
 from gpu_spot.review.effects.workers import Meaning
 from gpu_spot.review.environments import ReviewedEnvironment
 from gpu_spot.review.preview import Preview
-from gpu_spot.review.text import code, label, plural, short
 from gpu_spot.review.verdict import verdict_of
 from gpu_spot.text import OUTLINE
 

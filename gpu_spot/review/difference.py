@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from gpu_spot.markdown import plural, short
 from gpu_spot.review import boot_data
 from gpu_spot.review.preview import EngineStep, Preview
-from gpu_spot.review.text import plural, short
 from gpu_spot.review.value_diff import shown, value_differences
 
 _SIGNS: Final = {"delete": "-", "replace": "-", "create": "+", "import": "+"}

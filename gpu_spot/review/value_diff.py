@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from gpu_spot.review.text import code, label, short
+from gpu_spot.markdown import code, label, short
 
 
 def value_differences(old: Any, new: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 from gpu_spot.errors import ExitStatus
+from gpu_spot.markdown import code, label, plural
 from gpu_spot.review.effects.consequences import Severity
 from gpu_spot.review.environments import ReviewedEnvironment
-from gpu_spot.review.text import code, label, plural
 
 VerdictOutcome: TypeAlias = Literal["nothing", "ends", "unknown"]
 

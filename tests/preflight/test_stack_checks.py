@@ -324,7 +324,9 @@ def test_existing_sqs_queues_and_their_dead_letter_queues_are_checked(clients: A
     dead = sqs.create_queue(QueueName="ocr-dead")["QueueUrl"]
     arn = sqs.get_queue_attributes(QueueUrl=dead, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
     policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 3})
-    sqs.set_queue_attributes(QueueUrl=url, Attributes={"RedrivePolicy": policy})
+    sqs.set_queue_attributes(QueueUrl=url, Attributes={"RedrivePolicy": policy, "VisibilityTimeout": "9"})
+    assert seen() == ("failure", "ocr has a visibility timeout of 9 s: workers would exit")
+    sqs.set_queue_attributes(QueueUrl=url, Attributes={"VisibilityTimeout": "10"})
     assert seen() == ("ok", "ocr exists, its dead-letter queue is ocr-dead")
 
 

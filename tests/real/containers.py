@@ -113,11 +113,19 @@ def take_in(packed: bytes, name: str) -> None:
     subprocess.run(["docker", "import", "-", name], input=packed, check=True, capture_output=True)
 
 
-class DockerHost(SystemHost):
-    """Rules of the firewall are those of the daemon's namespace."""
+def gpu_file(place: Path, uuid: str, number: int) -> None:
+    """Make a device that stands for a GPU; Docker of this age has no CDI, see ``DockerHost``."""
+    os.mknod(place / uuid, 0o666 | 0o020000, os.makedev(1, 5))
+    (place / uuid).chmod(0o666)
+    (place / f"{uuid}.path").write_text(f"/dev/nvidia{number}")
 
-    def __init__(self, daemon: int) -> None:
+
+class DockerHost(SystemHost):
+    """Rules of the firewall are those of the daemon's namespace; devices of CDI are those of ``gpu_file``."""
+
+    def __init__(self, daemon: int, place: Path) -> None:
         super().__init__()
+        self.place = place
         self.inside = ["nsenter", f"--net=/proc/{daemon}/ns/net", "--"]
 
     def run(self, argv: Argv, timeout: float = 60, stdin: str = "", environment: Variables = None) -> str:
@@ -126,6 +134,14 @@ class DockerHost(SystemHost):
         for limit in {"memlock=-1:-1", "nofile=1048576:1048576"}.intersection(granted):
             at = granted.index(limit)
             del granted[at - 1 : at + 1]
+        for at, name in [(at, word) for at, word in enumerate(granted) if granted[at - 1] == "--device"]:
+            kind, _, device = name.partition("=")
+            if kind == "nvidia.com/gpu":
+                granted[at] = f"{self.place / device}:{(self.place / f'{device}.path').read_text()}"
+            else:
+                [file] = (self.place / "cdi").glob(f"*-{device}.json")
+                [edits] = [one["containerEdits"] for one in json.loads(file.read_text())["devices"]]
+                granted[at - 1 : at + 1] = ["--env", *edits["env"]]
         return super().run([*inside, *granted], timeout, stdin, environment)
 
 
@@ -167,7 +183,7 @@ def docker(place: Path) -> Iterator[DockerHost]:
             time.sleep(0.2)
         metadata = _metadata(place, daemon.pid)
         take_in(image(place), IMAGE)
-        yield DockerHost(daemon.pid)
+        yield DockerHost(daemon.pid, place)
     finally:
         if metadata is not None:
             metadata.kill()
@@ -186,6 +202,7 @@ def docker(place: Path) -> Iterator[DockerHost]:
 _SHIM: Final = """#!/bin/sh
 set -e
 command=$1; shift
+if test "$command" = pull; then command="image exists"; shift; fi  # --quiet
 if test "$command" = run; then
   n=$#
   while test $n -gt 0; do
@@ -196,7 +213,7 @@ if test "$command" = run; then
   set -- --ulimit nofile=1024:1024 --ulimit nproc=1024:1024 "$@"
 fi
 exec podman --root {place}/store --runroot {place}/running \\
-  --cgroup-manager cgroupfs --runtime runc "$command" "$@"
+  --cgroup-manager cgroupfs --runtime runc $command "$@"
 """
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from contracts.registry.tenant_wait import TenantWait
+from tests.node.fake_nvml import FakeGpu, FakeNvml
 from tests.real import containers as real
 from userdata.agent.machine.clock import SystemClock
 from userdata.agent.machine.errors import AgentError
@@ -65,6 +66,15 @@ class SmallHost(HostShape):
         return ()
 
 
+@dataclass(frozen=True)
+class BigHost(SmallHost):
+    """The memory and GPUs of p4d.24xlarge (EC2 user guide), and as many CPUs, on those of this machine."""
+
+    @property
+    def cpus(self) -> int:
+        return 96
+
+
 def shape() -> HostShape:
     cpus = sorted(os.sched_getaffinity(0))
     return SmallHost((NumaNode(tuple((cpu,) for cpu in cpus)),), 256)
@@ -82,6 +92,12 @@ def tenant(name: str, uid: int, **changes: Any) -> Tenant:
         command=("sh", "-c", BODY),
     )
     return replace(made, **changes)
+
+
+def big_shape() -> HostShape:
+    [node] = shape().nodes
+    nodes = (NumaNode(node.cores, (0, 1, 2, 3)), NumaNode((), (4, 5, 6, 7)))
+    return BigHost(nodes, 1152, tuple(range(8)))
 
 
 THREE = (tenant("ada", 2001), tenant("bo", 2002), tenant("cy", 2003))
@@ -162,6 +178,8 @@ class SharedHost:
         self.list_interval_seconds = 0.5
         self.poll_interval_seconds = 0.5
         self.bandwidth = Bandwidth(10**11, 10**11)
+        self.nvml: FakeNvml | None = None
+        self.shape: Callable[[], HostShape] = shape
         self.heartbeats = Heartbeats()
         self.metrics: dict[str, list[emf.Metric]] = {}
         self._made: TenantSupervisor | None = None
@@ -184,11 +202,11 @@ class SharedHost:
             weight_curve=WeightCurve(),
             fetch_tenants=lambda: self.fetch(),
             cached_tenants=lambda: None,
-            read_shape=shape,
+            read_shape=self.shape,
             prepare_image=ImageStore(self.host, secrets, images, lambda path: self.free_bytes(path)).prepare,
             secret_variables=secrets.variables,
             outdated=lambda: (),  # this machine's programs are older
-            gpus=GpuParts(self.host, None),
+            gpus=GpuParts(self.host, self.nvml),
             bandwidth=self.bandwidth,
             disk_of=disk_of,
             list_interval_seconds=self.list_interval_seconds,
@@ -318,14 +336,22 @@ def outside(host: SharedHost) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def shared_host(place: Path) -> Iterator[SharedHost]:
-    """A daemon in a network namespace, a double of the metadata service, a service, the three tenants."""
+def shared_host(place: Path, tenants: Sequence[Tenant] = THREE, gpus: int = 0) -> Iterator[SharedHost]:
+    """A daemon in a network namespace, a double of the metadata service, a service, the three tenants.
+
+    With ``gpus`` the machine has them by a double of NVML and of CDI, and is a `BigHost`.
+    """
     real.needed(*PROGRAMS)
     with real.docker(place) as host:
         inside = host.inside
         subprocess.run([*inside, "ip", "addr", "add", f"{ADDRESS}/32", "dev", "lo"], check=True)
         service = subprocess.Popen([*inside, "busybox", "httpd", "-f", "-p", str(SERVICE), "-h", str(place)])
         made = SharedHost(host, place, inside)
+        made.tenants = tuple(tenants)
+        if gpus:
+            made.nvml, made.shape = FakeNvml([FakeGpu(f"GPU-{number}") for number in range(gpus)]), big_shape
+            for number in range(gpus):
+                real.gpu_file(place, f"GPU-{number}", number)
         try:
             made.begin()
             until(lambda: len(made.pids()) == 3 and made.heartbeats.said[-1:] == ["ready"], "all are served")

@@ -56,3 +56,20 @@ def test_every_sample_has_its_rows(stack: str) -> None:
     assert "$5" in folded
     table = [line.split(" | ")[0].strip("| ") for line in shown.splitlines()]
     assert table[2 : 2 + len(entries)] == [entry.name for entry in entries]
+
+
+def test_what_a_stack_file_says_is_no_markdown_and_no_mention_in_a_comment() -> None:
+    secrets = {"A": "team/@everyone", "B": "a_+=_b", "C": "all/x@y"}
+    schedule = {"at": "cron(0 2 * * ? *)"}
+    job = training.job(secrets=secrets, schedule=schedule, permissions=[WIDE["permissions"][0]])
+    actions = {"actions": ["s3:Get*", "s3:List*"], "resources": ["*"]}
+    service = {**WIDE, "secrets": secrets, "permissions": [actions]}
+    text = outline.markdown(
+        load_settings({**STACKS["dev"], "gpu-spot:services": [service], "gpu-spot:training": [job]})
+    )
+    assert "@" not in text
+    assert "read team/·everyone, a_+=_b, all/x·y" in text
+    assert r"s3:Get\*; s3:List\*" in text
+    assert r"at cron(0 2 \* \* ? \*) (UTC)" in text
+    assert "s3://datasets/imagenet/, copied" in text
+    assert "$" in text

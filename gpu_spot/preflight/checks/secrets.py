@@ -20,6 +20,9 @@ _VARIABLES: Final = '{"NAME": "value", …}'
 _LOGIN: Final = '{"username": "…", "password": "…"}'
 _NO_QUEUE: Final = ("AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist")
 
+_MIN_VISIBILITY_SECONDS: Final = 10
+"""What ``spot_work`` demands of a queue."""
+
 
 def run(stack: Stack, account: Account) -> Iterator[CheckResult]:
     """Check the secrets of commands, repositories and tenants; a broker's is checked with its queue."""
@@ -91,13 +94,18 @@ def _queue(subject: str, settings: ExistingSqs, account: Account, key: str) -> C
             raise
         finding = f"queue {settings.queue} does not exist in this account and region: workers would exit"
         return CheckResult(subject, "failure", finding, "create it with a dead-letter queue", key)
-    response = client.get_queue_attributes(QueueUrl=url, AttributeNames=["RedrivePolicy"])
-    policy = json.loads(response.get("Attributes", {}).get("RedrivePolicy") or "{}")
+    response = client.get_queue_attributes(
+        QueueUrl=url, AttributeNames=["RedrivePolicy", "VisibilityTimeout"]
+    )
+    policy = json.loads(response["Attributes"].get("RedrivePolicy") or "{}")
     dead = policy.get("deadLetterTargetArn", "").rpartition(":")[2]
     if dead != settings.dead_letters:
         finding = f"{settings.queue} has dead-letter queue {dead or 'none'}, not {settings.dead_letters}"
         advice = "set its redrive policy, or queue.existing.deadLetters"
         return CheckResult(subject, "failure", finding, advice, key)
+    if (seconds := int(response["Attributes"]["VisibilityTimeout"])) < _MIN_VISIBILITY_SECONDS:
+        finding = f"{settings.queue} has a visibility timeout of {seconds} s: workers would exit"
+        return CheckResult(subject, "failure", finding, f"set {_MIN_VISIBILITY_SECONDS} s or more", key)
     return CheckResult(subject, "ok", f"{settings.queue} exists, its dead-letter queue is {dead}", key=key)
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from gpu_spot.markdown import code, label
 from gpu_spot.review import boot_data
 from gpu_spot.review.effects.consequences import Severity
 from gpu_spot.review.effects.effect import Effect, named
@@ -20,7 +21,6 @@ from gpu_spot.review.effects.groups import PARAMETER, Groups, group_of, value_of
 from gpu_spot.review.effects.harmless import is_of
 from gpu_spot.review.effects.permissions import compare_policies
 from gpu_spot.review.preview import EngineStep
-from gpu_spot.review.text import code, label
 from gpu_spot.review.value_diff import difference_lines, value_differences
 from gpu_spot.review.values import is_hidden, mapping
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from gpu_spot.markdown import code, label, plural
 from gpu_spot.review.effects.consequences import Severity
 from gpu_spot.review.preview import EngineStep
-from gpu_spot.review.text import code, label, plural
 
 MAY_END: Final = "may end workers: not known"
 

@@ -13,11 +13,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from gpu_spot.markdown import label
 from gpu_spot.review.effects.consequences import Severity
 from gpu_spot.review.effects.effect import Effect, may_end, named
 from gpu_spot.review.effects.groups import Groups
 from gpu_spot.review.preview import EngineStep
-from gpu_spot.review.text import label
 from gpu_spot.review.value_diff import value_differences
 
 _ROLLING: Final = frozenset({"Deployment", "StatefulSet", "DaemonSet"})

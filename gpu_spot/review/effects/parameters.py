@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from gpu_spot.markdown import code, label
 from gpu_spot.review.effects.consequences import Severity
 from gpu_spot.review.effects.effect import Effect, may_end, workers
 from gpu_spot.review.effects.groups import Groups, value_of
 from gpu_spot.review.preview import EngineStep
-from gpu_spot.review.text import code, label
 from gpu_spot.review.value_diff import difference_lines, value_differences
 from gpu_spot.review.values import has_unknown, is_hidden, number
 

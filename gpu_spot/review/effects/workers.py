@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from gpu_spot.markdown import code, label, plural
 from gpu_spot.review import boot_data
 from gpu_spot.review.effects.axes import axis_effects, left_behind
 from gpu_spot.review.effects.consequences import CONSEQUENCES, TYPES, Consequence, Severity
@@ -18,7 +19,6 @@ from gpu_spot.review.effects.harmless import is_harmless
 from gpu_spot.review.effects.kubernetes import kubernetes_effects
 from gpu_spot.review.effects.parameters import parameter_effects
 from gpu_spot.review.preview import EngineStep, Preview
-from gpu_spot.review.text import code, label, plural
 from gpu_spot.review.value_diff import difference_lines
 from gpu_spot.review.values import has_unknown, items, mapping, number
 

@@ -14,9 +14,13 @@ def code(value: str, max_length: int = MAX_VALUE_LENGTH) -> str:
     return f"`{short(value, max_length).replace('`', chr(39)).replace('|', '¦')}`"
 
 
-def label(value: str) -> str:
-    """Return a name that was not written here: what could be Markdown, a link or a mention is a dot."""
-    return re.sub(r"[^\w ,.:/()\[\]-]|\]\(|(?<=\w)://|_(?=_)", "·", short(value))
+def label(value: str, allowed: str = "", max_length: int = MAX_VALUE_LENGTH) -> str:
+    """Return a name that was not written here: what could be Markdown, a link or a mention is a dot.
+
+    The characters of ``allowed`` stay: those by which a text of ours joins such names.
+    """
+    markdown = rf"[^\w ,.:/()\[\]{re.escape(allowed)}-]|\]\(|(?<=\w)(?<!\bs3)://|_(?=_)"
+    return re.sub(markdown, "·", short(value, max_length))
 
 
 def short(value: str, max_length: int = MAX_VALUE_LENGTH) -> str:

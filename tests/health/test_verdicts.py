@@ -249,22 +249,23 @@ def everywhere(fault: Fault, count: int = 10) -> SimulatedGroup:
 
 
 @pytest.mark.parametrize(
-    ("fault", "family"),
+    ("fault", "family", "minutes"),
     [
-        (crashing(), "crashing"),
-        (not_reporting(), "unheard"),
-        (missing, "unheard"),
-        (stuck, "unfinished"),
-        (idle, "unfinished"),
-        (xid, "xid"),
+        (crashing(), "crashing", 8),
+        (not_reporting(), "unheard", 5),
+        (missing, "unheard", 5),
+        (stuck, "unfinished", 16),
+        (idle, "unfinished", 16),
+        (xid, "xid", 1),
     ],
 )
 @pytest.mark.parametrize("count", [2, 10])
 def test_a_fault_of_all_hosts_replaces_none_and_opens_one_incident(
-    fault: Fault, family: str, count: int
+    fault: Fault, family: str, minutes: int, count: int
 ) -> None:
     group = everywhere(fault, count)
     decisions = group.run(70)
+    assert any(decision.new_incidents for decision in decisions[: minutes + 1])
     assert (requested_replacements(decisions), restarted(decisions)) == ({}, [])
     [key] = opened_incidents(decisions)
     assert key.startswith(f"common/{family}/")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pika
@@ -199,3 +201,27 @@ def test_pika_writes_a_refused_login_as_it_is_recognized() -> None:
     refused = pika.exceptions.ConnectionClosedByBroker(403, "ACCESS_REFUSED - Login was refused")
     assert repr(refused).startswith(links._LOGIN_REFUSED)
     assert not repr(pika.exceptions.ConnectionClosedByBroker(530, "")).startswith(links._LOGIN_REFUSED)
+
+
+def test_a_call_that_arrives_as_the_one_before_ends_is_made() -> None:
+    due: list[Callable[[], object]] = []
+    made: list[Any] = []
+    link = Link(UrlSource("amqp://h/"), lambda _: iter(()), lambda: None, lambda _: None, 1.0)
+    loop = SimpleNamespace(add_callback_threadsafe=due.append)
+    link._connection, link._channel = SimpleNamespace(ioloop=loop), SimpleNamespace(is_open=True)
+    link._is_ready = True
+
+    def run_loop() -> None:
+        while due:
+            due.pop()()
+
+    class Overtaken(deque[Any]):
+        def append(self, call: Any) -> None:
+            run_loop()
+            super().append(call)
+
+    link._calls = Overtaken()
+    for _ in range(3):
+        link.call(made.append)
+    run_loop()
+    assert len(made) == 3

@@ -7,6 +7,7 @@ import random
 import struct
 import threading
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -135,7 +136,7 @@ def test_drawn_messages_lose_none_of_their_neighbours(broker: RabbitServer, fore
 
     consumer = RabbitMQConsumer(broker.url, queue, 32)
     worker = Worker(consumer, run, Batch(16, 0.01))
-    thread = threading.Thread(target=worker.run)
+    thread = threading.Thread(target=worker.run, daemon=True)
     thread.start()
     with pytest.MonkeyPatch.context() as patch, Client(broker.url, queue) as client:
         patch.setattr(pika.data, "encode_value", encode)
@@ -151,6 +152,7 @@ def test_drawn_messages_lose_none_of_their_neighbours(broker: RabbitServer, fore
                 connection.process_data_events()
         inspector = RabbitMQInspector(broker.url, queue)
         wait_until(lambda: inspector.status().waiting == 0, 120)
+        assert not [letter for letter in inspector.dead_letters() if len(letter.id) == len(uuid.uuid4().hex)]
     worker.drain()
     thread.join(60)
     again = sum(runs[number] - 1 for number in range(good))

@@ -9,6 +9,8 @@ from rabbitmq import RabbitServer
 
 from spot_work import Batch, Client, Queue, Worker
 from spot_work.rabbitmq.consumer import RabbitMQConsumer
+from spot_work.rabbitmq.inspector import RabbitMQInspector
+from support.waiting import wait_until
 
 LONG_SECONDS = 2.0
 QUEUE = Queue("prefetch")
@@ -87,3 +89,26 @@ def test_what_waits_behind_an_unusually_long_request_goes_to_the_idle_worker(bro
             worker.drain()
         for thread in threads:
             thread.join(30)
+
+
+def test_what_was_on_its_way_when_the_consumer_is_cancelled_is_taken(broker: RabbitServer) -> None:
+    queue, is_cancelling = Queue("on-its-way"), threading.Event()
+    consumer = RabbitMQConsumer(broker.url, queue, 16)
+    inspector = RabbitMQInspector(broker.url, queue)
+    try:
+        with Client(broker.url, queue) as client:
+            assert consumer.is_connected.wait(60)
+            consumer._link.call(lambda _: is_cancelling.wait(60))  # what is delivered stays in the socket
+            for number in range(16):
+                client.submit(number)
+            link = client._publisher._requests  # type: ignore[attr-defined]
+            wait_until(lambda: link._published_count == 16 and not link._unconfirmed)
+            wait_until(lambda: inspector.status().waiting == 0)
+            consumer.set_prefetch(1)
+            is_cancelling.set()
+            for _ in range(16):
+                delivery = consumer.receive(30)
+                assert delivery is not None
+                assert delivery.request.delivery_count == 1
+    finally:
+        consumer.close(1)

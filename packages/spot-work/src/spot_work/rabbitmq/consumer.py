@@ -247,7 +247,7 @@ class RabbitMQConsumer(RequestConsumer):
             return
         handle = _DeliveryTag(channel, method.delivery_tag, received)
         if self._stopped.is_set():
-            self._return(Delivery(request, handle), has_failed=True)
+            self._return(Delivery(request, handle), has_failed=False)
         else:
             self._prefetched.put(Delivery(request, handle))
 

@@ -155,9 +155,8 @@ class Link:
         """Call a function with the channel in the link's thread; do nothing without a connection."""
         with self._connection_lock:
             if self._connection is not None and self._is_ready:
-                is_waking = bool(self._calls)  # `_run_calls` is due, or will look again
                 self._calls.append(function)
-                if not is_waking:
+                if len(self._calls) == 1:  # with one before it `_run_calls` is due, or will look again
                     self._connection.ioloop.add_callback_threadsafe(self._run_calls)
 
     def call_later(self, seconds: float, function: Callable[[], object]) -> None:

@@ -81,7 +81,7 @@ def _callers(service: Service) -> str:
         return f"over HTTP: {allowed}"
     if service.queue is None:
         return "nobody"
-    where = "an existing queue" if service.queue.existing is not None else "the stack's queue"
+    where = "an existing queue" if _has_existing_queue(service) else "the stack's queue"
     return f"who may send to {where} ({service.queue.title})"
 
 
@@ -146,8 +146,14 @@ def _unchecked(entry: Service | Training) -> Iterator[str]:
             yield "that the volume holds the dataset (datasetGiB)"
         if entry.has_deadline:
             yield "that the command reports its steps"
-    elif entry.queue is not None and entry.queue.existing is not None:
+    elif _has_existing_queue(entry):
         yield "that the queue exists"
+
+
+def _has_existing_queue(service: Service) -> bool:
+    """Return whether the queue was there before the stack; one on another service's broker was not."""
+    queue = service.queue
+    return queue is not None and queue.existing is not None and queue.broker_of is None
 
 
 def _joined(parts: Sequence[str] | Iterator[str]) -> str:

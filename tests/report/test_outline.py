@@ -41,6 +41,14 @@ def test_a_row_has_workers_callers_permissions_and_what_is_unchecked() -> None:
     assert "that the volume holds the dataset" in job["not checked"]
 
 
+def test_a_queue_on_the_broker_of_another_service_is_the_stacks() -> None:
+    _, shares = (
+        dict(zip(outline.HEAD, one, strict=True)) for one in outline.rows(load_settings(stack_file("ocr")))
+    )
+    assert shares["who may call it"] == "who may send to the stack's queue (RabbitMQ)"
+    assert "queue" not in shares["not checked"]
+
+
 SAMPLES = sorted(path.name.split(".")[1] for path in (ROOT / "stacks").glob("Pulumi.*.yaml"))
 
 

@@ -13,13 +13,6 @@ WARM_BOOT_SECONDS: Final = 60.0
 RETURN_SECONDS: Final = 60.0
 """Seconds until an instance that returned to the warm pool can start again; assumed. EC2 bills until the
 instance is stopping, not while it stops. Source: EC2 user guide, "Amazon EC2 instance state changes"."""
-MIN_SHORTAGE_COST: Final = 2.0
-"""Minimum ``shortageCost`` at which a warm pool of the Spot share pays off (``make bench-warm-pool``).
-
-A start from it saves two paid minutes per loss, which exceeds the storage cost if Spot is lost every other
-hour; the avoided shortage adds to that. Part of the share does not pay off: after one cold start the
-controller must plan with slow boots.
-"""
 
 
 def on_demand_share(capacity: int, base: int, spot_percentage: int) -> int:

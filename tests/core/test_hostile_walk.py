@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from lambdas.core.capacity import availability
+from lambdas.core.capacity import alarms, availability
 from lambdas.core.capacity.availability import Decision
 from lambdas.core.capacity.policies import expected_cost
-from lambdas.core.model import Observation
+from lambdas.core.model import GroupRole, Observation
 from tests.core import hostile_walk
 
 PASSES = 4_000
@@ -19,8 +19,11 @@ PASSES = 4_000
 def test_no_lie_exceeds_the_maximum_and_no_memory_keeps_a_group_from_spot() -> None:
     outcome = hostile_walk.run(PASSES)
     assert outcome.steps == PASSES
-    assert outcome.ceiling_violations == []
+    assert outcome.violations == []
     assert outcome.absorbed == []
+    assert outcome.alarms == []
+    assert outcome.moving == PASSES / 2
+    assert outcome.opened == outcome.closed + outcome.still_open > 50
 
 
 def test_the_walk_detects_a_decision_without_the_maximum(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,7 +34,17 @@ def test_the_walk_detects_a_decision_without_the_maximum(monkeypatch: pytest.Mon
         return decide(replace(observation, group=group), *rest)
 
     monkeypatch.setattr(hostile_walk, "decide", without_maximum)
-    assert hostile_walk.run(2_000).ceiling_violations
+    assert hostile_walk.run(2_000).violations
+
+
+def test_the_walk_detects_an_alarm_that_flaps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alarms, "RESOLVED_SECONDS", 60.0)
+    assert hostile_walk.run(2_000).alarms
+
+
+def test_the_walk_detects_a_capacity_outside_the_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(availability, "_bounds", lambda _: dict.fromkeys(GroupRole, (0, 100)))
+    assert any("AWS refuses" in line for line in hostile_walk.run(4_000).violations)
 
 
 @pytest.mark.soak

@@ -19,6 +19,7 @@ from tests.core.build import NOW, carried_out, group, observe, released, spot
 
 ZONES = ("a", "b", "c")
 SERVICE = group(zones=ZONES)
+MODES = (Mode.AUTOMATIC, Mode.DRY_RUN)
 
 
 def in_zone(name: str, zone: str, launched: float = NOW - 7200, ready: bool = True) -> Instance:
@@ -100,6 +101,13 @@ def test_without_capacity_each_zone_costs_one_call_in_eleven_minutes() -> None:
     for zone in "bc":
         own = [minute for minute, tried in world.tries if tried == zone]
         assert all(60 * (b - a) >= TRY_SECONDS for a, b in itertools.pairwise(own))
+
+
+def test_a_dry_run_names_each_try_once() -> None:
+    worlds = [Zones(observe(*CROWDED, group=group(zones=ZONES, control=Control(mode))), {}) for mode in MODES]
+    for world in worlds:
+        world.play(60)
+    assert worlds[0].tries == worlds[1].tries
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,6 @@ from userdata.agent.metrics.gpus import Gpus
 from userdata.agent.work.failures.inspection import Inspector
 from userdata.agent.work.training import train
 
-HANGS_SECONDS = 60
 JOB = """
 import pathlib, signal, sys, time
 def save(*_):
@@ -40,7 +39,10 @@ class _HangingNvml(FakeNvml):
     # ruff: noqa: N802 - NVML's name
     def nvmlDeviceGetComputeRunningProcesses(self, handle: FakeGpu) -> list[Any]:
         Path("gpus hang").touch()
-        ctypes.CDLL(None).sleep(HANGS_SECONDS)  # as a call into libnvidia-ml: no Python in between
+        lock, libc = ctypes.create_string_buffer(64), ctypes.CDLL(None)
+        # As a call into libnvidia-ml: no Python in between, for ever, and no signal ends it.
+        libc.pthread_mutex_lock(lock)
+        libc.pthread_mutex_lock(lock)
         return []
 
 

@@ -88,10 +88,10 @@ def decide(observation: Observation, policy: Policy, memory: Memory, now: float)
     new_alarms = [alarm for cause, alarm in causes.items() if alarm and cause not in raised_before]
     actions = (*new_alarms, *capacity_actions, *tries)
     memory = remember(memory, causes, now)
+    if tries:
+        memory = replace(memory, zone_tries={**memory.zone_tries, tries[0].zone: now})
     if control.mode is not Mode.DRY_RUN:
         memory = record_requests(memory, observation, capacity_actions, now, state.replacements.keys())
-        if tries:
-            memory = replace(memory, zone_tries={**memory.zone_tries, tries[0].zone: now})
         if state.lone_silent and memory.termination_requests.get(state.lone_silent[0].id) == now:
             memory = replace(memory, lone_replaced_at=now)
     return Decision(actions, memory, plan.reason, state, _next_run_at(state, plan, try_at))
@@ -245,7 +245,9 @@ def _limit_to_maximum(
             action = replace(action, capacity=capacity)
             desired[role] = capacity
         else:
-            action = replace(action, slots=min(action.slots, desired[action.group_role]))
+            minimum, _ = _bounds(observation)[action.group_role]
+            lowered_by = max(0, desired[action.group_role] - minimum)
+            action = replace(action, slots=min(action.slots, lowered_by))
         limited.append(action)
     return limited
 

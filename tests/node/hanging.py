@@ -66,18 +66,22 @@ def main(folder: Path) -> None:
     """Run the job in ``folder`` until SIGTERM; write how the run ended."""
     os.chdir(folder)
     os.mkfifo("no-writer")
-    clock, scan = _Clock(), os.scandir
+    clock, scan, stat = _Clock(), os.scandir, os.stat
     bench = Bench(folder, clock, MetadataServer())
     bench.run_in_background = in_thread
     gpus = Gpus(_HangingNvml([FakeGpu("GPU-1")]), expected=1)
     bench.looks = Inspector(gpus, (folder, None), {}, lambda: False, clock, run_in_background=in_thread)
-    watched = (str(bench.checkpoints.parent), str(bench.checkpoints))
+    mount = str(bench.checkpoints.parent)
 
-    def scandir(path: Any = ".") -> Any:
-        return _hang(path) if str(path) in watched and Path("up").exists() else scan(path)
+    def hangs(path: Any) -> bool:
+        return str(path).startswith(mount) and os.access("up", os.F_OK)
+
+    def stat_(path: Any, **options: Any) -> Any:
+        return _hang(path) if hangs(path) else stat(path, **options)
 
     with (
-        mock.patch.object(os, "scandir", scandir),
+        mock.patch.object(os, "scandir", lambda path=".": _hang(path) if hangs(path) else scan(path)),
+        mock.patch.object(os, "stat", stat_),
         mock.patch.object(train, "_GPU_CHECK_INTERVAL_SECONDS", 0.1),
         mock.patch.object(train, "_ACTIVITY_INTERVAL_SECONDS", 0.1),
     ):

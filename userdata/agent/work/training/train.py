@@ -44,6 +44,7 @@ _GPU_CHECK_INTERVAL_SECONDS: Final = 10.0
 _ACTIVITY_INTERVAL_SECONDS: Final = 60.0
 _SCAN_SECONDS: Final = 60.0
 """Time limit for reading the checkpoints' directories."""
+_DONE_SECONDS: Final = 10.0
 _SECRETS_SECONDS: Final = 60.0
 _MAX_MISSING_GPU_CHECKS: Final = 6
 """GPU checks in a row with a missing GPU that end a run: a process that waits for that GPU hangs."""
@@ -146,6 +147,9 @@ class Trainer:
         self._scan = BackgroundPoller(
             "checkpoints", self._checkpoint_files.scan, run_in_background, clock, _SCAN_SECONDS
         )
+        self._done_query = BackgroundPoller(
+            "done file", lambda: self.done_file.exists(), run_in_background, clock, _DONE_SECONDS
+        )
         self._secrets = BackgroundPoller(
             "secrets", lambda: dict(secrets()), run_in_background, clock, _SECRETS_SECONDS
         )
@@ -213,7 +217,7 @@ class Trainer:
             has_started = failure is None
             if has_started:
                 failure = self._run_once()
-                if self.done_file.exists() or (failure is None and not self._stopping):
+                if self._is_done() or (failure is None and not self._stopping):
                     return self._done() if self._is_last() else self._fault_handler.end_node()
             if failure is None or self._stopping:
                 break
@@ -242,7 +246,16 @@ class Trainer:
         Of several nodes the one with rank 0 exports the model, maybe long after the others have ended.
         """
         report = worker_report_file.read_job(self._paths.directory)
-        return self._training.nodes is None or self.done_file.exists() or report is None or not report.rank
+        return self._training.nodes is None or self._is_done() or report is None or not report.rank
+
+    def _is_done(self) -> bool:
+        """Return whether the command has reported that the job is done; false if the file system hangs."""
+        is_late = self._done_query.is_running  # its answer may be of an earlier run
+        try:
+            return [self._done_query.wait() for _ in range(1 + is_late)][-1]
+        except AgentError as error:
+            log.error("not known whether the job is done", error=str(error))
+            return False
 
     def _done(self) -> RunEnd:
         """End a job whose command is done: it is marked done after its results are uploaded."""

@@ -11,7 +11,9 @@ import pytest
 from contracts import names
 from docs.site import pictures
 from docs.site.stage import DeadLinkError, pages, stage
-from research.parts import page
+from research.market import capacity
+from research.parts import page, scenarios
+from research.simulation.comparison.contenders import everyone
 
 ROOT = Path(__file__).resolve().parents[2]
 SERVICES: Final = ROOT / "docs" / "services.md"
@@ -113,8 +115,25 @@ def test_links_follow_their_pages_and_code_is_left_alone(tmp_path: Path) -> None
 @pytest.mark.parametrize("name", page.QUOTING)
 def test_a_quoted_figure_is_the_benchmarks(name: str) -> None:
     text = (ROOT / name).read_text("utf-8")
-    assert text.count("<!--=") == text.count("<!--/-->") >= 5
+    assert text.count("<!--=") == text.count("<!--/-->") == len(page._QUOTED.findall(text)) >= 5
     assert page.quoted(ROOT, text) == text, "a figure is stale: its benchmark's page has another"
+
+
+def test_only_checked_pages_quote_figures() -> None:
+    quoting = {str(path.relative_to(ROOT)) for path in pages(ROOT) if "<!--=" in path.read_text("utf-8")}
+    assert quoting == set(page.QUOTING)
+
+
+def test_the_page_has_the_rows_that_the_benchmark_writes() -> None:
+    """A renamed policy is no row any more, so that a mark which names it fails."""
+    text = (ROOT / "research/capacity.md").read_text("utf-8")
+    of_bench = text.partition("<!-- capacity: begin -->")[2].partition("<!-- capacity: end -->")[0]
+    rows = [cells[0] for cells in page._rows(of_bench) if cells and cells[0] != "---"]
+    markets = [name.replace(" ", "_") for name, *_ in scenarios._README]
+    policies = [contender.name for contender in everyone()]
+    ours = capacity._OURS
+    rivals = [name for name in policies if capacity._family(name) not in (ours, *capacity._ENDS)]
+    assert rows == ["market", *markets, "policy", *policies, "rival", *rivals, ours]
 
 
 def test_a_stale_quotation_is_rewritten_and_one_without_a_cell_is_an_error(tmp_path: Path) -> None:

@@ -7,12 +7,13 @@ from dataclasses import replace
 import pytest
 
 from contracts.group.control import Control, Mode
+from contracts.group.replacement_requests import ReplacementRequest
 from lambdas.core.capacity.availability import Decision, decide
 from lambdas.core.capacity.memory import Memory, apply_events
 from lambdas.core.capacity.policies import NAMES, build
 from lambdas.core.capacity.policies.ready_handover import ReadyHandover
 from lambdas.core.events import InterruptionNotice, RebalanceRecommendation
-from lambdas.core.model import Alarm, GroupRole, Observation, SetDesired
+from lambdas.core.model import Alarm, GroupRole, Observation, SetDesired, TerminateInstances
 from tests.core.build import NOW, carried_out, desired, group, observe, on_demand, refusal, released, spot
 
 CAPACITY = "Could not launch Spot Instances. UnfulfillableCapacity - Unable to fulfill capacity."
@@ -160,6 +161,17 @@ def test_the_maximum_covers_both_groups() -> None:
     empty = run(observe(group=tight, primary_desired=0))
     assert desired(empty.actions, GroupRole.FALLBACK) == 4
     assert desired(empty.actions, GroupRole.PRIMARY) == 1
+
+
+@pytest.mark.parametrize(("minimum", "lowered"), [(0, 1), (1, 0)])
+def test_a_replacement_for_which_there_is_no_room_leaves_the_minimum(minimum: int, lowered: int) -> None:
+    """AWS refuses to end an instance and to lower the desired capacity below ``MinSize``."""
+    state = observe(spot("a"), on_demand("o"), on_demand("p"), group=group(target=1, maximum=3))
+    requests = (ReplacementRequest("a", int(NOW) - 60, "stuck"),)
+    bounds = {GroupRole.PRIMARY: (minimum, 3)}
+    actions = run(replace(state, bounds=bounds, replacement_requests=requests)).actions
+    ended = [a for a in actions if isinstance(a, TerminateInstances) and a.group_role is GroupRole.PRIMARY]
+    assert [(a.instance_ids, a.slots) for a in ended] == [(("a",), lowered)]
 
 
 def test_a_cold_start_leaves_room_for_the_base_below_the_maximum() -> None:

@@ -179,8 +179,8 @@ def document(docs: Path, result: Mapping[str, Any]) -> None:
         f"{warm_pool.COLD_BOOT_SECONDS:.0f} s without; terminated instances return to the pool; a stopped "
         f"instance costs {warm_pool.WARM_INSTANCE_PRICE:g} of a running one. Total cost (run, pool, and "
         "shortage "
-        "at `shortageCost`) with the pool that `warmInstances` advises, none, half and all of the target, ÷ the "
-        "best "
+        "at `shortageCost`) with the pool that `warmInstances` advises, none, half and all of the target, "
+        "÷ the best "
         "of these. *Bill*: cost with the pool.\n\n"
         + table(head, rows)
         + f"\n\nAt `shortageCost` {ExpectedCost().shortage_cost:g}, the default, with a pool of the "

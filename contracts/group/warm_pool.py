@@ -18,6 +18,7 @@ instance is stopping, not while it stops. Source: EC2 user guide, "Amazon EC2 in
 def on_demand_share(capacity: int, base: int, spot_percentage: int) -> int:
     """Return the On-Demand slots among ``capacity`` slots; the share above ``base`` is rounded up.
 
+    A capacity of at most ``base`` is On-Demand alone.
     Source: EC2 Auto Scaling user guide, "Mixed instances group", on fractional percentages.
     """
     above = max(0, capacity - base)

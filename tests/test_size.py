@@ -14,16 +14,16 @@ import pytest
 from tests.test_repository import FILES, ROOT
 
 PRODUCT_LINES = {
-    "contracts": 3_625,
+    "contracts": 3_619,
     "infra": 19_447,
-    "lambdas": 14_410,
-    "userdata": 17_746,
+    "lambdas": 14_412,
+    "userdata": 17_759,
     "gpu_spot": 13_070,
     "policy": 1_488,
     "market": 1_775,
     "rehearsal": 5_135,
 }
-MAX_PRODUCT_LINES = 76_696
+MAX_PRODUCT_LINES = 76_705
 LIBRARY_LINES = {
     "packages/pulumi-on-moto/src": 8_238,
     "packages/spot-training/src": 11_345,
@@ -31,8 +31,8 @@ LIBRARY_LINES = {
 }
 OTHER_LINES = {
     "packages/tests": 21_747,
-    "research": 10_280,
-    "tests": 85_547,
+    "research": 10_287,
+    "tests": 85_757,
     "docs": 439,
     "examples": 1_421,
 }

@@ -1,4 +1,4 @@
-"""Reads the external facts of the rules: the time, creation times of images, On-Demand prices."""
+"""Reads the external facts of the rules: the time, creation times of images, prices, the own account."""
 
 from __future__ import annotations
 
@@ -28,4 +28,12 @@ def read(now: datetime | None = None, client: ClientFactory = boto3.client) -> E
         except (BotoCoreError, ClientError, ValueError):
             return None  # no credentials
 
-    return ExternalFacts(now or datetime.now(UTC), image_created_at, on_demand_prices.price)
+    @cache
+    def account(profile: str, region: str) -> str:
+        try:
+            chosen = client if not profile else boto3.Session(profile_name=profile).client
+            return str(chosen("sts", region_name=region or None).get_caller_identity()["Account"])
+        except (BotoCoreError, ClientError):
+            return ""  # no credentials
+
+    return ExternalFacts(now or datetime.now(UTC), image_created_at, on_demand_prices.price, account)

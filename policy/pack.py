@@ -56,17 +56,11 @@ def _policy(rule: PolicyRule, facts: ExternalFacts) -> Policy:
 
 def _subject(resource: ResourceValidationArgs | PolicyResource) -> Subject:
     inputs = plain(resource.props)
-    provider = plain(resource.provider.props) if resource.provider else {}
-    region = str(provider.get("region") or "") if isinstance(provider, dict) else ""
+    props = plain(resource.provider.props) if resource.provider else {}
+    provider = props if isinstance(props, dict) else {}
+    region, profile = (str(provider.get(key) or "").replace(UNKNOWN, "") for key in ("region", "profile"))
     protected = bool(resource.opts.protect)
-    return Subject(
-        resource.resource_type,
-        resource.name,
-        resource.urn,
-        inputs,
-        protected,
-        "" if region == UNKNOWN else region,
-    )
+    return Subject(resource.resource_type, resource.name, resource.urn, inputs, protected, region, profile)
 
 
 def plain(value: Any) -> Any:

@@ -45,12 +45,14 @@ _ALLOWED_ON_ALL: Final = frozenset(
         *("ec2:DescribeSpotFleetInstances", "ec2:DescribeSpotFleetRequestHistory"),
     }
 )
-_TYPES_WITH_NAMES: Final = (
-    "secret|role|user|group|policy|parameter|table|function|log-group|key|alias|stack|repository|cluster|"
-    "instance-profile|topic|queue|file-system|document|layer|autoscalinggroup"
+_NAMES_FIRST: Final = frozenset({"codecommit", "execute-api", "s3", "sns", "sqs"})
+"""Services whose ARNs begin with a name, not with a type of resources."""
+_NAMELESS: Final = frozenset(
+    {"autoscalinggroupname", "aws-service-role", "index", "log-stream", "service-role", "stream"}
 )
-"""Types of resources whose names or ids a policy can name."""
-_ENDING: Final = re.compile(r"ec2:(terminate|stop|delete|detach|modify|disassociate)")
+"""Parts of ARNs after the type that name nothing."""
+_LAUNCHING: Final = frozenset({"ec2:createfleet", "ec2:runinstances"})
+"""Actions with resources that are not there yet, or that the launch template names."""
 
 LAMBDA_IN_A_NETWORK: Final = frozenset(
     f"ec2:{action}"
@@ -86,7 +88,9 @@ def _wildcards(subject: Subject, _settings: RuleSettings, _facts: ExternalFacts)
             if isinstance(statement, Mapping) and statement.get("Effect") == "Allow":
                 name = statement.get("Sid") or "statement without Sid"
                 is_owner = subject.kind in _KEYS and _is_owner(statement)
-                messages = _too_wide(is_identity_based, statement, is_owner=is_owner)
+                messages = list(_too_wide(is_identity_based, statement, is_owner=is_owner))
+                if key != "assumeRolePolicy":
+                    messages += _for_any_account(statement)
                 yield from (f"{name}: {text}" for text in messages)
 
 
@@ -134,6 +138,15 @@ def _too_wide(is_identity_based: bool, statement: Mapping[str, Any], *, is_owner
             yield f"allows {', '.join(with_resources)} on every resource (*); name the ARNs"
 
 
+def _for_any_account(statement: Mapping[str, Any]) -> list[str]:
+    """Return a message if a service may act for whoever asks it. IAM user guide, "The confused deputy"."""
+    principals = statement.get("Principal")
+    services = as_list(principals.get("Service")) if isinstance(principals, Mapping) else []
+    if not services or shuts_out(statement.get("Condition")):
+        return []
+    return [f"allows {services[0]} for any account; set aws:SourceAccount or aws:SourceArn"]
+
+
 def _is_owner(statement: Mapping[str, Any]) -> bool:
     """Whether a key's statement is for the account's root, as AWS's default key policy is.
 
@@ -152,13 +165,16 @@ def _is_anybody(principals: Any) -> bool:
 def _is_everything(resource: str, actions: list[str], condition: Any) -> bool:
     """Whether a resource is ``*``, or an ARN that is wild after its service or its type, and not narrowed."""
     name = re.sub(r"^arn:(aws[a-z-]*|\*):[^:]*(:[^:]*:[^:]*)?(:|$)", "", resource.lower())
-    if not re.sub(r"[*?/:]|^arn:", "", name):
+    if not re.sub(r"[*?/:._-]|^arn:", "", name):
         return True
-    if re.fullmatch(r"[a-z-]+/\*+", name) and ":ec2:" in resource:
-        # Ids are AWS's: what is there is bound by tags; what is created by its call.
-        return any(_ENDING.match(a.lower()) for a in actions) and not narrows_resources(condition)
-    is_wild = re.fullmatch(rf"({_TYPES_WITH_NAMES})[/:]?(service-role/|aws-service-role/)?[*?/:]+", name)
-    return is_wild is not None and not narrows_resources(condition)
+    service = resource.lower().split(":")[2:3]
+    if not re.search(r"[*?]", name) or _NAMES_FIRST.issuperset(service):
+        return False
+    parts = [part for part in re.split(r"[/:]", name)[1:] if part not in _NAMELESS]
+    if any(re.search(r"[a-z0-9]", part) for part in parts):
+        return False
+    is_launch = service == ["ec2"] and _LAUNCHING.issuperset(action.lower() for action in actions)
+    return not is_launch and not narrows_resources(condition)
 
 
 def _managed(subject: Subject, settings: RuleSettings, _facts: ExternalFacts) -> Iterator[str]:

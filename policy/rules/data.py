@@ -33,6 +33,9 @@ def _encrypted(subject: Subject, _settings: RuleSettings, _facts: ExternalFacts)
         yield "does not encrypt its messages; set sqsManagedSseEnabled or kmsMasterKeyId"
     if subject.kind == "LaunchTemplate":
         yield from _template(inputs)
+    spec = inputs.get("spec")
+    if subject.type.endswith(":EC2NodeClass") and isinstance(spec, Mapping):
+        yield from _template(spec)
 
 
 def _disks(inputs: Mapping[str, Any]) -> Iterator[str]:

@@ -23,7 +23,7 @@ _AMI: Final = re.compile(r"ami-[0-9a-f]{8,17}")
 def _metadata(subject: Subject, _settings: RuleSettings, _facts: ExternalFacts) -> Iterator[str]:
     if subject.kind == "SpotFleetRequest" and as_list(subject.inputs.get("launchSpecifications")):
         yield "has launchSpecifications, which cannot require IMDSv2; use launchTemplateConfigs"
-    if subject.type == "kubernetes:karpenter.k8s.aws/v1:EC2NodeClass":
+    if subject.type.endswith(":EC2NodeClass"):
         spec = subject.inputs.get("spec")
         nodes = spec.get("metadataOptions") if isinstance(spec, Mapping) else None
         if isinstance(nodes, Mapping) and nodes.get("httpTokens", "required") not in ("required", UNKNOWN):

@@ -24,6 +24,7 @@ class Subject:
         inputs: in camelCase, with ``UNKNOWN`` for unknown values at any depth.
         protected: whether the engine refuses to delete it.
         region: the provider's; empty if unknown.
+        profile: the provider's AWS profile; empty: that of the credential chain.
     """
 
     type: str
@@ -32,6 +33,7 @@ class Subject:
     inputs: Mapping[str, Any]
     protected: bool = False
     region: str = ""
+    profile: str = ""
 
     @property
     def kind(self) -> str:
@@ -60,11 +62,14 @@ class ExternalFacts:
         now: the current time.
         image_created_at: creation time of an AMI, by id and region; None if unknown.
         price: On-Demand price in USD per hour, by instance type and region; None if unknown.
+        account: the account of an AWS profile (empty: of the credential chain), asked in a region; empty if
+            unknown.
     """
 
     now: datetime
     image_created_at: Callable[[str, str], datetime | None]
     price: Callable[[str, str], float | None]
+    account: Callable[[str, str], str]
 
 
 RuleSettings: TypeAlias = Mapping[str, Any]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,17 +17,8 @@ from policy.rules.model import (
     as_list,
     names_setting,
 )
-from policy.rules.outsiders import shuts_out
+from policy.rules.outsiders import shuts_out, too_public
 
-MAX_PUBLIC_V4: Final = 2**24
-"""Public IPv4 addresses that one security group may admit: as many as a /8 has."""
-MAX_PUBLIC_V6: Final = 2**96
-"""IPv6 addresses that one security group may admit: as many as a /32 has."""
-_PRIVATE: Final = tuple(
-    ipaddress.IPv4Network(cidr)
-    for cidr in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "169.254.0.0/16")
-)
-_PRIVATE_V6: Final = ipaddress.IPv6Network("fc00::/7")
 _RULES_OF_ONE: Final = ("SecurityGroupIngressRule", "SecurityGroupRule")
 
 
@@ -36,6 +26,10 @@ _HTTPS: Final = 443
 _PUBLIC_SERVICES: Final = {
     "publicServices": names_setting("Services whose address (http.public) may be on the internet.")
 }
+_SHARING: Final = re.compile(
+    r"(?i)group|userGroups|(shared)?account(s|Ids?)|sharedAccounts|allowedPrincipals|principalArn"
+)
+"""Inputs that name with whom something is shared."""
 _TLS_POLICIES: Final = "ELBSecurityPolicy-TLS13-1-"
 """Prefix of AWS's policies with TLS 1.3; those with 1.2 or 1.3 as the lowest version follow."""
 
@@ -87,23 +81,8 @@ def _open_in_total(
 
 def _too_many(cidrs: Iterable[str], subject: str) -> Iterator[str]:
     """Yield a message if the ranges together have more public addresses than a group may admit."""
-    networks_v4, networks_v6 = [], []
-    for cidr in cidrs:
-        try:
-            network = ipaddress.ip_network(cidr, strict=False)
-        except ValueError:
-            continue  # unknown in a preview
-        if isinstance(network, ipaddress.IPv6Network):
-            networks_v6.append(network)
-        else:
-            networks_v4.append(network)
-    public_v4 = [n for n in networks_v4 if not any(n.subnet_of(private) for private in _PRIVATE)]
-    public_v6 = [n for n in networks_v6 if not n.subnet_of(_PRIVATE_V6)]
-    addresses_v4 = sum(n.num_addresses for n in ipaddress.collapse_addresses(public_v4))
-    addresses_v6 = sum(n.num_addresses for n in ipaddress.collapse_addresses(public_v6))
-    if addresses_v4 > MAX_PUBLIC_V4 or addresses_v6 > MAX_PUBLIC_V6:
-        ranges = ", ".join(str(network) for network in (*public_v4, *public_v6))
-        yield f"{subject} is open to {ranges}; use a network of your own or a security group"
+    if ranges := too_public(cidrs):
+        yield f"{subject} is open to {', '.join(ranges)}; use a network of your own or a security group"
 
 
 def _sources(subject: Subject) -> Iterator[str]:
@@ -148,6 +127,9 @@ def _permission(inputs: Mapping[str, Any]) -> Iterator[str]:
     bounds = ("principalOrgId", "organizationId", "sourceAccount", "sourceArn")
     keys = {"sourceAccount": "aws:SourceAccount", "sourceArn": "aws:SourceArn"}
     conditions = [{"StringLike": {keys.get(key, "aws:PrincipalOrgID"): inputs.get(key)}} for key in bounds]
+    own = inputs.get("condition")
+    if isinstance(own, Mapping):  # of an event bus
+        conditions.append({str(own.get("type")): {str(own.get("key")): own.get("value")}})
     is_bound = (
         any(shuts_out(condition) for condition in conditions)
         or inputs.get("functionUrlAuthType") == "AWS_IAM"
@@ -165,7 +147,7 @@ def _public_access_block(inputs: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _bucket_acl(inputs: Mapping[str, Any]) -> Iterator[str]:
-    acl = str(inputs.get("acl") or "")
+    acl = str(inputs.get("acl") or "").lower()
     if acl.startswith("public-") or acl == "authenticated-read":
         yield f"acl must be private, not {acl}"
     grants = json.dumps([inputs.get("grants"), inputs.get("accessControlPolicy")], default=str)
@@ -181,13 +163,20 @@ def _access_point(inputs: Mapping[str, Any]) -> Iterator[str]:
                 yield f"{key} must be true, not {value}"
 
 
-def _shared_with_all(inputs: Mapping[str, Any]) -> Iterator[str]:
-    """Check what is shared by itself: images, snapshots, documents, public registries."""
-    permissions = inputs.get("permissions")
-    accounts = permissions.get("accountIds") if isinstance(permissions, Mapping) else None
-    shared = [inputs.get("group"), accounts]
-    if "all" in (str(value).lower() for value in shared):
-        yield "is shared with everybody; name the accounts"
+def _is_shared_with_all(value: Any, key: str = "") -> bool:
+    """Whether something shares by itself: an image, a snapshot, a document, an endpoint's service."""
+    if isinstance(value, Mapping):
+        return any(_is_shared_with_all(inner, str(name)) for name, inner in value.items())
+    if isinstance(value, list | tuple):
+        return any(_is_shared_with_all(inner, key) for inner in value)
+    return _SHARING.fullmatch(key) is not None and str(value).lower() in ("all", "*")
+
+
+def _node_group(inputs: Mapping[str, Any]) -> Iterator[str]:
+    """Source: EKS API reference, RemoteAccessConfig: without groups the key opens port 22 to the internet."""
+    access = inputs.get("remoteAccess")
+    if isinstance(access, Mapping) and access.get("ec2SshKey") and not access.get("sourceSecurityGroupIds"):
+        yield "remoteAccess opens SSH to the internet; set sourceSecurityGroupIds, or use Session Manager"
 
 
 def _public_registry(_inputs: Mapping[str, Any]) -> Iterator[str]:
@@ -197,18 +186,13 @@ def _public_registry(_inputs: Mapping[str, Any]) -> Iterator[str]:
 _ENDPOINTS: Final[Mapping[str, Callable[[Mapping[str, Any]], Iterator[str]]]] = {
     "AccessPoint": _access_point,
     "AccountPublicAccessBlock": _public_access_block,
-    "AmiLaunchPermission": _shared_with_all,
-    "Bucket": _bucket_acl,
-    "BucketAcl": _bucket_acl,
     "PublicRepository": _public_registry,
-    "BucketObject": _bucket_acl,
-    "BucketObjectv2": _bucket_acl,
-    "BucketV2": _bucket_acl,
     "BucketPublicAccessBlock": _public_access_block,
     "Cluster": _cluster,
-    "Document": _shared_with_all,
+    "EventPermission": _permission,
     "FunctionUrl": _function_url,
     "LayerVersionPermission": _permission,
+    "NodeGroup": _node_group,
     "Permission": _permission,
 }
 """The check of each resource kind that can be reached from the internet by itself."""
@@ -220,6 +204,10 @@ def _public_endpoints(subject: Subject, settings: RuleSettings, _facts: External
     kind = "PublicRepository" if subject.type.startswith("aws:ecrpublic/") else subject.kind
     if kind in _ENDPOINTS:
         yield from _ENDPOINTS[kind](subject.inputs)
+    if subject.type.startswith("aws:s3/"):
+        yield from _bucket_acl(subject.inputs)
+    if subject.kind and _is_shared_with_all(subject.inputs):
+        yield "is shared with everybody; name the accounts"
     is_balancer = subject.kind == "LoadBalancer" and subject.inputs.get("internal") not in (True, UNKNOWN)
     if is_balancer and not _is_public_service(subject, settings):
         yield "internal must be true; or list the service in publicServices"

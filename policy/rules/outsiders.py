@@ -1,4 +1,4 @@
-"""Evaluates a policy's conditions: who can still meet them, and whether they narrow what an action reaches.
+"""Evaluates conditions and addresses: who still meets them, and whether they narrow what an action reaches.
 
 A statement is evaluated for requests of an anonymous caller, of a role in a foreign account, and of any
 repository's job: a condition bounds it only if none of these can meet it. Sources: IAM user guide, "Condition
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from policy.rules.model import UNKNOWN, as_list
@@ -33,8 +33,15 @@ _OF_NAME: Final = frozenset(
         *("aws:sourcevpce", "aws:userid", "aws:vpceorgid"),
     }
 )
-_ADDRESSES: Final = frozenset({"aws:sourceip", "aws:vpcsourceip"})
-_MAX_ADDRESSES: Final = 2**24
+MAX_PUBLIC_V4: Final = 2**24
+"""Public IPv4 addresses that may be admitted together: as many as a /8 has."""
+MAX_PUBLIC_V6: Final = 2**96
+"""IPv6 addresses that may be admitted together: as many as a /32 has."""
+_PRIVATE: Final = tuple(
+    ipaddress.IPv4Network(cidr)
+    for cidr in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "169.254.0.0/16")
+)
+_PRIVATE_V6: Final = ipaddress.IPv6Network("fc00::/7")
 _POSITIVE: Final = re.compile(
     r"(?:ForAnyValue:)?(StringEquals(IgnoreCase)?|StringLike|Arn(Equals|Like)|IpAddress|Bool)"
 )
@@ -61,7 +68,15 @@ def shuts_out(condition: Any) -> bool:
     """Return whether neither an anonymous caller nor a foreign account meets a condition."""
     if condition == UNKNOWN:
         return True
-    return any(values and all(_is_bound(op, key, v) for v in values) for op, key, values in tests(condition))
+    return any(
+        values
+        and (
+            operator == "IpAddress" and (UNKNOWN in values or not too_public(values))
+            if key == "aws:sourceip"
+            else all(_is_bound(operator, key, value) for value in values)
+        )
+        for operator, key, values in tests(condition)
+    )
 
 
 def _is_bound(operator: str, key: str, value: str) -> bool:
@@ -72,8 +87,6 @@ def _is_bound(operator: str, key: str, value: str) -> bool:
         return re.fullmatch(r"\d{12}", value) is not None
     if key in _OF_ARN:
         return not re.search(r"[*?]", value) or (is_pattern and _has_owner(value))
-    if key in _ADDRESSES:
-        return operator == "IpAddress" and _is_small(value)
     if key in _OF_NAME:
         return not re.match(r"[*?]", value) and (not is_pattern or _ID.match(value) is not None)
     if key == "lambda:functionurlauthtype":
@@ -93,12 +106,24 @@ def _has_owner(arn: str) -> bool:
     )
 
 
-def _is_small(cidr: str) -> bool:
-    try:
-        network = ipaddress.ip_network(cidr, strict=False)
-    except ValueError:
-        return False
-    return network.is_private or network.num_addresses <= (_MAX_ADDRESSES if network.version == 4 else 2**96)
+def too_public(cidrs: Iterable[str]) -> list[str]:
+    """Return the public ranges of several, if they have together more addresses than may be admitted."""
+    networks_v4, networks_v6 = [], []
+    for cidr in cidrs:
+        try:
+            network = ipaddress.ip_network(cidr, strict=False)
+        except ValueError:
+            continue  # unknown in a preview
+        if isinstance(network, ipaddress.IPv6Network):
+            networks_v6.append(network)
+        else:
+            networks_v4.append(network)
+    public_v4 = [n for n in networks_v4 if not any(n.subnet_of(private) for private in _PRIVATE)]
+    public_v6 = [n for n in networks_v6 if not n.subnet_of(_PRIVATE_V6)]
+    addresses_v4 = sum(n.num_addresses for n in ipaddress.collapse_addresses(public_v4))
+    addresses_v6 = sum(n.num_addresses for n in ipaddress.collapse_addresses(public_v6))
+    is_too_public = addresses_v4 > MAX_PUBLIC_V4 or addresses_v6 > MAX_PUBLIC_V6
+    return [str(network) for network in (*public_v4, *public_v6)] if is_too_public else []
 
 
 def narrows_resources(condition: Any) -> bool:

@@ -23,6 +23,7 @@ from infra.schema import Settings
 from policy.evaluation import Violation, settings_of, violations
 from policy.rules.model import ExternalFacts, Subject
 from pulumi_on_moto import Deployment, sandbox, tree
+from pulumi_on_moto.sandbox import ACCOUNT
 from rehearsal.commands.deployed import deployed
 
 
@@ -102,5 +103,7 @@ def violated(deployment: Deployment) -> Sequence[Violation]:
         )
         for resource in deployment.resources
     ]
-    facts = ExternalFacts(datetime.now(UTC), lambda _image, _region: None, on_demand_prices.price)
+    facts = ExternalFacts(
+        datetime.now(UTC), lambda _image, _region: None, on_demand_prices.price, lambda *_: ACCOUNT
+    )
     return list(violations(subjects, settings_of(deployment.stack), facts))

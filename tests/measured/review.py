@@ -30,6 +30,8 @@ from tests.review.test_oracle import Judged, judge
 MIN_CHANGES: Final = 200
 MAX_FALSE_ALARMS: Final = 0.05
 """Of all changes."""
+INTENDED: Final = {"protect": {"protected"}}
+"""By the key that is changed, the rules that are there to stop the change; prod must not be unprotected."""
 
 
 def figures(judged: Sequence[Judged]) -> dict[str, Any]:
@@ -45,7 +47,7 @@ def figures(judged: Sequence[Judged]) -> dict[str, Any]:
     engine = list(engine_changes())
     green = [change.title for change in engine if is_silent(change) and not change.may_be_silent]
     alarmed += [item for item in second_axis if item not in alarmed]
-    stopped = [item for item in judged if item.stopped_by]
+    stopped = [item for item in judged if item.stopped_by - INTENDED.get(item.change.key, set())]
     return {
         "changes": len(judged),
         "changes_of_the_engine": len(engine),

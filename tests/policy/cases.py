@@ -11,34 +11,37 @@ from contracts.group import config
 from policy.rules.model import UNKNOWN, ExternalFacts, Subject
 
 NOW: Final = datetime(2026, 11, 22, tzinfo=UTC)
+OWN, FOREIGN = "123456789012", "999999999999"
 OLD, YOUNG = "ami-00000000000000001", "ami-00000000000000002"
 CREATED_AT: Final = {OLD: NOW - timedelta(days=91), YOUNG: NOW - timedelta(days=90)}
 FACTS: Final = ExternalFacts(
     NOW,
     lambda image, region: CREATED_AT.get(image),
     lambda name, region: {"g6.xlarge": 0.8, "g5.xlarge": 1.006}.get(name) if region != "mars-1" else None,
+    lambda *_: OWN,
 )
 _KINDS: Final = {
     "autoscaling": "Group",
     "budgets": "Budget",
-    "cloudwatch": "MetricAlarm",
+    "cloudwatch": "EventPermission MetricAlarm",
     "dynamodb": "Table",
     "ebs": "Volume",
     "ec2": "AmiLaunchPermission Instance LaunchConfiguration LaunchTemplate SecurityGroup SecurityGroupRule "
-    "SpotFleetRequest",
+    "SpotFleetRequest VpcEndpointServiceAllowedPrincipal",
     "ecr": "RepositoryPolicy",
     "ecrpublic": "PublicRepository",
-    "efs": "FileSystem",
-    "eks": "Cluster NodeGroup",
+    "efs": "FileSystem FileSystemPolicy",
+    "eks": "AccessEntry Cluster NodeGroup",
     "iam": "GroupPolicy GroupPolicyAttachment Policy PolicyAttachment Role RolePolicy RolePolicyAttachment "
     "RolePolicyAttachmentsExclusive UserPolicy UserPolicyAttachment",
-    "kms": "Key",
+    "kms": "Grant Key",
     "lambda": "FunctionUrl Permission",
     "lb": "Listener LoadBalancer",
     "mq": "Broker",
-    "s3": "AccessPoint Bucket BucketAcl BucketObjectv2 BucketPolicy BucketPublicAccessBlock",
+    "ram": "PrincipalAssociation",
+    "s3": "AccessPoint Bucket BucketAcl BucketAclV2 BucketObjectv2 BucketPolicy BucketPublicAccessBlock",
     "secretsmanager": "SecretPolicy",
-    "sns": "TopicPolicy",
+    "sns": "TopicPolicy TopicSubscription",
     "sqs": "Queue QueuePolicy",
     "ssm": "Document Parameter",
     "vpc": "SecurityGroupIngressRule",
@@ -49,7 +52,12 @@ TYPES: Final = {
     kind: f"aws:{module}/{kind[0].lower()}{kind[1:]}:{kind}"
     for module, kinds in _KINDS.items()
     for kind in kinds.split()
-} | {"NodePool": "kubernetes:karpenter.sh/v1:NodePool", "RdsInstance": "aws:rds/instance:Instance"}
+} | {
+    "EC2NodeClass": "kubernetes:karpenter.k8s.aws/v1:EC2NodeClass",
+    "NodePool": "kubernetes:karpenter.sh/v1:NodePool",
+    "RdsInstance": "aws:rds/instance:Instance",
+    "RdsSnapshot": "aws:rds/snapshot:Snapshot",
+}
 AWS_POLICY: Final = "arn:aws:iam::aws:policy/"
 TAGS: Final = {"gpu-spot:stack": "dev", "gpu-spot:group": "inference"}
 
@@ -141,7 +149,7 @@ def allowing(kind: str = "RolePolicy", **statement: Any) -> Subject:
 
 BUDGET: Final = subject("Budget", "budget")
 ALARM: Final = subject(
-    "MetricAlarm", "inference-shortage", alarmActions=["arn:aws:sns:us-west-2:1:alarms"], tags=TAGS
+    "MetricAlarm", "inference-shortage", alarmActions=["arn:aws:sns:us-west-2:123456789012:alarms"], tags=TAGS
 )
 
 
@@ -214,6 +222,10 @@ VIOLATING: Final[dict[str, list[Case]]] = {
     ],
     "managed-policies": [
         ({}, [subject("RolePolicyAttachment", policyArn=f"{AWS_POLICY}AdministratorAccess")])
+    ],
+    "foreign-accounts": [
+        ({}, [allowing("QueuePolicy", Principal={"AWS": FOREIGN}, Action="sqs:SendMessage", Resource="*")]),
+        ({"accounts": [FOREIGN]}, [subject("Role", assumeRolePolicy={"Principal": {"AWS": "888888888888"}})]),
     ],
     "regions": [({"allowed": ["eu-west-1"]}, [subject("Table", protected=True, tags=TAGS)])],
     "instance-types": [({"allowed": ["g5.*"]}, [group()])],
@@ -312,6 +324,16 @@ COMPLIANT: Final[dict[str, list[Case]]] = {
             {"managedPolicies": ["AmazonS3ReadOnlyAccess"]},
             [subject("RolePolicyAttachment", policyArn=f"{AWS_POLICY}AmazonS3ReadOnlyAccess")],
         ),
+    ],
+    "foreign-accounts": [
+        ({}, [allowing("QueuePolicy", Principal={"AWS": OWN}, Action="sqs:SendMessage", Resource="*")]),
+        ({"accounts": [FOREIGN]}, [subject("AmiLaunchPermission", accountId=FOREIGN)]),
+        (
+            {},
+            [allowing(Action="ecr:BatchGetImage", Resource=f"arn:aws:ecr:us-west-2:{FOREIGN}:repository/a")],
+        ),
+        ({}, [subject("BucketPolicy", policy={"Statement": {"Effect": "Deny", "Principal": FOREIGN}})]),
+        ({}, [allowing(Action="sqs:A", Resource="a", Condition={"StringNotEquals": {"aws:A": FOREIGN}})]),
     ],
     "regions": [({"allowed": ["us-west-2"]}, [group()]), ({}, [group()])],
     "instance-types": [({"allowed": ["g5.*", "g6.*"]}, [group(), fleet(2, 2)]), ({}, [group()])],

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from policy.rules.model import Subject
-from tests.policy.cases import AWS_POLICY, TAGS, allowing, group, subject, template
+from tests.policy.cases import AWS_POLICY, FOREIGN, OWN, TAGS, allowing, group, subject, template
 
 Form = tuple[str, list[Subject]]
 """A rule that must report it, and a program."""
@@ -285,10 +285,9 @@ def _outside_the_types() -> list[Form]:
     return [("instance-types", [each]) for each in programs]
 
 
-_OWN: Final = "123456789012"
-_FOREIGN: Final = "arn:aws:iam::999999999999:role/x"
+_FOREIGN: Final = f"arn:aws:iam::{FOREIGN}:role/x"
 _HOLES: Final[tuple[dict[str, Any], ...]] = (
-    {"StringEqualsIfExists": {"aws:PrincipalAccount": _OWN}},
+    {"StringEqualsIfExists": {"aws:PrincipalAccount": OWN}},
     {"ForAllValues:StringEquals": {"aws:PrincipalOrgID": "o-1234567890"}},
     {"StringNotEquals": {"aws:PrincipalAccount": "111111111111"}},
     {"StringNotLike": {"aws:PrincipalArn": "arn:aws:iam::111111111111:*"}},
@@ -301,8 +300,10 @@ _HOLES: Final[tuple[dict[str, Any], ...]] = (
     {"StringLike": {"aws:PrincipalOrgID": "o-*"}},
     {"StringLike": {"aws:userid": "*:session"}},
     {"IpAddress": {"aws:SourceIp": ["10.0.0.0/8", "0.0.0.0/1"]}},
+    {"IpAddress": {"aws:SourceIp": [f"{n}.0.0.0/8" for n in range(11, 200)]}},
+    {"IpAddress": {"aws:VpcSourceIp": "10.0.0.0/8"}},
     {"IpAddress": {"aws:SourceIp": "2000::/3"}},
-    {"StringEquals": {"aws:PrincipalAccount": [_OWN, "*"]}},
+    {"StringEquals": {"aws:PrincipalAccount": [OWN, "*"]}},
     {"Bool": {"aws:SecureTransport": "true"}},
     {"DateLessThan": {"aws:CurrentTime": "2030-01-01T00:00:00Z"}},
     {"StringEquals": {"aws:RequestedRegion": "us-west-2"}},
@@ -336,6 +337,11 @@ def _wild_after_the_type() -> list[Form]:
         ("s3:GetObject", "arn:aws:s3:::*"),
         ("ec2:TerminateInstances", "arn:aws:ec2:us-west-2:123456789012:instance/*"),
         ("ec2:DeleteVolume", "arn:aws:ec2:*:*:volume/*"),
+        ("ssm:StartSession", "arn:aws:ec2:us-west-2:123456789012:instance/*"),
+        ("ec2:AuthorizeSecurityGroupIngress", "arn:aws:ec2:us-west-2:123456789012:security-group/*"),
+        ("iam:PassRole", "arn:aws:iam::123456789012:role/*-*"),
+        ("rds:DeleteDBInstance", "arn:aws:rds:us-west-2:123456789012:db:*"),
+        ("dynamodb:GetItem", "arn:aws:dynamodb:us-west-2:123456789012:table/*/index/*"),
     )
     hole = {"StringEqualsIfExists": {"aws:ResourceTag/gpu-spot:stack": "prod"}}
     conditions: tuple[Any, ...] = (None, hole)
@@ -362,7 +368,7 @@ def _trusts_of_any_job() -> list[Form]:
     )
 
     def role(condition: Any) -> Subject:
-        provider = {"Federated": f"arn:aws:iam::{_OWN}:oidc-provider/{github}"}
+        provider = {"Federated": f"arn:aws:iam::{OWN}:oidc-provider/{github}"}
         statement = {"Effect": "Allow", "Principal": provider, "Action": "sts:AssumeRoleWithWebIdentity"}
         statement |= {"Condition": condition} if condition else {}
         return subject("Role", assumeRolePolicy=json.dumps({"Statement": [statement]}), tags=TAGS)
@@ -405,14 +411,15 @@ def _older_launches() -> list[Form]:
         subject("SpotFleetRequest", launchSpecifications=[specification] * count, tags=TAGS)
         for count in (1, 2, 3, 4)
     ]
+    nodes = subject("EC2NodeClass", spec={"metadataOptions": {"httpTokens": "optional"}})
     disks: tuple[dict[str, Any], ...] = ({"encrypted": False}, {}, {"encrypted": None})
     plain = [
         subject("LaunchConfiguration", metadataOptions={"httpTokens": "required"}, rootBlockDevice=disk)
         for disk in disks
     ]
     return [
-        *(("imdsv2", [each]) for each in (*configurations, *fleets)),
-        *(("encrypted", [each]) for each in plain[:1] + plain[2:]),
+        *(("imdsv2", [each]) for each in (*configurations, *fleets, nodes)),
+        *(("encrypted", [each]) for each in (*plain[:1], *plain[2:], nodes)),
     ]
 
 
@@ -431,6 +438,11 @@ def _grants() -> list[Form]:
     others = [
         subject("AccessPoint", **open_block),
         subject("AmiLaunchPermission", group="all"),
+        subject("BucketAclV2", acl="Public-Read"),
+        subject("EventPermission", principal="*"),
+        subject("NodeGroup", remoteAccess={"ec2SshKey": "key"}),
+        subject("RdsSnapshot", sharedAccounts=["all"]),
+        subject("VpcEndpointServiceAllowedPrincipal", principalArn="*"),
         subject("Document", permissions={"type": "Share", "accountIds": "All"}, tags=TAGS),
         subject("PublicRepository", tags=TAGS),
         subject("Permission", principal="*", action="lambda:InvokeFunction", sourceArn="*"),
@@ -439,7 +451,68 @@ def _grants() -> list[Form]:
     return [("no-public-endpoints", [each]) for each in (*grants, *objects, *others)]
 
 
+def _accounts_of_others() -> list[Form]:
+    """In principals, conditions, trusts, resources, and in what is shared by itself."""
+    root, organization = f"arn:aws:iam::{FOREIGN}:root", "o-abcdefghij"
+    principals: tuple[Any, ...] = (
+        *(FOREIGN, root, [OWN, FOREIGN], f"arn:aws:sts::{FOREIGN}:assumed-role/a/b", "AROAEXAMPLEID12345678"),
+        "arn:aws:iam::cloudfront:user/CloudFront Origin Access Identity EABC",
+    )
+    kinds = ("QueuePolicy", "BucketPolicy", "RepositoryPolicy", "Key", "SecretPolicy", "FileSystemPolicy")
+    send = {"Action": "sqs:SendMessage", "Resource": "*"}
+    conditions: tuple[Any, ...] = (
+        *({key: FOREIGN} for key in ("aws:SourceAccount", "aws:PrincipalAccount", "kms:CallerAccount")),
+        {"aws:PrincipalOrgID": organization},
+        {"aws:PrincipalArn": [f"arn:aws:iam::{OWN}:root", root]},
+        {"aws:userid": "AROAEXAMPLEID12345678:session"},
+    )
+    trusts = ({"AWS": root}, {"Federated": f"arn:aws:iam::{FOREIGN}:saml-provider/a"})
+    reached = (
+        ("sts:AssumeRole", _FOREIGN),
+        ("sts:AssumeRole", "arn:aws:iam::*:role/deploy"),
+        ("sqs:SendMessage", f"arn:aws:sqs:us-west-2:{FOREIGN}:a"),
+        ("ecr:PutImage", f"arn:aws:ecr:us-west-2:{FOREIGN}:repository/a"),
+    )
+    grantee = {"grants": [{"grantee": {"id": "7" * 64}}]}
+    shared: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("AmiLaunchPermission", {"accountId": FOREIGN}),
+        ("AccessEntry", {"principalArn": _FOREIGN}),
+        ("BucketAcl", {"accessControlPolicy": grantee}),
+        ("Document", {"permissions": {"type": "Share", "accountIds": f"{OWN},{FOREIGN}"}}),
+        ("Grant", {"granteePrincipal": _FOREIGN}),
+        ("Permission", {"principal": FOREIGN}),
+        ("Permission", {"principal": "*", "principalOrgId": organization}),
+        ("PrincipalAssociation", {"principal": FOREIGN}),
+        ("SecurityGroupIngressRule", {"referencedSecurityGroupId": f"{FOREIGN}/sg-1"}),
+        ("TopicSubscription", {"endpoint": f"arn:aws:sqs:us-west-2:{FOREIGN}:a"}),
+    )
+    programs = [
+        *(allowing(kind, Principal={"AWS": one}, **send) for kind in kinds for one in principals),
+        *(allowing(Principal="*", **send, Condition={"StringEquals": one}) for one in conditions),
+        *(subject("Role", assumeRolePolicy={"Statement": {"Principal": one}}) for one in trusts),
+        *(allowing(Action=action, Resource=resource) for action, resource in reached),
+        *(subject(kind, **inputs) for kind, inputs in shared),
+    ]
+    return [("foreign-accounts", [each]) for each in programs]
+
+
+def _services_for_anybody() -> list[Form]:
+    holes: tuple[Any, ...] = (
+        *({}, {"StringEqualsIfExists": {"aws:SourceAccount": OWN}}),
+        {"ArnLike": {"aws:SourceArn": "arn:aws:sns:*:*:alarms"}},
+    )
+    services = ("sns.amazonaws.com", ["events.amazonaws.com"], "s3.amazonaws.com")
+    return [
+        ("no-wildcards", [allowing(kind, Principal={"Service": one}, Action="sqs:A", Condition=hole)])
+        for kind in ("QueuePolicy", "TopicPolicy")
+        for one in services
+        for hole in holes
+    ]
+
+
 MISTAKES: Final = {
+    "accounts of others": _accounts_of_others(),
+    "services for anybody": _services_for_anybody(),
     "conditions that a stranger meets": _conditions_with_holes(),
     "wild after the type": _wild_after_the_type(),
     "trust in any job": _trusts_of_any_job(),

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from botocore.exceptions import NoCredentialsError
 from policy_sentry.querying.actions import get_action_data
 
 from policy.evaluation import CONFIG_DIRECTORY, effective_settings, settings_of, violations
@@ -15,7 +17,7 @@ from policy.external_facts import read
 from policy.rules import RULES
 from policy.rules.access import WITHOUT_RESOURCES
 from policy.rules.model import UNKNOWN, PolicyRule, Subject
-from tests.policy.cases import COMPLIANT, FACTS, VIOLATING, Case, group, subject, template
+from tests.policy.cases import COMPLIANT, FACTS, FOREIGN, OWN, VIOLATING, Case, group, subject, template
 from tests.policy.mistakes import CONFIG, MISTAKES
 
 
@@ -156,6 +158,30 @@ def without_resources() -> dict[str, list[str]]:
 def test_the_listed_actions_are_those_without_resource_level_permissions() -> None:
     listed = {f"{service}:{action}" for service, names in without_resources().items() for action in names}
     assert listed == WITHOUT_RESOURCES
+
+
+def test_the_own_account_is_that_of_the_credentials() -> None:
+    def calls(account: str | None) -> Any:
+        def get_caller_identity() -> dict[str, str]:
+            if account is None:
+                raise NoCredentialsError
+            return {"Account": account}
+
+        return lambda name, **_: SimpleNamespace(get_caller_identity=get_caller_identity)
+
+    def found(account: str | None) -> list[str]:
+        facts = read(now=FACTS.now, client=calls(account))
+        shared = [subject("AmiLaunchPermission", accountId=OWN)]
+        return [one.message for one in violations(shared, {}, facts) if one.rule == "foreign-accounts"]
+
+    assert found(OWN) == []
+    remedy = "list it in accounts if it is trusted"
+    assert found(FOREIGN) == [
+        f"accountId names {OWN}, which is not the stack's own ({FOREIGN}); {remedy}",
+    ]
+    assert found(None) == [
+        f"accountId names {OWN}, which is not known to be the stack's own (no credentials); {remedy}"
+    ]
 
 
 def test_an_unknown_price_is_a_violation_that_names_type_region_and_command() -> None:

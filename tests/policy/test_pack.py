@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from typing import Any
 import grpc
 import pytest
 from google.protobuf import empty_pb2, struct_pb2
+from moto.moto_server.threaded_moto_server import ThreadedMotoServer
 from pulumi.runtime.proto import analyzer_pb2, analyzer_pb2_grpc
 from pulumi_policy.proxy import UNKNOWN_STRING_VALUE
 
@@ -28,7 +30,12 @@ def analyzer() -> Iterator[Any]:
     # The engine starts the directory by its path, from any directory, and unbuffered: the SDK prints the port
     # without a flush.
     command = [sys.executable, "-u", str(ROOT / "policy")]
-    with subprocess.Popen(command, cwd="/", stdout=subprocess.PIPE) as served:
+    account = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    account.start()
+    host, aws_port = account.get_host_and_port()
+    keys = {"AWS_ACCESS_KEY_ID": "own", "AWS_SECRET_ACCESS_KEY": "own"}
+    environment = os.environ | keys | {"AWS_ENDPOINT_URL": f"http://{host}:{aws_port}"}
+    with subprocess.Popen(command, cwd="/", stdout=subprocess.PIPE, env=environment) as served:
         try:
             assert served.stdout is not None
             port = int(served.stdout.readline())
@@ -36,6 +43,7 @@ def analyzer() -> Iterator[Any]:
                 yield analyzer_pb2_grpc.AnalyzerStub(channel)
         finally:
             served.terminate()
+            account.stop()
 
 
 def configured(analyzer: Any, policy: str, settings: dict[str, Any]) -> None:

@@ -17,10 +17,6 @@ import yaml
 
 from gpu_spot.review.comment import MARKER
 from gpu_spot.review.deployed_files import change_every_stack
-from infra.archives import functions
-from policy.pack import policies
-from tests.apart import apart
-from tests.infra import program
 from tests.infra.declared import ROOT
 from tests.review.making import FORECAST, GOLDEN, made_previews
 from tests.waiting import TIMEOUT_SECONDS
@@ -137,27 +133,49 @@ def test_only_environments_that_the_pull_request_changes(
     assert previewed == [{"stack": "prod", "previewRoleArn": "arn:prod"}] * ("prod" in changed)
 
 
-def read_by(stack: str) -> list[str]:
-    """The files of the checkout that the program and the policies of a stack read, import or pack."""
-    opened: list[str] = []
-    sys.addaudithook(lambda event, given: opened.append(str(given[0])) if event == "open" else None)
-    program.declared("known", stack, ROOT / "stacks" / f"Pulumi.{stack}.yaml")
-    policies()
-    loaded = [getattr(module, "__file__", None) or "" for module in tuple(sys.modules.values())]
-    packed = [str(path) for path in functions.sources().values()]
-    return sorted({path for path in (*opened, *loaded, *packed) if path.startswith(f"{ROOT}/")})
+def deployed_from(checkout: Path, stack: str) -> dict[tuple[str, str], Any]:
+    """What the program of a checkout declares, with the archives that it packs."""
+    code = (
+        "import json; from pathlib import Path; from tests.infra import program;"
+        f"print(json.dumps(program.declared('known', {stack!r}, Path('stacks/Pulumi.{stack}.yaml'))))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=checkout,
+        env=os.environ | {"PYTHONPATH": str(checkout), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    declared = json.loads(done.stdout.replace(str(checkout), ""))["declared"]
+    return {(one["type"], one["name"]): one["inputs"] for one in declared}
 
 
-@pytest.mark.parametrize("stack", ["eks"])
-def test_every_file_that_a_preview_reads_changes_every_stack(stack: str) -> None:
+def with_a_line_more(paths: list[Path]) -> None:
+    for path in paths:
+        is_commented = path.suffix in (".py", ".yaml", ".toml", ".sh", ".md") or not path.suffix
+        with path.open("a", encoding="utf-8") as file:
+            file.write("# a line\n" if is_commented else "\n")
+
+
+@pytest.mark.long
+def test_a_line_in_a_file_that_changes_no_stack_changes_nothing_that_is_deployed(tmp_path: Path) -> None:
     tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
-    known = set(tracked.stdout.splitlines())
-    read = {str(Path(path).relative_to(ROOT)) for path in apart(read_by, stack)} & known
-    ours = {path for path in read if "/" not in path or path.startswith(PACKAGES)}
-    changing = set(change_every_stack(sorted(known), ROOT))
-    assert len(ours) >= 200
-    assert ours - changing == set()
+    known = sorted(path for path in tracked.stdout.splitlines() if (ROOT / path).is_file())
+    changing = set(change_every_stack(known, ROOT))
+    assert len(changing) >= 200
     assert not {path for path in changing if path.startswith(("docs/", "tests/", "research/", "examples/"))}
+    for path in known:
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / path, tmp_path / path, follow_symlinks=False)
+    before = deployed_from(tmp_path, "eks")
+    others = [tmp_path / path for path in known if path not in changing and path != "stacks/Pulumi.eks.yaml"]
+    with_a_line_more([path for path in others if not path.is_symlink()])
+    assert deployed_from(tmp_path, "eks") == before
+    for path in ("contracts/names.py", "policy/rules/model.py", "userdata/agent/__init__.py"):
+        assert path in changing
+    with_a_line_more([tmp_path / "userdata/agent/__init__.py"])
+    assert deployed_from(tmp_path, "eks") != before
 
 
 def test_a_new_entry_has_a_preview_and_one_without_a_file_has_none(work_dir: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Final
 
 from gpu_spot.markdown import code, label, plural, short
 from gpu_spot.review import difference
-from gpu_spot.review.effects.axes import AXES
+from gpu_spot.review.effects.axes import AXES, verb
 from gpu_spot.review.effects.consequences import Severity
 from gpu_spot.review.effects.effect import MAY_END, Effect
 from gpu_spot.review.effects.workers import Meaning
@@ -73,8 +73,8 @@ def _head(
     links = f"Commit {commit[:12]}. " if commit else ""
     links += f"[Full output]({run})." if run else ""
     rows = [
-        "| environment | workers | besides | cost | policies | resources |",
-        "|---|---|---|---|---|---|",
+        "| environment | workers | besides | policies | resources |",
+        "|---|---|---|---|---|",
         *(_row(environment) for environment in environments),
     ]
     alert = _alert(environments, changed_policies)
@@ -118,17 +118,17 @@ def _besides(environments: Sequence[ReviewedEnvironment]) -> str:
     parts = []
     for axis in AXES:
         merged = frozenset[str]().union(*(item.meaning.directions(axis) for item in environments))
-        parts.append(f"{axis.capitalize()}: {_in_words(merged)}.")
+        parts.append(f"{axis.capitalize()}: {_in_words(axis, merged)}.")
     costs = [re.sub(r" \(.*?\)", "", _cost(item)) for item in environments if item.cost]
     if len(environments) > 1:
         names = [code(item.preview.environment) for item in environments if item.cost]
         costs = [f"{name} {cost}" for name, cost in zip(names, costs, strict=True)]
-    return " ".join([*parts, f"Money: {'; '.join(costs[:5]) or 'unknown'}."])
+    return " ".join([*parts, f"Money: {'; '.join(costs[:_MAX_LINES]) or 'unknown'}."])
 
 
-def _in_words(directions: frozenset[str]) -> str:
-    words = {"unknown": "**look**", "shrinks": "**shrinks**", "grows": "grows"}
-    return ", ".join(word for name, word in words.items() if name in directions) or "unchanged"
+def _in_words(axis: str, directions: frozenset[str]) -> str:
+    words = {"unknown": "**look**", "shrinks": f"**{verb(axis, 'shrinks')}**", "grows": verb(axis, "grows")}
+    return " and ".join(word for name, word in words.items() if name in directions) or "unchanged"
 
 
 def _row(environment: ReviewedEnvironment) -> str:
@@ -138,12 +138,11 @@ def _row(environment: ReviewedEnvironment) -> str:
         f"**{label(environment.preview.environment)}**",
         verdict,
         ", ".join(
-            f"{axis}: {_in_words(directions)}"
+            f"{axis}: {_in_words(axis, directions)}"
             for axis in AXES
             if (directions := environment.meaning.directions(axis))
         )
         or "unchanged",
-        _cost(environment),
         _policies(environment),
         counts,
     ]

@@ -22,11 +22,11 @@ _ID: Final = re.compile(
     r"(\d{12})(?:/sg-\w+)?|(o-[a-z0-9]{10,32})(?:[/*].*)?|(A(?:RO|ID)A[A-Z0-9]{12,})(?::.*)?"
 )
 """An account, also in front of a security group; an organization, or a path in it; a role or user by its
-unique id, whose account nobody can tell."""
+unique id, whose account cannot be told."""
 _CANONICAL_USER: Final = re.compile(r"[0-9a-f]{64}|[^@\s]+@[^@\s]+")
 """An account as in S3's grants, by its canonical id or an e-mail address."""
 _WITHOUT_GRANT: Final = frozenset({"description", "tags", "tagsAll", "userData", "userDataBase64"})
-_OF_NOBODY: Final = ("", "aws", "ec2")
+_WITHOUT_ACCOUNT: Final = ("", "aws", "ec2")
 """What an ARN has in place of an account: of AWS's own things, buckets, an alarm's actions."""
 _PULLING: Final = frozenset(
     {
@@ -41,7 +41,7 @@ def _foreign(subject: Subject, settings: RuleSettings, facts: ExternalFacts) -> 
     if not subject.kind:
         return
     named = dict.fromkeys(_named(subject.inputs, ""))
-    trusted = {*_OF_NOBODY, UNKNOWN, *settings["accounts"]}
+    trusted = {*_WITHOUT_ACCOUNT, UNKNOWN, *settings["accounts"]}
     for path, account in named:
         if account in trusted:
             continue
@@ -87,7 +87,7 @@ def _accounts(value: str, path: str) -> Iterator[str]:
     if re.search(r"(?i)grant|CanonicalUser", path) and _CANONICAL_USER.fullmatch(value):
         yield value
     for account in _ARN.findall(value):
-        # A condition that is wild may only narrow whom the statement names.
+        # A condition that is wild may only narrow who is named.
         if not (re.search(r"[*?]", account) and ".Condition." in path):
             yield account
 

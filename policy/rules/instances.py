@@ -103,13 +103,12 @@ def _ceiling(
             continue
         if not units or not is_known:
             continue
-        region = str(subject.inputs.get("region") or subject.region)
-        prices, unpriced = _unit_prices(overrides, region, facts)
+        prices, unpriced = _unit_prices(overrides, subject.home, facts)
         if unpriced:
             yield (
                 subject.urn,
-                f"{', '.join(unpriced)} in {region or 'an unknown region'}: On-Demand price unknown, so the "
-                "cost per hour cannot be checked (make prices)",
+                f"{', '.join(unpriced)} in {subject.home or 'an unknown region'}: On-Demand price unknown, "
+                "so the cost per hour cannot be checked (make prices)",
             )
         total += units * max(prices, default=0.0)
     if total > maximum:

@@ -23,9 +23,9 @@ _OPEN_CHOICE: Final = "instanceRequirements without allowedInstanceTypes"
 
 def _region(subject: Subject, settings: RuleSettings, _facts: ExternalFacts) -> Iterator[str]:
     allowed = settings["allowed"]
-    region = str(subject.inputs.get("region") or subject.region)
-    if allowed and subject.kind and region != UNKNOWN and region not in allowed:
-        yield f"region must be {alternatives(allowed)}, not {region or 'unknown (set aws:region)'}"
+    is_unknown = not subject.home and subject.inputs.get("region") == UNKNOWN
+    if allowed and subject.kind and not is_unknown and subject.home not in allowed:
+        yield f"region must be {alternatives(allowed)}, not {subject.home or 'unknown (set aws:region)'}"
 
 
 def _instance_types(subject: Subject, settings: RuleSettings, _facts: ExternalFacts) -> Iterator[str]:

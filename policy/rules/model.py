@@ -41,6 +41,12 @@ class Subject:
         return self.type.rpartition(":")[2] if self.type.startswith("aws:") else ""
 
     @property
+    def home(self) -> str:
+        """Region of the resource, else of its provider, also while a preview does not know the former."""
+        own = self.inputs.get("region")
+        return self.region if own in (None, UNKNOWN) else str(own)
+
+    @property
     def stack(self) -> str:
         """Name of the stack."""
         return self.urn.split(":")[2]

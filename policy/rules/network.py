@@ -29,7 +29,7 @@ _PUBLIC_SERVICES: Final = {
 _SHARING: Final = re.compile(
     r"(?i)group|userGroups|(shared)?account(s|Ids?)|sharedAccounts|allowedPrincipals|principalArn"
 )
-"""Inputs that name with whom something is shared."""
+"""Inputs that name who shares something."""
 _TLS_POLICIES: Final = "ELBSecurityPolicy-TLS13-1-"
 """Prefix of AWS's policies with TLS 1.3; those with 1.2 or 1.3 as the lowest version follow."""
 

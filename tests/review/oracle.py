@@ -155,7 +155,7 @@ RULES: Final[tuple[Rule, ...]] = (
     (r"storage\.buckets\[\]\.(expireDays|oldVersionDays)", "nothing"),
     (r"storage\.repositories\[\]\.keepImages", "nothing"),
     (r"services\[\]\.(image|command|environment)", _release),
-    (r"services\[\]\.(datasets|reportsReadiness)", _job),
+    (r"services\[\]\.(datasets|readOnlyRoot|reportsReadiness)", _job),
     (r"(services|sharedHosts)\[\]\.drainSeconds", "nothing"),
     (r"services\[\]\.queue\.(maintenance.*|callers|allowedSources|logs)", "nothing"),
     (r"services\[\]\.queue\.(max[DMR]\w+|visibilityTimeout|retentionDays)", "nothing"),

@@ -188,8 +188,8 @@ _PLAIN_KUBERNETES: Final = frozenset(
     }
 )
 _WORDS: Final = {
-    "shrinks": "**{axis} shrinks**",
-    "grows": "{axis} grows",
+    "shrinks": "**{axis} {verb}**",
+    "grows": "{axis} {verb}",
     "unknown": "**{axis}: look**, the effect is not known",
 }
 
@@ -227,8 +227,13 @@ def axis_effects(step: EngineStep, groups: Groups, steps: Sequence[EngineStep]) 
 
 def _effect(axis: str, direction: str, group: str, detail: str, *, is_watched: bool = False) -> Effect:
     severity = Severity.LATER if direction == "grows" and not is_watched else Severity.WATCH
-    words = _WORDS[direction].format(axis=axis)
+    words = _WORDS[direction].format(axis=axis, verb=verb(axis, direction))
     return Effect(severity, group, words, (detail,), axis=axis, direction=direction)
+
+
+def verb(axis: str, direction: str) -> str:
+    """Return a direction as the verb of its axis: alarms and control shrink."""
+    return direction.removesuffix("s") if axis == CONTROL else direction
 
 
 def _created(

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from gpu_spot.markdown import code, label, plural
 from gpu_spot.review import boot_data
-from gpu_spot.review.effects.axes import axis_effects, left_behind
+from gpu_spot.review.effects.axes import DATA, axis_effects, left_behind
 from gpu_spot.review.effects.consequences import CONSEQUENCES, TYPES, Consequence, Severity
 from gpu_spot.review.effects.effect import MAY_END, Effect, changed_words, may_end, named, workers
 from gpu_spot.review.effects.groups import PARAMETER, Groups, find_groups, group_of, role_of
@@ -68,9 +68,9 @@ class Meaning:
 
     def directions(self, axis: str) -> frozenset[str]:
         """Return how an axis changes: ``grows``, ``shrinks``, ``unknown``; empty if it does not."""
-        return frozenset(
-            effect.direction for effect in self.effects if effect.axis == axis and effect.direction
-        )
+        shown = {effect.direction for effect in self.effects if effect.axis == axis and effect.direction}
+        is_lost = axis == DATA and self.worst is Severity.LOST
+        return frozenset({*shown, "shrinks"} if is_lost else shown)
 
     def groups(self, severity: Severity) -> tuple[str, ...]:
         """Return the groups with an effect of a severity, sorted by name."""

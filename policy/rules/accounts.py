@@ -22,7 +22,7 @@ _ID: Final = re.compile(
     r"(\d{12})(?:/sg-\w+)?|(o-[a-z0-9]{10,32})(?:[/*].*)?|(A(?:RO|ID)A[A-Z0-9]{12,})(?::.*)?"
 )
 """An account, also in front of a security group; an organization, or a path in it; a role or user by its
-unique id, whose account cannot be told."""
+unique id, whose account is unknown."""
 _CANONICAL_USER: Final = re.compile(r"[0-9a-f]{64}|[^@\s]+@[^@\s]+")
 """An account as in S3's grants, by its canonical id or an e-mail address."""
 _WITHOUT_GRANT: Final = frozenset({"description", "tags", "tagsAll", "userData", "userDataBase64"})

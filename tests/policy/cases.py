@@ -147,6 +147,9 @@ def allowing(kind: str = "RolePolicy", **statement: Any) -> Subject:
     return subject(kind, policy=json.dumps(document))
 
 
+Form = tuple[str, list[Subject]]
+"""A rule that must report a program, and the program."""
+
 BUDGET: Final = subject("Budget", "budget")
 ALARM: Final = subject(
     "MetricAlarm", "inference-shortage", alarmActions=["arn:aws:sns:us-west-2:123456789012:alarms"], tags=TAGS

@@ -159,8 +159,8 @@ RULES: Final[tuple[Rule, ...]] = (
     (r"(services|sharedHosts)\[\]\.drainSeconds", "nothing"),
     (r"services\[\]\.queue\.(maintenance.*|callers|allowedSources|logs)", "nothing"),
     (r"services\[\]\.queue\.(max[DMR]\w+|visibilityTimeout|retentionDays)", "nothing"),
-    # Of RabbitMQ: workers that run keep their queue, and later ones may be refused other settings of it.
-    (r"services\[\]\.queue\.(name|maxLength)", "nothing"),
+    # Of RabbitMQ: the queue is part of the release.
+    (r"services\[\]\.queue\.(name|maxLength)", _release),
     (r"services\[\]\.health\.(graceSeconds|stallTimeoutSeconds)", _stricter),
     (r"services\[\]\.health\..*", "nothing"),
     (r"services\[\]\.scaling.*", _scaling),

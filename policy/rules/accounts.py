@@ -45,9 +45,13 @@ def _foreign(subject: Subject, settings: RuleSettings, facts: ExternalFacts) -> 
     for path, account in named:
         if account in trusted:
             continue
-        own = facts.account(subject.profile, subject.region)
-        if account != own:
-            stack = f"the stack's own ({own})" if own else "known to be the stack's own (no credentials)"
+        account_of_stack = facts.account(subject.profile, subject.region)
+        if account != account_of_stack:
+            stack = (
+                f"the stack's own ({account_of_stack})"
+                if account_of_stack
+                else "known to be the stack's own (no credentials)"
+            )
             yield f"{path} names {account}, which is not {stack}; list it in accounts if it is trusted"
 
 
@@ -82,8 +86,8 @@ def _named_in(value: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:
 
 def _accounts(value: str, path: str) -> Iterator[str]:
     for part in re.split(r"[\s,]+", value):
-        if found := _ID.fullmatch(part):
-            yield found[1] or found[2] or found[3]
+        if match := _ID.fullmatch(part):
+            yield match[1] or match[2] or match[3]
     if re.search(r"(?i)grant|CanonicalUser", path) and _CANONICAL_USER.fullmatch(value):
         yield value
     for account in _ARN.findall(value):

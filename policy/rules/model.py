@@ -43,8 +43,8 @@ class Subject:
     @property
     def home(self) -> str:
         """Region of the resource, else of its provider, also while a preview does not know the former."""
-        own = self.inputs.get("region")
-        return self.region if own in (None, UNKNOWN) else str(own)
+        region = self.inputs.get("region")
+        return self.region if region in (None, UNKNOWN) else str(region)
 
     @property
     def stack(self) -> str:

@@ -127,13 +127,10 @@ def _permission(inputs: Mapping[str, Any]) -> Iterator[str]:
     bounds = ("principalOrgId", "organizationId", "sourceAccount", "sourceArn")
     keys = {"sourceAccount": "aws:SourceAccount", "sourceArn": "aws:SourceArn"}
     conditions = [{"StringLike": {keys.get(key, "aws:PrincipalOrgID"): inputs.get(key)}} for key in bounds]
-    own = inputs.get("condition")
-    if isinstance(own, Mapping):  # of an event bus
-        conditions.append({str(own.get("type")): {str(own.get("key")): own.get("value")}})
-    is_bound = (
-        any(shuts_out(condition) for condition in conditions)
-        or inputs.get("functionUrlAuthType") == "AWS_IAM"
-    )
+    condition = inputs.get("condition")
+    if isinstance(condition, Mapping):  # of an event bus
+        conditions.append({str(condition.get("type")): {str(condition.get("key")): condition.get("value")}})
+    is_bound = any(map(shuts_out, conditions)) or inputs.get("functionUrlAuthType") == "AWS_IAM"
     principal = str(inputs.get("principal") or "")
     # A service acts for any account. Lambda guide, "Granting function access to AWS services".
     if (principal == "*" or principal.endswith(".amazonaws.com")) and not is_bound:

@@ -37,6 +37,16 @@ def moto() -> Iterator[None]:
     assert not REFUSED, REFUSED
 
 
+def create_table(dynamodb: Any, name: str, *keys: str) -> None:
+    """Create a table whose keys are texts: the hash, and the range if there is one."""
+    dynamodb.create_table(
+        TableName=name,
+        BillingMode="PAY_PER_REQUEST",
+        KeySchema=[{"AttributeName": k, "KeyType": t} for k, t in zip(keys, ("HASH", "RANGE"), strict=False)],
+        AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in keys],
+    )
+
+
 def check(service: str, method: str, params: Mapping[str, Any]) -> None:
     """Fail if a call is invalid by AWS's model; for fake clients, which accept anything."""
     model, operations = _model(service)

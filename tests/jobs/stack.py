@@ -51,15 +51,7 @@ class Stack:
         self.calls: Counter[str] = Counter()
         self.clients: dict[str, Any] = {}
         for short, keys in {"jobs": ["job"], "registry": ["group", "worker"], "memory": ["group"]}.items():
-            self("dynamodb").create_table(
-                TableName=f"gpu-spot-dev-{short}-{SUFFIX}",
-                BillingMode="PAY_PER_REQUEST",
-                KeySchema=[
-                    {"AttributeName": key, "KeyType": kind}
-                    for key, kind in zip(keys, ["HASH", "RANGE"], strict=False)
-                ],
-                AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in keys],
-            )
+            models.create_table(self("dynamodb"), f"gpu-spot-dev-{short}-{SUFFIX}", *keys)
         self.jobs, self.registry = (f"gpu-spot-dev-{short}-{SUFFIX}" for short in ("jobs", "registry"))
 
     def __call__(self, service: str) -> Any:

@@ -19,6 +19,7 @@ from gpu_spot.jobs.reader import JobError, JobReader, find_tables
 from tests.jobs.snapshots import NOW, RUN, job_attempt
 from tests.jobs.stack import REGION, Stack
 from tests.kubernetes.entries import settings
+from tests.models import create_table
 
 
 def test_a_running_job_is_read_from_the_records_of_its_agent(stack: Stack) -> None:
@@ -112,12 +113,7 @@ def test_a_missing_job_is_reported_in_one_line(stack: Stack) -> None:
 
 
 def test_the_tables_are_the_stack_s_own(stack: Stack) -> None:
-    stack("dynamodb").create_table(
-        TableName="gpu-spot-dev-jobs-archive",
-        BillingMode="PAY_PER_REQUEST",
-        KeySchema=[{"AttributeName": "job", "KeyType": "HASH"}],
-        AttributeDefinitions=[{"AttributeName": "job", "AttributeType": "S"}],
-    )
+    create_table(stack("dynamodb"), "gpu-spot-dev-jobs-archive", "job")
     assert find_tables(stack("dynamodb"), "dev").jobs == stack.jobs
     with pytest.raises(JobError, match="stack 'prod' must have one table gpu-spot-prod-jobs-…, not none"):
         find_tables(stack("dynamodb"), "prod")

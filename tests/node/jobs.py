@@ -9,6 +9,7 @@ from typing import Any
 
 import boto3
 
+from tests.models import create_table
 from tests.node import configs
 from tests.node.configs import FakeClock
 from tests.node.metadata import MetadataServer
@@ -30,15 +31,7 @@ def make_tables(*tables: str) -> Any:
     """Make the tables named, or both; return DynamoDB's client."""
     client: Any = boto3.client("dynamodb", region_name=REGION)
     for table in tables or TABLES:
-        client.create_table(
-            TableName=table,
-            BillingMode="PAY_PER_REQUEST",
-            KeySchema=[
-                {"AttributeName": key, "KeyType": kind}
-                for key, kind in zip(TABLES[table], ["HASH", "RANGE"], strict=False)
-            ],
-            AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in TABLES[table]],
-        )
+        create_table(client, table, *TABLES[table])
     return client
 
 

@@ -23,7 +23,7 @@ from lambdas.aws.queues.watcher import QueueOutcome, QueueWatcher, build
 from lambdas.handlers import queues as entry
 from tests import models
 from tests.fakes.aws import ARNS
-from tests.queues.test_watcher import TABLE, Remaining, as_deployed, create_registry, metric_names
+from tests.queues.test_watcher import REGISTRY_KEYS, TABLE, Remaining, as_deployed, metric_names
 
 GROUP = "chat"
 CHAT = WatchedQueue(GROUP, watched_queue.HTTP, GROUP, "")
@@ -39,7 +39,7 @@ class Proxies:
     def __post_init__(self) -> None:
         self.ec2 = boto3.client("ec2", "us-west-2")
         self.dynamodb = boto3.client("dynamodb", "us-west-2")
-        create_registry(self.dynamodb)
+        models.create_table(self.dynamodb, TABLE, *REGISTRY_KEYS)
         for group, stack in ((GROUP, "dev"), (GROUP, "dev"), ("other", "dev"), (GROUP, "prod")):
             self.launch(group, stack)
 

@@ -35,6 +35,7 @@ from tests.waiting import TIMEOUT_SECONDS
 
 SECRET = "queues/ocr"
 TABLE = "registry"
+REGISTRY_KEYS = names.REGISTRY_KEY, names.REGISTRY_SORT_KEY
 
 
 @dataclass
@@ -73,18 +74,6 @@ def serve(tls: ssl.SSLContext | None) -> Iterator[Api]:
         yield api
 
 
-def create_registry(dynamodb: Any) -> None:
-    keys = (names.REGISTRY_KEY, names.REGISTRY_SORT_KEY)
-    dynamodb.create_table(
-        TableName=TABLE,
-        BillingMode="PAY_PER_REQUEST",
-        AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in keys],
-        KeySchema=[
-            {"AttributeName": key, "KeyType": kind} for key, kind in zip(keys, ("HASH", "RANGE"), strict=True)
-        ],
-    )
-
-
 def as_deployed(monkeypatch: pytest.MonkeyPatch, queues: list[WatchedQueue], now: Callable[[], float]) -> Any:
     """Give the handler its environment, a clock and a log, and return the log."""
     for name, value in {
@@ -111,7 +100,7 @@ class Deployment:
     def __post_init__(self) -> None:
         self.dynamodb = boto3.client("dynamodb", "us-west-2")
         self.secrets = boto3.client("secretsmanager", "us-west-2")
-        create_registry(self.dynamodb)
+        models.create_table(self.dynamodb, TABLE, *REGISTRY_KEYS)
         self.secrets.create_secret(Name=SECRET, SecretString="amqps://ocr:first@rabbit")
 
     def watcher(self, *queues: WatchedQueue) -> QueueWatcher:

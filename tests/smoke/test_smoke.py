@@ -17,6 +17,7 @@ from research.smoke.__main__ import BELIEFS, main, try_beliefs
 from research.smoke.bed import TAG, Bed, Belief, Falsified, RunRecord
 from research.smoke.cleaning import clean_up
 from research.smoke.stack import CONFIG, SmokeStack, wait_for_heartbeat
+from tests.models import create_table
 
 REGION = "us-west-2"
 NOT_ON_MOTO = {
@@ -143,13 +144,7 @@ def test_the_first_heartbeat_is_waited_for(bed: Bed) -> None:
     client = bed.clients("dynamodb")
     with pytest.raises(Falsified, match="none, expected is one"):
         wait_for_heartbeat(bed)
-    keys = (("group", "HASH"), ("worker", "RANGE"))
-    client.create_table(
-        TableName="gpu-spot-smoke-registry-1a2b3c",
-        AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key, _ in keys],
-        KeySchema=[{"AttributeName": key, "KeyType": kind} for key, kind in keys],
-        BillingMode="PAY_PER_REQUEST",
-    )
+    create_table(client, "gpu-spot-smoke-registry-1a2b3c", "group", "worker")
     with pytest.raises(Falsified, match="the first heartbeat in the worker registry: not within 60 s"):
         wait_for_heartbeat(bed, 60)
     row = {"group": {"S": "smoke@arn"}, "worker": {"S": "i-1/0"}}

@@ -11,7 +11,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from contracts.group import config as group_config
-from lambdas.core.model import GroupRole, PurchaseOption
+from lambdas.core.model import GroupRole
 from market.replay.groups import SPOT_REFUSAL
 from rehearsal.cloud.local_cloud import LocalCloud
 from rehearsal.cloud.views import GroupView
@@ -70,7 +70,7 @@ def fleet(running: Running) -> Iterator[Running]:
     )
     try:
         cloud = LocalCloud(running.clients, running.deployment, running.clock)
-        yield Running(running.clients, running.deployment, running.clock, cloud)
+        yield Running(running.clients, running.deployment, running.clock, cloud, GROUP)
     finally:
         ssm.delete_parameter(Name=PARAMETER)
         ssm.put_parameter(Name=PARAMETER.replace(GROUP, "inference"), Value=inference, Overwrite=True)
@@ -90,11 +90,21 @@ def shown(fleet: Running) -> dict[str, Any]:
     return found
 
 
+def state_and_target(found: dict[str, Any]) -> tuple[str, int]:
+    return found["SpotFleetRequestState"], found["SpotFleetRequestConfig"]["TargetCapacity"]
+
+
+def records(fleet: Running, **arguments: Any) -> list[dict[str, Any]]:
+    asked = {"SpotFleetRequestId": view(fleet).primary, "StartTime": "2023-11-01T00:00:00Z", **arguments}
+    found = fleet.clients("ec2").describe_spot_fleet_request_history(**asked)["HistoryRecords"]
+    return list(found)
+
+
 def history(fleet: Running, **arguments: Any) -> list[tuple[str, str]]:
-    records = fleet.clients("ec2").describe_spot_fleet_request_history(
-        SpotFleetRequestId=view(fleet).primary, StartTime="2023-11-01T00:00:00Z", **arguments
-    )["HistoryRecords"]
-    return [(record["EventType"], record["EventInformation"]["EventSubType"]) for record in records]
+    return [
+        (record["EventType"], record["EventInformation"]["EventSubType"])
+        for record in records(fleet, **arguments)
+    ]
 
 
 def test_a_request_is_recorded_and_launches_nothing(fleet: Running) -> None:
@@ -139,19 +149,11 @@ def test_a_modifying_fleet_shows_the_old_target_and_rejects_another_modification
     ec2.modify_spot_fleet_request(SpotFleetRequestId=fleet_id, TargetCapacity=6)
     assert fleet.cloud.desired(GROUP) == (6, 0)  # the fleet itself has heard
     for _ in range(2):  # the second answer is a remembered one
-        found = shown(fleet)
-        assert (found["SpotFleetRequestState"], found["SpotFleetRequestConfig"]["TargetCapacity"]) == (
-            "modifying",
-            4,
-        )
+        assert state_and_target(shown(fleet)) == ("modifying", 4)
     with pytest.raises(ClientError, match="FleetNotInModifiableState"):
         ec2.modify_spot_fleet_request(SpotFleetRequestId=fleet_id, TargetCapacity=5)
     fleet.cloud.set_time(START + 3)
-    found = shown(fleet)
-    assert (found["SpotFleetRequestState"], found["SpotFleetRequestConfig"]["TargetCapacity"]) == (
-        "active",
-        6,
-    )
+    assert state_and_target(shown(fleet)) == ("active", 6)
     assert [subtype for _, subtype in history(fleet)] == ["active", "modify_in_progress", "modify_succeeded"]
     ec2.modify_spot_fleet_request(SpotFleetRequestId=fleet_id, TargetCapacity=5)
 
@@ -159,17 +161,15 @@ def test_a_modifying_fleet_shows_the_old_target_and_rejects_another_modification
 def test_a_shortage_is_reported_as_a_configuration_error(fleet: Running) -> None:
     fleet.cloud.refuse(GROUP, GroupRole.PRIMARY, SPOT_REFUSAL)
     assert history(fleet, EventType="error") == [("error", "spotFleetRequestConfigurationInvalid")]
-    (record,) = fleet.clients("ec2").describe_spot_fleet_request_history(
-        SpotFleetRequestId=view(fleet).primary, StartTime="2023-11-01T00:00:00Z", EventType="error"
-    )["HistoryRecords"]
+    [record] = records(fleet, EventType="error")
     assert record["EventInformation"]["EventDescription"] == (
         "g5.xlarge, Linux/UNIX: There is no Spot capacity available that matches your request."
     )
 
 
 def test_members_look_as_on_aws(fleet: Running) -> None:
-    spot = fleet.cloud.launch(GROUP, GroupRole.PRIMARY, "g6.xlarge", "us-west-2b", PurchaseOption.SPOT)
-    bought = fleet.cloud.launch(GROUP, GroupRole.PRIMARY, "g5.xlarge", "us-west-2a", PurchaseOption.ON_DEMAND)
+    spot = fleet.launch("g6.xlarge", "us-west-2b")
+    bought = fleet.buy(side=GroupRole.PRIMARY)
     seen = fleet.instance(spot)
     assert (seen["InstanceType"], seen["Placement"]["AvailabilityZone"]) == ("g6.xlarge", "us-west-2b")
     assert seen["InstanceLifecycle"] == "spot"
@@ -188,10 +188,7 @@ def test_members_look_as_on_aws(fleet: Running) -> None:
 
 
 def test_members_are_listed_in_pages(fleet: Running) -> None:
-    ids = {
-        fleet.cloud.launch(GROUP, GroupRole.PRIMARY, "g5.xlarge", "us-west-2a", PurchaseOption.SPOT)
-        for _ in range(3)
-    }
+    ids = {fleet.launch() for _ in range(3)}
     ec2, fleet_id = fleet.clients("ec2"), view(fleet).primary
     first = ec2.describe_spot_fleet_instances(SpotFleetRequestId=fleet_id, MaxResults=2)
     rest = ec2.describe_spot_fleet_instances(SpotFleetRequestId=fleet_id, NextToken=first["NextToken"])
@@ -200,10 +197,7 @@ def test_members_are_listed_in_pages(fleet: Running) -> None:
 
 
 def test_a_client_that_terminates_a_member_releases_it(fleet: Running) -> None:
-    remaining, gone = (
-        fleet.cloud.launch(GROUP, GroupRole.PRIMARY, "g5.xlarge", "us-west-2a", PurchaseOption.SPOT)
-        for _ in range(2)
-    )
+    remaining, gone = (fleet.launch() for _ in range(2))
     for _ in range(2):  # the second time changes nothing
         fleet.clients("ec2").terminate_instances(InstanceIds=[gone])
         assert fleet.cloud.alive(GROUP) == {remaining}
@@ -215,15 +209,13 @@ def test_a_client_that_terminates_a_member_releases_it(fleet: Running) -> None:
 
 
 def test_a_client_that_terminates_a_groups_instance_releases_it(fleet: Running) -> None:
-    instance = fleet.cloud.launch(
-        GROUP, GroupRole.FALLBACK, "g5.xlarge", "us-west-2a", PurchaseOption.ON_DEMAND
-    )
+    instance = fleet.buy()
     fleet.clients("ec2").terminate_instances(InstanceIds=[instance])
     assert fleet.cloud.alive(GROUP) == set()
 
 
 def test_the_market_takes_and_the_target_stays(fleet: Running) -> None:
-    instance = fleet.cloud.launch(GROUP, GroupRole.PRIMARY, "g5.xlarge", "us-west-2a", PurchaseOption.SPOT)
+    instance = fleet.launch()
     fleet.cloud.notice(instance, START + 120)
     fleet.cloud.kill([instance])
     assert fleet.cloud.alive(GROUP) == set()
@@ -258,9 +250,7 @@ def test_events_have_the_shape_that_aws_gives_them(fleet: Running) -> None:
     before = events.describe_rule(Name=warning)["EventPattern"]
     events.put_rule(Name=warning, EventPattern='{"source": ["aws.ec2spotfleet"]}')
     try:
-        instance = fleet.cloud.launch(
-            GROUP, GroupRole.PRIMARY, "g5.xlarge", "us-west-2a", PurchaseOption.SPOT
-        )
+        instance = fleet.launch()
         fleet.cloud.refuse(GROUP, GroupRole.PRIMARY, "UnauthorizedOperation: no")
         fleet.cloud.kill([instance])
         launched, error, terminated = bodies(fleet)
@@ -276,7 +266,7 @@ def test_events_have_the_shape_that_aws_gives_them(fleet: Running) -> None:
 
 
 def test_cancelling_ends_the_members(fleet: Running) -> None:
-    fleet.cloud.launch(GROUP, GroupRole.PRIMARY, "g5.xlarge", "us-west-2a", PurchaseOption.SPOT)
+    fleet.launch()
     fleet.clients("ec2").cancel_spot_fleet_requests(
         SpotFleetRequestIds=[view(fleet).primary], TerminateInstances=True
     )

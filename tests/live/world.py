@@ -38,9 +38,10 @@ class Running:
     deployment: Deployment
     clock: SimulatedTime
     cloud: LocalCloud
+    group: str = "inference"
 
     def name(self, side: GroupRole = GroupRole.FALLBACK) -> str:
-        return self.cloud.group("inference").side(side)
+        return self.cloud.group(self.group).side(side)
 
     def described(self, side: GroupRole = GroupRole.FALLBACK) -> Any:
         """Return a group as Auto Scaling describes it."""
@@ -63,11 +64,11 @@ class Running:
 
     def launch(self, kind: str = "g5.xlarge", zone: str = "us-west-2a") -> str:
         """Let the market launch a Spot Instance of the primary group."""
-        return self.cloud.launch("inference", GroupRole.PRIMARY, kind, zone, PurchaseOption.SPOT)
+        return self.cloud.launch(self.group, GroupRole.PRIMARY, kind, zone, PurchaseOption.SPOT)
 
     def buy(self, zone: str = "us-west-2a", side: GroupRole = GroupRole.FALLBACK) -> str:
         """Let the market launch an On-Demand Instance."""
-        return self.cloud.launch("inference", side, "g5.xlarge", zone, PurchaseOption.ON_DEMAND)
+        return self.cloud.launch(self.group, side, "g5.xlarge", zone, PurchaseOption.ON_DEMAND)
 
     def want(self, capacity: int, side: GroupRole = GroupRole.FALLBACK) -> None:
         self.clients("autoscaling").set_desired_capacity(

@@ -18,7 +18,7 @@ from contracts.registry import proxy_state
 from infra.components.http.proxies import PACKAGES
 from infra.settings import load_settings
 from tests.iam import Request, allows
-from tests.infra.declared import Run, heading, run, shipped, variant
+from tests.infra.declared import Run, edited_stack, heading, in_service, shipped
 from tests.infra.test_refusals import settings
 
 CERTIFICATE = "arn:aws:acm:us-west-2:123456789012:certificate/00000000-0000-0000-0000-000000000000"
@@ -31,23 +31,18 @@ PUBLIC: dict[str, Any] = {
 NAME = "gpu-spot-dev-inference-http"
 
 
-def stack(folder: Path, http: dict[str, Any], mode: str = "known") -> Run:
-    def change(config: dict[str, Any]) -> None:
-        config["gpu-spot:services"][0] |= {"command": ["serve"], "slotsPerGpu": 2, "http": http}
-        if http.get("public"):  # so that its subnets are others than those of instances
-            config["gpu-spot:network"]["egress"] = "nat-gateway"
-
-    return run(mode, variant(folder, change), "dev")
+SERVED = in_service(command=["serve"], slotsPerGpu=2)
 
 
 @pytest.fixture(scope="module")
-def internal(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return stack(tmp_path_factory.mktemp("internal"), ADDRESS)
+def internal() -> Run:
+    return edited_stack({**SERVED, **in_service(http=ADDRESS)})
 
 
 @pytest.fixture(scope="module")
-def public(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return stack(tmp_path_factory.mktemp("public"), PUBLIC)
+def public() -> Run:
+    # With NAT, so that its subnets are others than those of instances.
+    return edited_stack({**SERVED, **in_service(http=PUBLIC), "network.egress": "nat-gateway"})
 
 
 def rules(of: Run, kind: str, group: str) -> set[tuple[str, int, int]]:
@@ -251,12 +246,9 @@ def test_workers_with_requests_have_half_a_minute_to_end_them(keys: dict[str, An
     assert service.drain_seconds == seconds
 
 
-def test_a_long_name_still_fits_a_load_balancer(tmp_path: Path) -> None:
-    def change(config: dict[str, Any]) -> None:
-        service = config["gpu-spot:services"][0]
-        service |= {"name": "large-language-model", "command": ["serve"], "http": ADDRESS}
-
-    [balancer] = run("unknown", variant(tmp_path, change), "dev").of("LoadBalancer").values()
+def test_a_long_name_still_fits_a_load_balancer() -> None:
+    named = in_service(name="large-language-model", command=["serve"], http=ADDRESS)
+    [balancer] = edited_stack(named, mode="unknown").of("LoadBalancer").values()
     assert balancer["namePrefix"] == "gpu-s-"
 
 
@@ -265,11 +257,8 @@ INSTANCES = "arn:aws:ec2:us-west-2:123456789012:instance/"
 
 
 @pytest.fixture(scope="module")
-def chat(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    def change(config: dict[str, Any]) -> None:
-        config["gpu-spot:services"][0] |= {"command": ["serve"], "http": HTTP, "scaling": {"source": "http"}}
-
-    return run("known", variant(tmp_path_factory.mktemp("http"), change), "dev")
+def chat() -> Run:
+    return edited_stack(in_service(command=["serve"], http=HTTP, scaling={"source": "http"}))
 
 
 def test_the_queue_watcher_reads_the_proxies(chat: Run) -> None:

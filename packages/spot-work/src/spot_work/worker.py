@@ -181,7 +181,7 @@ class Worker:
         """Return the next batch, once requests are delivered again."""
         self._consumer.set_prefetch(1 if self._is_careful else self._prefetch.idle)
         in_delivery = 0.0 if self._prefetch.is_ahead else _IN_DELIVERY_SECONDS
-        limited = replace(self._batch, size=self._size)
+        limited = self._batch if self._size == self._batch.size else replace(self._batch, size=self._size)
         batch = gather(limited, self._receive, time.monotonic, _POLL_SECONDS, in_delivery)
         if batch:
             self._is_careful = any(delivery.request.delivery_count > 1 for delivery in batch)
@@ -227,7 +227,8 @@ class Worker:
                 (batch if delivery.request.delivery_count <= 1 else suspects).append(delivery)
         self._run_timed(batch)
         # One may have ended its worker. Of those that it takes with it, half come before it the next time.
-        random.Random().shuffle(suspects)
+        if suspects:  # to make a generator takes longer than a short batch
+            random.Random().shuffle(suspects)
         for delivery in suspects:
             if self._is_draining:
                 self._consumer.requeue([delivery])

@@ -234,7 +234,7 @@ class RabbitMQConsumer(RequestConsumer):
 
     def _on_request(self, channel: Any, method: Any, properties: BasicProperties, body: bytes) -> None:
         self._window.on_delivery()
-        received = Message(str(properties.correlation_id or ""), body, is_json=False)
+        received = None
         try:
             received = wire.read(body, properties)
             delivery_count = wire.delivery_count(properties, redelivered=method.redelivered)
@@ -242,6 +242,7 @@ class RabbitMQConsumer(RequestConsumer):
             self._check_reply_queue(request.reply_to)
         except Exception as error:  # whatever another client may send ends here
             log.error("%s: malformed request: %s", self._queue.name, error)
+            received = received or Message(str(properties.correlation_id or ""), body, is_json=False)
             handle = _DeliveryTag(channel, method.delivery_tag, received)
             self.dead_letter(Delivery(Request(received.id, None), handle), f"malformed: {error}")
             return

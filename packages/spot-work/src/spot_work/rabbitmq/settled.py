@@ -53,7 +53,8 @@ class SettledRequests:
                 self._settled[key] = None
                 if len(self._settled) > _MAX_SETTLED:
                     self._settled.popitem(last=False)
-        return replace(delivery, handle=newest.handle) if run is delivery else delivery
+        is_again = run is delivery and newest is not delivery
+        return replace(delivery, handle=newest.handle) if is_again else delivery
 
 
 def _key(delivery: Delivery) -> _Key | None:

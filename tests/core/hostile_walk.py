@@ -24,6 +24,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from contracts.group.replacement_requests import ReplacementRequest
+from contracts.group.warm_pool import on_demand_share
 from contracts.registry.item import Progress
 from lambdas.core.capacity.alarms import RESOLVED_SECONDS
 from lambdas.core.capacity.availability import Decision, decide
@@ -240,8 +241,11 @@ class World:
             held |= minute >= minutes and self._holds_spot()
         # A mixed group whose own On-Demand Instances fill its target has no room for Spot: a matter of the
         # scale-in before, not of a belief.
-        may_be_full = self.group.config.spot_percentage < 100 or self.moves
-        return held or (may_be_full and self._counted(GroupRole.PRIMARY) >= self.group.target)
+        config, target = self.group.config, self.group.target
+        may_be_full = config.spot_percentage < 100 or self.moves
+        # The rounded share of a small target may be all of it: such a group has no Spot.
+        has_share = on_demand_share(target, config.base, config.spot_percentage) < target
+        return held or not has_share or (may_be_full and self._counted(GroupRole.PRIMARY) >= target)
 
     def surplus(self) -> Iterator[str]:
         """Yield a line if more runs than the maximum allows, long after it was lowered."""

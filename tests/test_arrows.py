@@ -32,7 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "infra": {*("contracts", "userdata"), *("pulumi", "pulumi_aws", "pulumi_kubernetes", "pydantic")},
     "infra.catalogue": {"contracts", "userdata.agent.tenants"},
     "infra.package": {
-        *("infra.schema", "infra.scope", "infra.settings", "infra.program.stack"),
+        *("contracts.agent.version", "infra.schema", "infra.scope", "infra.settings", "infra.program.stack"),
         *("pulumi", "pulumi_aws", "pydantic"),
     },
     "infra.schema": {

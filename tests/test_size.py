@@ -14,16 +14,16 @@ import pytest
 from tests.test_repository import FILES, ROOT
 
 PRODUCT_LINES = {
-    "contracts": 3_619,
-    "infra": 19_447,
+    "contracts": 3_651,
+    "infra": 19_446,
     "lambdas": 14_412,
     "userdata": 17_759,
-    "gpu_spot": 13_074,
+    "gpu_spot": 13_139,
     "policy": 1_650,
     "market": 1_775,
     "rehearsal": 5_138,
 }
-MAX_PRODUCT_LINES = 76_874
+MAX_PRODUCT_LINES = 76_970
 LIBRARY_LINES = {
     "packages/pulumi-on-moto/src": 8_238,
     "packages/spot-training/src": 11_345,
@@ -32,7 +32,7 @@ LIBRARY_LINES = {
 OTHER_LINES = {
     "packages/tests": 21_748,
     "research": 10_287,
-    "tests": 85_946,
+    "tests": 86_030,
     "docs": 439,
     "examples": 1_421,
 }

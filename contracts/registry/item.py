@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from contracts import codec, names
+from contracts.agent.version import VERSION
 from contracts.registry.tenant_wait import TenantWait
 from contracts.registry.worker_report import WorkerReport
 from contracts.stored import ContractError, FieldMark, Stored, stored
@@ -67,6 +68,7 @@ class Worker:
     ``progress`` is that of its job, ``None`` if the script reports none; ``report`` is the report of a
     service's worker. A restart requested at ``restart_requested_at`` is done once ``since`` is later.
     ``tenant_waits`` are the tenants of a shared host that do not run as listed, ``None`` if not reported.
+    ``agent_version`` is that of the node agent, empty if not reported.
     """
 
     partition: Annotated[str, FieldMark.IN_KEY]
@@ -80,6 +82,7 @@ class Worker:
     report: Annotated[WorkerReport | None, FieldMark.OR_DEFAULT, Stored("pulse")] = None
     restart_requested_at: Annotated[float | None, Stored("restart")] = None
     tenant_waits: Annotated[tuple[TenantWait, ...] | None, FieldMark.OR_DEFAULT, Stored("waits")] = None
+    agent_version: Annotated[str, FieldMark.OR_DEFAULT] = ""
 
     def is_fresh(self, now: float) -> bool:
         """Return whether the last heartbeat is neither stale nor in the future."""
@@ -164,13 +167,15 @@ def heartbeat(
     """
     since = ":now" if is_first else "if_not_exists(since, :now)"
     update = (
-        f"SET instance = :instance, since = {since}, heartbeat = :now, #state = :state, #expires = :expires"
+        f"SET instance = :instance, since = {since}, heartbeat = :now, #state = :state, #expires = :expires, "
+        "agentVersion = :agent"
     )
     values: dict[str, Any] = {
         ":instance": codec.attribute(instance),
         ":now": codec.attribute(now),
         ":state": codec.attribute(state),
         ":expires": _expiry(now),
+        ":agent": codec.attribute(VERSION),
     }
     missing = ["restart"] if is_first else []
     optional = {"deadline": deadline, "progress": progress, "pulse": report, "waits": tenant_waits}

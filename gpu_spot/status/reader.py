@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Any, Final
 
 from contracts import names
+from contracts.agent import version
 from contracts.registry.item import Worker
 from contracts.registry.tenant_wait import TenantWait
 from gpu_spot.jobs.reader import JobReader
@@ -26,6 +27,7 @@ from gpu_spot.status.snapshot import (
     WorkerPhase,
 )
 from gpu_spot.status.spot_requests import count_requests, read_requests
+from gpu_spot.text import counted
 from lambdas.aws import settings
 from lambdas.aws.budget import UNLIMITED, Budget
 from lambdas.aws.capacity.capacity_service import GroupNotFoundError
@@ -203,7 +205,11 @@ class StackReader:
             cost=costs.hourly_cost(
                 observation, group_settings.group.config.on_demand_prices, group_settings.group.target
             ),
-            warnings=(*observation.read_errors, *([unpriced] if unpriced else [])),
+            warnings=(
+                *observation.read_errors,
+                *([unpriced] if unpriced else []),
+                *_other_agents(registry.registered(name), now),
+            ),
         )
 
     def _with_spot_requests(self, groups: Sequence[GroupSnapshot], now: float) -> list[GroupSnapshot]:
@@ -322,6 +328,18 @@ def _workers(
                 counts[(origin, version, _phase(worker, now))] += 1
     for (origin, version, phase), count in sorted(counts.items()):
         yield WorkerCount(origin, version, phase, count)
+
+
+def _other_agents(registered_by_origin: Mapping[str, RegisteredWorkers], now: float) -> Iterator[str]:
+    """Yield a sentence for each version of running agents that is not this one's."""
+    listed = (workers for read in registered_by_origin.values() for workers in read.workers.values())
+    counts = Counter(w.agent_version for workers in listed for w in workers if w.is_fresh(now))
+    for agent, count in sorted(counts.items()):
+        if version.is_version(agent) and agent != version.VERSION:
+            yield (
+                f"{counted(count, 'worker')} with agent {agent}, not {version.VERSION} as here: "
+                "replace their hosts"
+            )
 
 
 def _tenant_waits(

@@ -14,6 +14,7 @@ from pulumi.provider.experimental.component import ComponentProvider
 from pulumi.provider.server import ComponentInitError
 from pydantic import BaseModel
 
+from contracts.agent.version import VERSION
 from infra import schema
 from infra.package import inputs
 from infra.package.components import (
@@ -26,8 +27,6 @@ from infra.package.components import (
     TrainingJob,
 )
 from infra.settings import SettingsError
-
-VERSION: Final = "0.1.0"
 
 _MODELS: Final[Mapping[str, tuple[type[BaseModel], ...]]] = {
     "CapacityGroup": (schema.Service, schema.Settings),

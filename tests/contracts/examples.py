@@ -311,6 +311,7 @@ WORKER = Worker(
     ),
     restart_requested_at=1800000003.0,
     tenant_waits=(TenantWait("vision", "waits for port 8001 of 'speech'"),),
+    agent_version="0.1.0",
 )
 WORKER_ITEM = {
     "group": {"S": "ocr#arn:aws:ec2:us-west-2:123456789012:instance/i-1"},
@@ -320,6 +321,7 @@ WORKER_ITEM = {
     "heartbeat": {"N": "1800000010"},
     "state": {"S": "draining"},
     "expires": {"N": "1800003610"},
+    "agentVersion": {"S": "0.1.0"},
     "deadline": {"N": "1800000120.5"},
     "progress": {
         "M": {

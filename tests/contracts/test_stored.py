@@ -14,6 +14,7 @@ import pytest
 
 from contracts import broker_users, codec, watched_queue
 from contracts.agent.nodes import JobNodes
+from contracts.agent.version import VERSION
 from contracts.group import config as group_config
 from contracts.group import (
     health_settings,
@@ -246,14 +247,15 @@ def test_a_heartbeat_updates_a_row() -> None:
     )
     assert item == {
         "UpdateExpression": "SET instance = :instance, since = :now, heartbeat = :now, #state = :state, "
-        "#expires = :expires, deadline = :deadline, progress = :progress, pulse = :pulse, "
-        "waits = :waits REMOVE restart",
+        "#expires = :expires, agentVersion = :agent, deadline = :deadline, progress = :progress, "
+        "pulse = :pulse, waits = :waits REMOVE restart",
         "ExpressionAttributeNames": {"#state": "state", "#expires": "expires"},
         "ExpressionAttributeValues": {
             ":instance": {"S": "i-1"},
             ":now": {"N": "1800000010"},
             ":state": {"S": "draining"},
             ":expires": {"N": "1800003610"},
+            ":agent": {"S": VERSION},
             ":deadline": WORKER_ITEM["deadline"],
             ":progress": WORKER_ITEM["progress"],
             ":pulse": WORKER_ITEM["pulse"],

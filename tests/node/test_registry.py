@@ -9,6 +9,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from contracts import names
+from contracts.agent.version import VERSION
 from contracts.registry import item as registry_item
 from contracts.registry.item import Progress
 from contracts.registry.worker_report import WorkerReport
@@ -51,6 +52,7 @@ def test_since_is_the_first_heartbeat_and_heartbeat_the_last(dynamodb: Any) -> N
         "heartbeat": "1010",
         "state": "ready",
         "expires": "4610",
+        "agentVersion": VERSION,
     }
     assert set(items(dynamodb)) == {"i-1/0", "i-1/1"}
 

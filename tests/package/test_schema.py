@@ -11,8 +11,8 @@ import pulumi
 import pytest
 import yaml
 
+from contracts.agent.version import VERSION
 from infra.package import inputs
-from infra.package.provider import VERSION
 from infra.schema import Settings
 from infra.settings import SettingsError, load_settings
 from tests.package.checked import EXAMPLE, ROOT, of_inputs, package, problems

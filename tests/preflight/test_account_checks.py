@@ -4,17 +4,30 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from typing import Any
 
 import pytest
 
-from contracts.agent import names
+from contracts.agent import names, version
+from contracts.registry import item as registry_item
+from contracts.registry.item import Worker
 from gpu_spot.preflight.account import Account
-from gpu_spot.preflight.checks import encryption, images, offerings, permissions, quotas, vcpus, volumes
+from gpu_spot.preflight.checks import (
+    agents,
+    encryption,
+    images,
+    offerings,
+    permissions,
+    quotas,
+    vcpus,
+    volumes,
+)
 from gpu_spot.preflight.stack import Stack
 from infra.catalogue import accelerators as catalogue
 from pulumi_on_moto import AwsClients
 from tests.infra import training
+from tests.models import create_table
 from tests.preflight.test_stack_checks import TEMPLATE, image
 from tests.preflight.worlds import (
     REGION,
@@ -389,3 +402,24 @@ def test_a_snapshot_counts_where_no_volume_is_left(clients: AwsClients) -> None:
     assert [result.subject for result in results_of(volumes.run, with_job, clients)] == [left]
     earlier = volume(clients, Name=names.VOLUME_NAME)
     assert [result.subject for result in results_of(volumes.run, with_job, clients)] == [earlier]
+
+
+def test_agents_two_minor_versions_behind_are_refused(
+    clients: AwsClients, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not results_of(agents.run, stack(), clients)
+    dynamodb = clients("dynamodb")
+    create_table(dynamodb, "gpu-spot-dev-registry-0123abc", "group", "worker")
+    for number, (agent, age) in enumerate(
+        [("0.1.0", 5), ("0.1.7", 5), ("0.2.0", 5), ("", 5), ("0.0.1", 500)]
+    ):
+        then = time.time() - age
+        row = Worker(f"web#{number}", f"i-{number}", 0, then, then, agent_version=agent)
+        dynamodb.put_item(TableName="gpu-spot-dev-registry-0123abc", Item=registry_item.dump(row))
+    for ours, refused in (("0.2.0", []), ("0.3.0", ["0.1.0", "0.1.7"])):
+        monkeypatch.setattr(version, "VERSION", ours)
+        found = results_of(agents.run, stack(), clients)
+        assert [(one.subject, one.status, one.finding) for one in found] == [
+            ("web", "failure", f"agent {agent} on 1 of its workers; {ours} serves it no more")
+            for agent in refused
+        ]

@@ -7,6 +7,7 @@ from typing import Final
 
 from gpu_spot.preflight.check_result import Check
 from gpu_spot.preflight.checks import (
+    agents,
     clusters,
     encryption,
     endpoints,
@@ -43,5 +44,6 @@ CHECKS: Final[Mapping[str, Check]] = {
     "Kubernetes versions": clusters.pins,
     "snapshots of pods": clusters.snapshots,
     "names": names.run,
+    "node agents": agents.run,
     "monthly cost": monthly_cost.run,
 }

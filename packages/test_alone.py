@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +13,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LIBRARIES = {path.name for path in ROOT.glob("packages/*/src/*")}
+HEAVY = {"boto3", "keras", "moto", "numpy", "pika", "pulumi", "pulumi_aws", "torch", "transformers"}
+"""What takes tenths of seconds to import."""
 
 
 def names_of_the_rest(library: Path) -> list[str]:
@@ -37,3 +41,13 @@ def test_its_tests_import_nothing_of_the_rest(pytestconfig: pytest.Config) -> No
                 imported |= {alias.name.partition(".")[0] for alias in node.names}
     assert "pytest" in imported
     assert imported.isdisjoint([*names_of_the_rest(pytestconfig.rootpath), "tests", "packages"])
+
+
+def test_importing_it_imports_nothing_heavy(pytestconfig: pytest.Config) -> None:
+    [face] = (pytestconfig.rootpath / "src").glob("*/__init__.py")
+    code = f"import json, sys; sys.path[:] = {sys.path!r}; import {face.parent.name}\n"
+    code += "print(json.dumps([*sys.modules]))"
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", code], stdout=subprocess.PIPE, check=True)
+    loaded = set(json.loads(done.stdout))
+    assert face.parent.name in loaded
+    assert loaded & HEAVY == set()

@@ -41,7 +41,7 @@ with warnings.catch_warnings():
         importlib.import_module(name)
     for service in _SERVICES:
         hasattr(importlib.import_module(f"pulumi_aws.{service}"), "anything")
-    with importlib.import_module("pulumi_on_moto.sandbox").sandbox("us-west-2") as clients:
+    with importlib.import_module("pulumi_on_moto.emulator").sandbox("us-west-2") as clients:
         for service in _CLIENTS:
             clients(service)
 

@@ -314,7 +314,7 @@ def test_a_module_imports_only_what_its_room_may(package: str) -> None:
         ("gpu_spot.commands.status", "def f():\n    import rehearsal.commands.demo"),
         ("gpu_spot.preflight.stack", "def f():\n    import pulumi_on_moto"),
         ("gpu_spot.declared.listing", "import pulumi_on_moto"),
-        ("pulumi_on_moto.sandbox", "import rehearsal"),
+        ("pulumi_on_moto.emulator", "import rehearsal"),
         ("research.replay", "from tests import soak"),
         ("market.replay.engine", "from research.simulation.comparison import runs"),
         ("gpu_spot.commands.forecast", "def f():\n    import research.prices"),

@@ -9,7 +9,7 @@ from typing import Any, Final
 from contracts.registry import item as registry_item
 from contracts.registry.item import Worker
 from contracts.registry.worker_report import WorkerReport
-from pulumi_on_moto.sandbox import AwsClients
+from pulumi_on_moto.emulator import AwsClients
 
 _BATCH: Final = 25
 """Maximum number of items of one ``BatchWriteItem``."""

@@ -13,13 +13,13 @@ from moto.ec2.models import ec2_backends
 from moto.ec2.models.instances import StateReason
 
 from lambdas.core.model import PurchaseOption
+from pulumi_on_moto.emulator import ACCOUNT, AwsClients
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.fixes.ec2.spot_requests import ENDED_BY_USER, NO_CAPACITY, GroupSpotRequest, request_of
 from pulumi_on_moto.fixes.fleets.request import FleetRequest
 from pulumi_on_moto.fixes.groups import members as moto_groups
 from pulumi_on_moto.fixes.speedups.cached_responses import changed
 from pulumi_on_moto.program.lookups import Lookups
-from pulumi_on_moto.sandbox import ACCOUNT, AwsClients
 from rehearsal.cloud.fleet_holder import SpotFleetHolder
 from rehearsal.cloud.holders import LaunchOption, ScalingGroupHolder
 

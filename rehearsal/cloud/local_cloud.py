@@ -15,6 +15,7 @@ from contracts.registry.item import Worker, WorkerState
 from lambdas.aws.budget import UNLIMITED
 from lambdas.aws.registry import RegistryReader
 from lambdas.core.model import GroupRole, Pool, PurchaseOption
+from pulumi_on_moto.emulator import AwsClients
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.fixes.ec2 import spot_prices, terminations
 from pulumi_on_moto.fixes.ec2.spot_requests import ENDED_BY_USER, NO_CAPACITY, request_of
@@ -24,7 +25,6 @@ from pulumi_on_moto.fixes.groups import members as moto_groups
 from pulumi_on_moto.program.record import Deployment
 from pulumi_on_moto.running.clock import SimulatedTime
 from pulumi_on_moto.running.functions import Call, Invocation
-from pulumi_on_moto.sandbox import AwsClients
 from rehearsal.cloud.heartbeats import Heartbeats
 from rehearsal.cloud.holders import ScalingGroupHolder
 from rehearsal.cloud.instances import Holder, Instances

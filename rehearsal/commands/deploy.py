@@ -23,7 +23,7 @@ from infra.schema import Settings
 from policy.evaluation import Violation, settings_of, violations
 from policy.rules.model import ExternalFacts, Subject
 from pulumi_on_moto import Deployment, sandbox, tree
-from pulumi_on_moto.sandbox import ACCOUNT
+from pulumi_on_moto.emulator import ACCOUNT
 from rehearsal.commands.deployed import deployed
 
 

@@ -14,8 +14,8 @@ from botocore.exceptions import ClientError
 from contracts.agent import config
 from contracts.agent.config import Config
 from contracts.agent.names import CONFIG_PATH
+from pulumi_on_moto.emulator import AwsClients
 from pulumi_on_moto.errors import LocalCloudError
-from pulumi_on_moto.sandbox import AwsClients
 
 _ENVIRONMENT: Final = "/etc/gpu-spot/boot.env"
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from pulumi_on_moto.emulator import AwsClients
 from pulumi_on_moto.running.clock import SimulatedTime
-from pulumi_on_moto.sandbox import AwsClients
 from rehearsal.machines.disks.ebs import Disks
 from rehearsal.machines.job_migrations import collect_migrations
 from rehearsal.machines.journal import Journal

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from contracts.agent.names import UNIT_RUN, UNIT_VOLUME
+from pulumi_on_moto.emulator import ACCOUNT, AwsClients
 from pulumi_on_moto.errors import LocalCloudError
-from pulumi_on_moto.sandbox import ACCOUNT, AwsClients
 from rehearsal.machines.disks.ebs import Disks
 from rehearsal.machines.journal import Entry, Journal, Kind
 from rehearsal.machines.scheduler import Scheduler, SimulatedClock

@@ -12,8 +12,8 @@ from signal import SIGKILL
 from typing import Any, Final
 
 from contracts.agent.config import Config
+from pulumi_on_moto.emulator import AwsClients
 from pulumi_on_moto.errors import LocalCloudError
-from pulumi_on_moto.sandbox import AwsClients
 from rehearsal.machines.boot import boot
 from rehearsal.machines.journal import Entry
 from rehearsal.machines.machine import RUN_PID, InstanceMetadata, NodeContext, SimulatedHost

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from botocore.exceptions import ClientError
 
-from pulumi_on_moto.sandbox import AwsClients
+from pulumi_on_moto.emulator import AwsClients
 from rehearsal.machines.times import Times
 
 _FILES: Final = 24

@@ -27,11 +27,11 @@ from contracts.registry.item import Worker
 from gpu_spot.declared import stackfile
 from lambdas.aws.budget import UNLIMITED
 from lambdas.core.model import GroupRole, PurchaseOption
+from pulumi_on_moto.emulator import ACCOUNT, AwsClients, sandbox
 from pulumi_on_moto.fixes.ec2.spot_requests import request_of
 from pulumi_on_moto.fixes.groups import members
 from pulumi_on_moto.fixes.speedups.cached_responses import changed
 from pulumi_on_moto.running.clock import SimulatedTime
-from pulumi_on_moto.sandbox import ACCOUNT, AwsClients, sandbox
 from rehearsal.cloud.holders import ScalingGroupHolder
 from rehearsal.cloud.local_cloud import LocalCloud
 from rehearsal.commands.deployed import deployed

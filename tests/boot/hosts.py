@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pulumi_on_moto.sandbox import ACCOUNT
+from pulumi_on_moto.emulator import ACCOUNT
 from tests.boot.network import CLOUD, Network, serving
 from tests.real import registry
 from tests.real.containers import image

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from pulumi_on_moto import Deployment
+from pulumi_on_moto.emulator import ACCOUNT, AwsClients
 from pulumi_on_moto.running.functions import Call
-from pulumi_on_moto.sandbox import ACCOUNT, AwsClients
 from tests.iam import Request
 
 

@@ -12,8 +12,8 @@ from contracts import names
 from contracts.registry import queue_state
 from contracts.registry.queue_state import QueueState
 from lambdas.core.model import GroupRole, PurchaseOption
+from pulumi_on_moto.emulator import ACCOUNT
 from pulumi_on_moto.running.functions import Call
-from pulumi_on_moto.sandbox import ACCOUNT
 from tests.e2e.calls import Authorisation, of_function
 from tests.e2e.world import START, World
 from tests.iam import Request

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from contracts import names
 from lambdas.core.model import GroupRole, PurchaseOption
+from pulumi_on_moto.emulator import ACCOUNT
 from pulumi_on_moto.running.functions import Call
-from pulumi_on_moto.sandbox import ACCOUNT
 from tests.apart import apart
 from tests.e2e.calls import Authorisation, of_function
 from tests.e2e.world import World, living, load, small

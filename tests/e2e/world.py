@@ -24,10 +24,10 @@ from market.rules import HOSTILE, Rules
 from market.supply import drawn_market, placement, trace
 from market.supply.spot import SpotMarket
 from market.supply.trace import PoolTrace
+from pulumi_on_moto.emulator import AwsClients, sandbox
 from pulumi_on_moto.program.record import Deployment
 from pulumi_on_moto.program.run import deploy
 from pulumi_on_moto.running.clock import SimulatedTime, simulated
-from pulumi_on_moto.sandbox import AwsClients, sandbox
 from rehearsal.cloud.local_cloud import LocalCloud
 from rehearsal.cloud.views import GroupView
 from rehearsal.fleets import CloudFleet

@@ -12,8 +12,8 @@ import pytest
 from gpu_spot.declared.stackfile import StackConfig
 from infra.settings import SettingsError, load_settings
 from pulumi_on_moto import deploy
+from pulumi_on_moto.emulator import sandbox
 from pulumi_on_moto.running.clock import simulated
-from pulumi_on_moto.sandbox import sandbox
 from rehearsal.commands.deployed import make_given
 from tests.apart import apart
 from tests.e2e.world import REPOSITORY, START

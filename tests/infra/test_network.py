@@ -11,8 +11,8 @@ import pytest
 
 from gpu_spot.declared import stackfile
 from infra.components.network.endpoints import INTERFACES, interfaces
+from pulumi_on_moto.emulator import sandbox
 from pulumi_on_moto.running.clock import simulated
-from pulumi_on_moto.sandbox import sandbox
 from rehearsal.commands.deployed import deployed
 from tests.apart import apart
 from tests.e2e.world import START

@@ -20,7 +20,7 @@ from contracts.jobs.attempt import JobAttempt
 from contracts.registry import item as registry_item
 from contracts.registry.item import Worker
 from gpu_spot.jobs.reader import JobReader
-from pulumi_on_moto.sandbox import ACCOUNT
+from pulumi_on_moto.emulator import ACCOUNT
 from tests import models
 from tests.jobs.snapshots import NOW, RUN
 from tests.node.configs import FakeClock

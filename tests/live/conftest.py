@@ -12,8 +12,8 @@ import pytest
 
 from gpu_spot.declared.stackfile import load
 from pulumi_on_moto import deploy
+from pulumi_on_moto.emulator import sandbox
 from pulumi_on_moto.running.clock import simulated
-from pulumi_on_moto.sandbox import sandbox
 from rehearsal.cloud.local_cloud import LocalCloud
 from tests.live.world import OURS, SAMPLE, START, Deployed, Running, empty
 

@@ -23,9 +23,9 @@ from market.replay.ledger import Span
 from market.rules import TICK_SECONDS, Rules
 from market.supply.spot import SpotMarket
 from market.supply.trace import PoolTrace
+from pulumi_on_moto.emulator import ACCOUNT
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.fixes.ec2 import spot_prices
-from pulumi_on_moto.sandbox import ACCOUNT
 from rehearsal.fleets import TrainingFleet
 from rehearsal.machines import boot, shared
 from rehearsal.machines.group import Nodes, playing

@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 from moto.autoscaling.models import autoscaling_backends
 
 from lambdas.core.model import GroupRole
-from pulumi_on_moto.sandbox import ACCOUNT
+from pulumi_on_moto.emulator import ACCOUNT
 from tests.live.world import Running
 
 HOME = "us-west-2b"

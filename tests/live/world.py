@@ -11,9 +11,9 @@ from moto.sqs.models import sqs_backends
 
 from contracts import names
 from lambdas.core.model import GroupRole, PurchaseOption
+from pulumi_on_moto.emulator import ACCOUNT, AwsClients
 from pulumi_on_moto.program.record import Deployment
 from pulumi_on_moto.running.clock import SimulatedTime
-from pulumi_on_moto.sandbox import ACCOUNT, AwsClients
 from rehearsal.cloud.local_cloud import LocalCloud
 
 SAMPLE = Path(__file__).parents[2] / "packages/pulumi-on-moto/tests/sample"

@@ -31,8 +31,8 @@ from gpu_spot.status.reader import StackReader
 from gpu_spot.status.snapshot import DeclaredEntries
 from gpu_spot.status.text import view
 from lambdas.core.model import GroupRole, PurchaseOption
+from pulumi_on_moto.emulator import ACCOUNT
 from pulumi_on_moto.running.functions import Call
-from pulumi_on_moto.sandbox import ACCOUNT
 from tests.e2e.calls import Authorisation, documents
 from tests.e2e.world import World, living, load
 from tests.iam import Request

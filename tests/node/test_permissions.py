@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from pulumi_on_moto.sandbox import ACCOUNT
+from pulumi_on_moto.emulator import ACCOUNT
 from tests.apart import apart
 from tests.iam import Request, allows
 from tests.infra import training

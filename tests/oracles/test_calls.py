@@ -20,9 +20,9 @@ from botocore.client import BaseClient
 from botocore.exceptions import ClientError
 
 from gpu_spot import cli
+from pulumi_on_moto.emulator import sandbox
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.program.run import deploy
-from pulumi_on_moto.sandbox import sandbox
 from tests import models
 from tests.apart import apart
 from tests.e2e.world import REPOSITORY, living, load, small

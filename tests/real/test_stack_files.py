@@ -24,8 +24,8 @@ from contracts import names
 from gpu_spot.declared import stackfile
 from lambdas.core.model import GroupRole, PurchaseOption
 from packages.environments import ROOT
+from pulumi_on_moto.emulator import ACCOUNT, AwsClients, sandbox
 from pulumi_on_moto.running.server import serve
-from pulumi_on_moto.sandbox import ACCOUNT, AwsClients, sandbox
 from rehearsal.cloud.local_cloud import LocalCloud
 from rehearsal.commands.deployed import deployed
 from tests.boot.cloud import RealTime

@@ -19,8 +19,8 @@ from gpu_spot import cli
 from gpu_spot.status import command as status
 from gpu_spot.status import permissions
 from market.rules import TICK_SECONDS
+from pulumi_on_moto.emulator import ACCOUNT
 from pulumi_on_moto.running.functions import Invocation
-from pulumi_on_moto.sandbox import ACCOUNT
 from rehearsal.commands import deploy
 from tests.apart import apart
 from tests.docs.keys import documented

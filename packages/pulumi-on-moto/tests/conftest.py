@@ -12,8 +12,8 @@ import pytest
 from moto.sqs.models import sqs_backends
 
 from pulumi_on_moto import Deployment, StackConfig, load
+from pulumi_on_moto.emulator import ACCOUNT
 from pulumi_on_moto.running.clock import SimulatedTime, simulated
-from pulumi_on_moto.sandbox import ACCOUNT
 
 START = 1_700_000_000.0
 _WITH_THEIR_OWN = {"test_speedups.py", "test_experiments.py"}

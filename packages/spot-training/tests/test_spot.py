@@ -350,12 +350,6 @@ def test_a_failed_save_is_logged_retried_and_raised_at_a_notice_only(
     let_go(one.checkpointer)
 
 
-@pytest.mark.parametrize("name", ["keras", "torch", "transformers", "boto3", "numpy"])
-def test_the_core_imports_no_framework(name: str) -> None:
-    script = f"import sys, spot_training; print({name!r} in sys.modules)"
-    assert subprocess.check_output([sys.executable, "-c", script], text=True) == "False\n"
-
-
 DRAWS = """
 import os, random, sys
 from spot_training import Interval, Spot

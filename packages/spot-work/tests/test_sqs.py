@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import logging
-import os
 import threading
 import time
 from collections import Counter
@@ -458,14 +457,3 @@ def test_batches_hold_all_entries_within_the_limits_of_sqs(sizes: list[int]) -> 
     for batch in batches:
         assert 1 <= len(batch) <= 10
         assert sum(map(wire.size, batch)) <= wire.MAX_BYTES
-
-
-def test_boto3_and_pika_are_imported_only_when_needed() -> None:
-    import subprocess
-    import sys
-
-    paths = os.pathsep.join(sys.path)
-    code = (
-        "import spot_work, spot_work.client, sys; sys.exit('boto3' in sys.modules or 'pika' in sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": paths})

@@ -1,23 +1,65 @@
-"""Run any Pulumi program of AWS resources against moto, with its functions and event rules: see README."""
+"""Run any Pulumi program of AWS resources against moto, with its functions and event rules: see README.
 
-from pulumi_on_moto.errors import LocalCloudError
-from pulumi_on_moto.mapping import register
-from pulumi_on_moto.mapping.base import CreatedResource, ResourceRequest, Spec
-from pulumi_on_moto.program.existing import (
-    existing_certificates,
-    existing_network,
-    existing_policies,
-    existing_zones,
-)
-from pulumi_on_moto.program.monitor import Resource
-from pulumi_on_moto.program.record import Deployment
-from pulumi_on_moto.program.run import deploy
-from pulumi_on_moto.program.second_run import Change, changes, up
-from pulumi_on_moto.program.stackfile import Stack, StackConfig, load
-from pulumi_on_moto.program.tree import outline, tree
-from pulumi_on_moto.program.use import deliver, invoke, tick
-from pulumi_on_moto.running.functions import Invocation
-from pulumi_on_moto.sandbox import AwsClients, sandbox
+A name is imported when it is first used: pulumi, boto3 and moto take seconds.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pulumi_on_moto.emulator import AwsClients, sandbox
+    from pulumi_on_moto.errors import LocalCloudError
+    from pulumi_on_moto.mapping import register
+    from pulumi_on_moto.mapping.base import CreatedResource, ResourceRequest, Spec
+    from pulumi_on_moto.program.existing import (
+        existing_certificates,
+        existing_network,
+        existing_policies,
+        existing_zones,
+    )
+    from pulumi_on_moto.program.monitor import Resource
+    from pulumi_on_moto.program.record import Deployment
+    from pulumi_on_moto.program.run import deploy
+    from pulumi_on_moto.program.second_run import Change, changes, up
+    from pulumi_on_moto.program.stackfile import Stack, StackConfig, load
+    from pulumi_on_moto.program.tree import outline, tree
+    from pulumi_on_moto.program.use import deliver, invoke, tick
+    from pulumi_on_moto.running.functions import Invocation
+else:
+    _NAMES = {
+        "emulator": ("AwsClients", "sandbox"),
+        "errors": ("LocalCloudError",),
+        "mapping": ("register",),
+        "mapping.base": ("CreatedResource", "ResourceRequest", "Spec"),
+        "program.existing": (
+            "existing_certificates",
+            "existing_network",
+            "existing_policies",
+            "existing_zones",
+        ),
+        "program.monitor": ("Resource",),
+        "program.record": ("Deployment",),
+        "program.run": ("deploy",),
+        "program.second_run": ("Change", "changes", "up"),
+        "program.stackfile": ("Stack", "StackConfig", "load"),
+        "program.tree": ("outline", "tree"),
+        "program.use": ("deliver", "invoke", "tick"),
+        "running.functions": ("Invocation",),
+    }
+
+    def __getattr__(name):
+        from importlib import import_module
+
+        for module, names in _NAMES.items():
+            if name in names:
+                value = globals()[name] = getattr(import_module(f"{__name__}.{module}"), name)
+                return value
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__():
+        return __all__
+
 
 __all__ = [
     "AwsClients",

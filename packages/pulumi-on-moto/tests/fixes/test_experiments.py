@@ -11,8 +11,8 @@ from botocore.exceptions import ClientError
 from moto.fis.models import fis_backends
 
 from pulumi_on_moto import sandbox
+from pulumi_on_moto.emulator import ACCOUNT, AwsClients
 from pulumi_on_moto.fixes.experiments import listen, seconds
-from pulumi_on_moto.sandbox import ACCOUNT, AwsClients
 
 REGION = "eu-west-1"
 

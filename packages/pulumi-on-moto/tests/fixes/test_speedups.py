@@ -23,11 +23,11 @@ from moto.moto_api._internal import mock_random
 from moto.sqs.models import Queue
 
 from pulumi_on_moto import sandbox
+from pulumi_on_moto.emulator import ACCOUNT
 from pulumi_on_moto.fixes import Patch
 from pulumi_on_moto.fixes.speedups.clients import METHODS_OF_CLIENTS, TIMESTAMPS
 from pulumi_on_moto.fixes.speedups.lookups import METHODS, RETENTION, TAGS
 from pulumi_on_moto.running.clock import simulated
-from pulumi_on_moto.sandbox import ACCOUNT
 
 REGION = "eu-west-1"
 SAME: Final = (METHODS_OF_CLIENTS, METHODS, RETENTION, TAGS, TIMESTAMPS)

@@ -12,9 +12,9 @@ from moto.eks.models import EKSBackend, eks_backends
 from pulumi_on_moto.cluster import rules
 from pulumi_on_moto.cluster.api import ApiRefusedError, ApiServer, key_of
 from pulumi_on_moto.cluster.fields import merge_key
+from pulumi_on_moto.emulator import ACCOUNT, AwsClients
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.fixes.clusters import ADDONS, EXISTING, is_administered, stored_on
-from pulumi_on_moto.sandbox import ACCOUNT, AwsClients
 
 PROVIDER: Final = "pulumi:providers:kubernetes"
 PREFIX: Final = "kubernetes:"

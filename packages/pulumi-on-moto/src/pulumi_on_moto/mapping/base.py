@@ -11,9 +11,9 @@ from typing import Any, Final, Literal
 
 import jmespath
 
+from pulumi_on_moto.emulator import ACCOUNT, AwsClients
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.mapping.shapes import UnmatchedInputError, convert, key_values, member
-from pulumi_on_moto.sandbox import ACCOUNT, AwsClients
 
 TagStyle = Literal["none", "ec2", "list", "map", "after", "specification"]
 """How tags are set: not at all, by EC2's ``CreateTags``, by the operation itself as ``Key``/``Value`` or as a

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from pulumi_on_moto.emulator import ACCOUNT
 from pulumi_on_moto.mapping.base import CreatedResource, ResourceRequest, Spec, output_paths
-from pulumi_on_moto.sandbox import ACCOUNT
 
 
 def _dimensions(draft: ResourceRequest) -> None:

@@ -11,7 +11,7 @@ from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.iam.models import iam_backends
 from moto.utilities.utils import get_partition
 
-from pulumi_on_moto.sandbox import AwsClients
+from pulumi_on_moto.emulator import AwsClients
 
 _RANGE = "10.250.0.0/16"
 """An arbitrary range: there is no traffic."""

@@ -12,10 +12,10 @@ from botocore.exceptions import ClientError
 from moto.ec2.models import ec2_backends
 from moto.ec2.models.elastic_block_store import Snapshot
 
+from pulumi_on_moto.emulator import ACCOUNT, AwsClients
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.fixes import clusters
 from pulumi_on_moto.mapping.shapes import convert
-from pulumi_on_moto.sandbox import ACCOUNT, AwsClients
 
 LookupAnswer = dict[str, Any]
 

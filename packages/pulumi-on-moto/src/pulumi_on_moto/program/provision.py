@@ -10,13 +10,13 @@ from typing import Any, Final
 from botocore.exceptions import BotoCoreError, ClientError
 
 from pulumi_on_moto.cluster.clusters import PREFIX, PROVIDER, Clusters
+from pulumi_on_moto.emulator import AwsClients
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.mapping import SPECS
 from pulumi_on_moto.mapping.base import DEFAULT_NAME, ResourceRequest, Spec, create, outputs
 from pulumi_on_moto.program.lookups import Lookups
 from pulumi_on_moto.program.monitor import Monitor, Resource
 from pulumi_on_moto.program.stackfile import Stack
-from pulumi_on_moto.sandbox import AwsClients
 
 _AUTONAMING: Final = "pulumi:autonaming"
 PROVIDER_PREFIX: Final = "pulumi:providers:"

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from pulumi_on_moto.cluster.clusters import Clusters
+from pulumi_on_moto.emulator import AwsClients
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.program.monitor import Resource
 from pulumi_on_moto.running.events import EventBus
 from pulumi_on_moto.running.functions import FunctionRuntime
-from pulumi_on_moto.sandbox import AwsClients
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pulumi_on_moto.emulator import AwsClients
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.program import monitor as program_monitor
 from pulumi_on_moto.program.provision import Provisioner, name_pattern
@@ -9,7 +10,6 @@ from pulumi_on_moto.program.record import Deployment
 from pulumi_on_moto.program.stackfile import Stack
 from pulumi_on_moto.running.events import EventBus
 from pulumi_on_moto.running.functions import FunctionRuntime
-from pulumi_on_moto.sandbox import AwsClients
 
 
 def deploy(clients: AwsClients, config: Stack) -> Deployment:

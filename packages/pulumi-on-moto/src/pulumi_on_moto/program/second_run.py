@@ -13,6 +13,7 @@ from typing import Any, Final
 import pulumi
 
 from pulumi_on_moto.cluster.clusters import PREFIX
+from pulumi_on_moto.emulator import AwsClients
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.mapping import SPECS
 from pulumi_on_moto.mapping.archives import asset_bytes, zip_bytes
@@ -22,7 +23,6 @@ from pulumi_on_moto.program.provision import PROVIDER_PREFIX, Provisioner, name_
 from pulumi_on_moto.program.record import Deployment
 from pulumi_on_moto.program.run import run
 from pulumi_on_moto.program.stackfile import Stack
-from pulumi_on_moto.sandbox import AwsClients
 
 
 def with_ignored(inputs: Mapping[str, Any], old: Mapping[str, Any], paths: Iterable[str]) -> dict[str, Any]:

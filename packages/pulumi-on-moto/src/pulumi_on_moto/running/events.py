@@ -17,10 +17,10 @@ from moto.events.utils import EventMessageType, EventTemplateParser
 from moto.moto_api._internal import mock_random
 from moto.sqs.models import sqs_backends
 
+from pulumi_on_moto.emulator import ACCOUNT
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.fixes.functions import carry_by
 from pulumi_on_moto.running.functions import FunctionRuntime
-from pulumi_on_moto.sandbox import ACCOUNT
 
 _MATCHES: Final = ("ArnEquals", "ArnLike", "StringEquals", "StringLike")
 _EVENTS: Final = "events.amazonaws.com"

@@ -18,10 +18,10 @@ from botocore.client import BaseClient
 from moto.awslambda.models import EventSourceMapping, lambda_backends
 from moto.sqs.models import sqs_backends
 
+from pulumi_on_moto.emulator import ACCOUNT, AwsClients
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.fixes.functions import run_by
 from pulumi_on_moto.running.function import DeployedFunction
-from pulumi_on_moto.sandbox import ACCOUNT, AwsClients
 
 _RECEIVE_LIMIT: Final = 10
 """Maximum number of messages of a ``ReceiveMessage``."""

@@ -26,7 +26,7 @@ class TimesColumn(ProgressColumn):
 def progress(description: str) -> Iterator[Callable[[int, int | None], None]]:
     """Show a line until the block ends; call what it yields with how much is done, and of how much in all.
 
-    It is removed at the end, and absent where standard error is no terminal.
+    It is removed at the end, and absent where standard error is not a terminal.
     """
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TimesColumn())

@@ -96,13 +96,13 @@ class Rules:
                 raise ValueError(f"{name} must be a number ≥ 0, not {value}")
         if not NOTICE_SECONDS <= self.shortest_lead_seconds <= self.longest_lead_seconds:
             raise ValueError(
-                f"leads are {self.shortest_lead_seconds:g} to {self.longest_lead_seconds:g} s, "
-                f"{NOTICE_SECONDS:g} or more in this order are needed"
+                f"leads must be {NOTICE_SECONDS:g} s or more, the shortest first, not "
+                f"{self.shortest_lead_seconds:g} and {self.longest_lead_seconds:g}"
             )
         if self.shortest_notice_seconds > NOTICE_SECONDS:
             raise ValueError(
-                f"shortest_notice_seconds is {self.shortest_notice_seconds:g}, "
-                f"at most {NOTICE_SECONDS:g} is allowed"
+                f"shortest_notice_seconds must be at most {NOTICE_SECONDS:g}, "
+                f"not {self.shortest_notice_seconds:g}"
             )
         if self.types < 1:
             raise ValueError(f"types must be at least 1, not {self.types}")

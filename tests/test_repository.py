@@ -46,7 +46,7 @@ CREDENTIAL = re.compile(r"\b(?:AKIA|ASIA)(?!IOSFODNN7)[A-Z0-9]{16}\b|-----BEGIN 
 
 
 def repository_files() -> list[Path]:
-    """Every file that git holds or would add; in an unpacked archive every file that is no output."""
+    """Every file that git holds or would add; in an unpacked archive every file that is not an output."""
     if shutil.which("git") and (ROOT / ".git").exists():
         command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
         listed = run_process(command, cwd=ROOT, check=True).stdout

@@ -163,7 +163,7 @@ class Training:
     def __post_init__(self) -> None:
         """Reject ``image`` with ``python``, and ``nodes`` with what several instances do not share."""
         if self.nodes and (self.experiments or self.image or self.artifacts):
-            raise ValueError("nodes: allowed without experiments, image and artifacts only")
+            raise ValueError("nodes cannot be set with experiments, image or artifacts")
         if self.image and self.python:
             raise ValueError("image and python are both set; remove one (an image has its own Python)")
 
@@ -275,7 +275,7 @@ class Service:
         if not self.image and not self.command:
             raise ValueError("image and command are both empty; set one of them")
         if self.slots_per_gpu > 1 and self.gpus_per_worker > 1:
-            raise ValueError("slotsPerGpu and gpusPerWorker are both above 1; one of them is allowed")
+            raise ValueError("slotsPerGpu and gpusPerWorker are both above 1; one of them must be 1")
 
 
 @dataclass(frozen=True)
@@ -339,19 +339,17 @@ class Config:
         if [self.training, self.service, self.shared_host, self.proxy].count(None) != 3:
             raise ValueError("set exactly one of training, service, sharedHost and proxy")
         if self.volume and not self.training:
-            raise ValueError("volume: allowed with training only (its lease is part of the job's table item)")
+            raise ValueError("volume needs training, because its lease is part of the job's table item")
         if self.training and self.training.experiments and self.volume:
-            raise ValueError(
-                "training.experiments: allowed without volume only (one instance holds a volume)"
-            )
+            raise ValueError("training.experiments cannot be set with volume, which one instance holds")
         if self.training and self.training.nodes and self.volume:
-            raise ValueError("training.nodes: allowed without volume only (one instance holds a volume)")
+            raise ValueError("training.nodes cannot be set with volume, which one instance holds")
         if self.training and not self.volume and not self.efs:
-            raise ValueError("training: allowed with volume or efs only, which store its checkpoints")
+            raise ValueError("training needs volume or efs, which store its checkpoints")
         if self.on_premises and (not self.service or self.hooks or self.efs or self.datasets):
-            raise ValueError("onPremises: allowed with service only, without hooks, efs and datasets")
+            raise ValueError("onPremises needs service, and cannot be set with hooks, efs or datasets")
         if self.prepared and not self.volume:
-            raise ValueError("prepared: allowed with volume only, which is created from its snapshot")
+            raise ValueError("prepared needs volume, which is created from its snapshot")
         copied = (f"{DATA_DIR}/datasets",) if self.volume and (self.volume.dataset or self.prepared) else ()
         check_mount_paths([dataset.path for dataset in self.datasets], [*(m.path for m in self.efs), *copied])
 

@@ -67,7 +67,7 @@ class GroupConfig:
         on_premises_hosts: Worker slots by the name of an on-premises host.
         budget: Maximum cost of a job's run in US dollars; 0: unlimited.
         own_prices: With a budget, the hourly On-Demand price of each instance type itself.
-        http_concurrency: Requests at one HTTP worker at once; 0: the workers are no HTTP servers.
+        http_concurrency: Requests at one HTTP worker at once; 0: the workers are not HTTP servers.
         runs: Of a job with a schedule, whose ``run`` is the revision of its next run; see `jobs.run`.
     """
 

@@ -49,9 +49,9 @@ class Bounds:
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for invalid bounds."""
         if not 0 <= self.headroom <= MAX_HEADROOM:
-            raise ValueError(f"headroom is {self.headroom:g}, 0 to {MAX_HEADROOM:g} is allowed")
+            raise ValueError(f"headroom must be from 0 to {MAX_HEADROOM:g}, not {self.headroom:g}")
         if not 1 <= self.wait_seconds <= 3600:
-            raise ValueError(f"wait_seconds is {self.wait_seconds:g}, 1 to 3600 is allowed")
+            raise ValueError(f"wait_seconds must be from 1 to 3600, not {self.wait_seconds:g}")
         if not 0 <= self.minimum <= self.maximum or self.maximum < 1:
             raise ValueError(f"minimum must be from 0 to maximum, not {self.minimum} of {self.maximum}")
 

@@ -36,8 +36,8 @@ class BatchRow:
         is_counted = self.max_size >= 1 and 1 <= self.batches <= self.requests and self.waiting >= 0
         if not (is_counted and math.isfinite(self.seconds) and self.seconds >= 0):
             raise ValueError(
-                f"{self.batches} batches of up to {self.max_size}, {self.requests} requests, "
-                f"{self.seconds:g} s and {self.waiting} waiting must be 0 or more, and 1 ≤ batches ≤ requests"
+                "max_size, batches, requests, seconds and waiting must be 0 or more and batches ≤ requests, "
+                f"not {self.max_size}, {self.batches}, {self.requests}, {self.seconds:g} and {self.waiting}"
             )
 
 

@@ -59,18 +59,21 @@ class WorkerReport:
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for impossible values."""
         if len(self.version) > MAX_VERSION_LENGTH or len(self.gpu) > MAX_VERSION_LENGTH:
-            raise ValueError(f"version and gpu have at most {MAX_VERSION_LENGTH} characters")
+            raise ValueError(f"version and gpu must have at most {MAX_VERSION_LENGTH} characters")
         if len(self.stopped) > MAX_STOPPED_LENGTH:
-            raise ValueError(f"stopped has at most {MAX_STOPPED_LENGTH} characters")
+            raise ValueError(f"stopped must have at most {MAX_STOPPED_LENGTH} characters")
         numbers = (self.reported_at, self.rate, self.gpu_use or 0.0, self.busy or 0.0, self.refused or 0.0)
         if not all(math.isfinite(number) and number >= 0 for number in (*numbers, self.failed_rate or 0.0)):
             raise ValueError("times, rates and shares must be finite, 0 or more")
         if self.busy is not None and self.busy > 1:
-            raise ValueError(f"busy for {self.busy} of the time, at most 1 is allowed")
+            raise ValueError(f"busy must be at most 1, not {self.busy}")
         if not 0 <= self.failed <= self.done or self.xid < 0 or self.starts < 0:
-            raise ValueError(f"{self.failed} of {self.done} failed, Xid {self.xid}, {self.starts} starts")
+            raise ValueError(
+                f"failed must be from 0 to done, and xid and starts 0 or more, not {self.failed} of "
+                f"{self.done}, {self.xid} and {self.starts}"
+            )
         if len(self.batches or ()) > MAX_ROWS or (self.batch_size or 1) < 1:
             raise ValueError(
-                f"batches of up to {self.batch_size} in {len(self.batches or ())} rows; from 1 and "
-                f"{MAX_ROWS} rows are allowed"
+                f"batches must have at most {MAX_ROWS} rows, and batch_size must be at least 1, "
+                f"not {len(self.batches or ())} and {self.batch_size}"
             )

@@ -17,7 +17,7 @@ from spot_training import Progress
 
 CHECKPOINTS = Path(os.environ.get("GPU_SPOT_CHECKPOINTS", "checkpoints")).resolve()
 STORAGE = CHECKPOINTS / ".ray"
-"""Hidden from the node agent: Ray writes its state again at each start, which is no progress."""
+"""Hidden from the node agent: Ray writes its state again at each start, which is not progress."""
 
 
 class WholeFile(io.FileIO):

@@ -324,7 +324,7 @@ def entries(settings: Settings) -> tuple[Service | Training, ...]:
     """Return the services and jobs.
 
     On Kubernetes a group is the nodes of an entry, with its types and its number. The preparation of a
-    dataset, an hour or two, is no group.
+    dataset, an hour or two, is not a group.
     """
     on_instances, on_kubernetes = settings.on_instances, settings.on_kubernetes
     return (

@@ -104,19 +104,19 @@ class VolumeAdoption:
         candidates = [item.id for item in read_named(self._clients) if item.is_unclaimed]
         self._mark_unused(candidates)
         if not candidates:
-            return "no volume or snapshot is without a job: new jobs start with blank volumes"
+            return "every volume and snapshot belongs to a job: new jobs start with blank volumes"
         return f"marked as unused: {', '.join(candidates)}; new jobs start with blank volumes"
 
     def _only_candidate(self, stored: Sequence[StoredVolume]) -> StoredVolume:
         candidates = unclaimed(stored)
         if not candidates:
             raise JobError(
-                f"no volume {names.VOLUME_NAME!r} and no snapshot {names.SNAPSHOT_NAME!r} is without a job; "
-                "give the id of a volume or snapshot"
+                f"every volume {names.VOLUME_NAME!r} and snapshot {names.SNAPSHOT_NAME!r} belongs to a job; "
+                "give the ID of another volume or snapshot"
             )
         if len(candidates) > 1:
             listed = ", ".join(str(item) for item in candidates)
-            raise JobError(f"{len(candidates)} are without a job: {listed}; give the id of one")
+            raise JobError(f"{len(candidates)} belong to no job: {listed}; give the ID of one")
         return candidates[0]
 
     def _describe(self, volume: str) -> StoredVolume:

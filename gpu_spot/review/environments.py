@@ -24,7 +24,7 @@ class ReviewedEnvironment:
 
     @property
     def cost(self) -> str:
-        """The first sentence of the forecast: its first line that is no heading, table or fold."""
+        """The first sentence of the forecast: its first line that is not a heading, table or fold."""
         lines = (line.strip() for line in self.forecast.splitlines())
         return next((line for line in lines if line and line[0] not in "#|<-`~>"), "")
 

@@ -126,7 +126,9 @@ class StackReader:
         now = self._jobs.time()
         if group_name is not None and group_name not in {*group_settings, *errors}:
             names_text = ", ".join(sorted({*group_settings, *errors})) or "none"
-            raise ValueError(f"--group is {group_name!r}, allowed for stack {self._stack!r}: {names_text}")
+            raise ValueError(
+                f"--group {group_name!r} is not in stack {self._stack!r}; its groups: {names_text}"
+            )
         registry = _RecordingRegistryReader(
             self._clients("dynamodb"), tables.registry, self._jobs.registry.instance_arns
         )
@@ -300,7 +302,7 @@ def _with_warning(groups: Sequence[GroupSnapshot], warning: str) -> list[GroupSn
 
 
 def _decision(event: Mapping[str, Any]) -> DecisionLine | None:
-    """Return the decision of a log event, None if the event is no decision with actions."""
+    """Return the decision of a log event, None if the event is not a decision with actions."""
     try:
         line = json.loads(event["message"])
     except ValueError:

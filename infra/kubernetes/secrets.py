@@ -11,7 +11,7 @@ from infra.schema.work import Work
 
 
 def secret_manifests(entry: Work, context: ClusterContext) -> list[Manifest]:
-    """Return the SecretProviderClass of an entry's ``secrets``, none without any."""
+    """Return the SecretProviderClass of an entry's ``secrets``; an empty list if it has none."""
     if not entry.secrets:
         return []
     name = _name(entry)

@@ -20,7 +20,7 @@ from infra.schema import Settings
 from infra.settings import PROJECT, SettingsError, load_settings
 
 STACK_NAME: Final = "stackName"
-"""The only input that is no key of a stack file."""
+"""The only input that is not a key of a stack file."""
 _OPTIONAL_TEXT: Final = Optional[str]  # noqa: UP045 - the SDK reads typing.Optional
 SHARED: Final = (
     *("network", "storage", "monitoring", "identity", "protect", "kmsKeyArn", "tags", "logRetentionDays"),

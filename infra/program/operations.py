@@ -112,7 +112,7 @@ def _queue_watcher(settings: Settings, foundation: Foundation) -> None:
         args = QueueWatcherArgs(
             foundation.functions,
             queues,
-            # SQS is no address of the VPC.
+            # SQS is not an address of the VPC.
             foundation.network if with_http or any(q.settings.has_secret for q in queues) else None,
             dict.fromkeys(scaled, kubernetes.queued_per_worker) if kubernetes is not None else {},
             with_http,

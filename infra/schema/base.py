@@ -92,7 +92,7 @@ def check_unique(names: list[str], plural: str) -> None:
 
 
 def check_private_networks(sources: Sequence[str]) -> None:
-    """Raise ``ValueError`` for a source that is no private IPv4 network, or is listed twice."""
+    """Raise ``ValueError`` for a source that is not a private IPv4 network, or is listed twice."""
     for source in sources:
         try:
             network = ipaddress.IPv4Network(source)

@@ -89,7 +89,7 @@ def check_brokers(services: Sequence[Service]) -> None:
 
 
 def _check_calls(services: Sequence[Service], on_broker: set[str]) -> None:
-    """Raise ``ValueError`` if a service of a broker calls one that is not there, or itself."""
+    """Raise ``ValueError`` if a service of a broker calls one that does not exist, or itself."""
     for service in services:
         if service.queue is None or service.name not in on_broker:
             continue

@@ -105,7 +105,7 @@ def cluster_warnings(network: Network, kubernetes: Kubernetes | None) -> Iterato
 
 
 def deadline_warnings(training: Sequence[Training], now: datetime) -> Iterator[str]:
-    """Yield a warning for each deadline in the past. It is no error: the job may have finished."""
+    """Yield a warning for each deadline in the past. It is not an error: the job may have finished."""
     for index, job in enumerate(training):
         if job.deadline is not None and job.deadline_at <= now.timestamp():
             yield (

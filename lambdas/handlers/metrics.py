@@ -30,7 +30,7 @@ _LATE_SECONDS: Final = 120.0
 def emit(group: str, values: Mapping[str, float], **dimensions: str) -> None:
     """Write a group's metrics as one line; ``dimensions`` are added to group, stack and service.
 
-    Without a group they are metrics of the function. What is no series (`names.is_series`) is left out.
+    Without a group they are metrics of the function. What is not a series (`names.is_series`) is left out.
     """
     series = {name: value for name, value in values.items() if names.is_series(name, [value])}
     if not series:

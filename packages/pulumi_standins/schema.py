@@ -23,7 +23,7 @@ CACHE_VARIABLE: Final = "GPU_SPOT_STANDIN_SCHEMAS"
 Schema = dict[str, Any]
 """``{"object": {name: [required, schema]}}`` (``text``: or a text), ``{"list": schema}``,
 ``{"map": schema}``, ``{"scalar": [names]}``, or ``{}`` for any value. ``computed`` of a resource has the
-names of the outputs that are no inputs."""
+names of the outputs that are not inputs."""
 
 
 @cache

@@ -45,7 +45,7 @@ class Provider:
         raise NotImplementedError
 
     def outputs(self, token: str, name: str, inputs: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-        """Return the id of a new resource, and its outputs that are no inputs."""
+        """Return the id of a new resource, and its outputs that are not inputs."""
         raise NotImplementedError
 
     def renewed(self, token: str, outputs: dict[str, Any]) -> dict[str, Any]:

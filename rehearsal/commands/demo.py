@@ -90,7 +90,7 @@ def _overrides(config: StackConfig, args: argparse.Namespace) -> dict[str, Any]:
     chosen = args.group or next(iter(services), None)
     if chosen not in services:
         raise UserError(
-            f"target is {args.target} for {chosen or 'no group'}, allowed only for a service; "
+            f"--target needs a service, not {chosen or 'a stack without one'}; "
             f"services: {', '.join(map(str, services)) or 'none'}"
         )
     capacity = f"services[{services.index(chosen)}].capacity"

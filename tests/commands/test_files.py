@@ -35,7 +35,7 @@ WRITTEN: Final = {
 BAD: Final = ("missing", "folder", "bytes", "garbled")
 UNWRITABLE: Final = ("folder", "garbled", "garbled/below", "garbled/far/below")
 ALLOWED: Final = {("review", option, "garbled") for option in ("--forecast", "--preview", "--rules")}
-"""A forecast can be any text; of a preview that is no JSON a comment says so (``tests/review``)."""
+"""A forecast can be any text; of a preview that is not JSON a comment says so (``tests/review``)."""
 WRITABLE: Final = {
     ("demo", "--out", "folder"),
     ("new", "directory", "folder"),

@@ -222,7 +222,7 @@ class World:
         return ending + sum(max(self.desired[role], self._counted(role), base[role]) for role in GroupRole)
 
     def _most(self) -> float:
-        """Return the highest bill of what AWS may bill already."""
+        """Return the highest cost that AWS may already have billed."""
         return SLOT_PRICE * (self._held() + 2 * (self.largest - 1))
 
     def returns_to_spot(self) -> bool:

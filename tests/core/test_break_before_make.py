@@ -28,7 +28,7 @@ def decided(state: Observation, policy: str = "expected-cost", shortage_cost: fl
 
 
 @pytest.mark.parametrize("policy", NAMES)
-def test_on_demand_lets_go_when_its_successor_stands_by(policy: str) -> None:
+def test_an_on_demand_instance_is_released_when_its_successor_is_standby(policy: str) -> None:
     state = observe(standby(spot("s", age=240)), on_demand("d"), group=JOB)
     decision = decided(state, policy)
     assert released(decision.actions) == ("d",)
@@ -42,7 +42,7 @@ def test_a_service_terminates_an_instance_only_after_its_successor_serves(policy
     assert released(decided(state, policy).actions) == ()
 
 
-def test_on_demand_goes_on_while_its_successor_boots() -> None:
+def test_an_on_demand_instance_stays_while_its_successor_boots() -> None:
     state = observe(spot("s", ready=False, age=60), on_demand("d"), group=JOB)
     assert released(decided(state).actions) == ()
 
@@ -52,7 +52,7 @@ def test_no_instance_is_bought_while_another_moves_the_volume() -> None:
     assert decided(state).actions == ()
 
 
-def test_on_demand_that_stands_by_in_vain_goes() -> None:
+def test_a_standby_on_demand_instance_is_released_while_spot_runs() -> None:
     state = observe(spot("s"), standby(on_demand("d")), group=JOB)
     assert released(decided(state).actions) == ("d",)
 

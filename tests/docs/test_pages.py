@@ -125,7 +125,7 @@ def test_only_checked_pages_quote_figures() -> None:
 
 
 def test_the_page_has_the_rows_that_the_benchmark_writes() -> None:
-    """A renamed policy is no row any more, so that a mark which names it fails."""
+    """A renamed policy is not a row any more, so that a mark which names it fails."""
     text = (ROOT / "research/capacity.md").read_text("utf-8")
     of_bench = text.partition("<!-- capacity: begin -->")[2].partition("<!-- capacity: end -->")[0]
     rows = [cells[0] for cells in page._rows(of_bench) if cells and cells[0] != "---"]

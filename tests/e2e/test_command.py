@@ -198,10 +198,13 @@ def desired_capacities(endpoint: str) -> list[int]:
             "hours must be more than the warm-up of 60 minutes, not 0.5",
             marks=pytest.mark.soak,  # known once the stack is deployed
         ),
-        (["demo", "--stack", "research", "--target", "2"], "target is 2 for no group, allowed only for a"),
+        (
+            ["demo", "--stack", "research", "--target", "2"],
+            "--target needs a service, not a stack without one",
+        ),
         (
             ["demo", "--stack", "research", "--group", "resnet", "--target", "2"],
-            "target is 2 for resnet, allowed only for a service",
+            "--target needs a service, not resnet",
         ),
         (["demo", "--target", "0"], "'0' is not a whole number of at least 1"),
         (["deploy", "--local", "--stack", "key"], "gpu-spot:services[0].capacity.spotPercent"),

@@ -159,7 +159,7 @@ def test_every_row_of_the_runbook_has_a_planted_fault() -> None:
 
 
 def test_what_others_changed_is_found_by_a_refresh(workspace: Workspace) -> None:
-    """What the controller moves is no change; what a person changed or deleted is put right."""
+    """What the controller moves is not a change; what a person changed or deleted is put right."""
     workspace.up()
     group, alarm = "Group::inference-primary", "MetricAlarm::controller-errors"
     workspace.world.plant(drift={group: {"desiredCapacity": 5}})

@@ -169,7 +169,7 @@ def test_an_unknown_price_is_none(types: tuple[str, ...], region: str) -> None:
 
 
 @pytest.mark.parametrize("table", price_tables.at_hand(), ids=lambda table: f"{table.region}-{table.date}")
-def test_the_least_price_of_a_family_rises_with_the_gpus(table: price_tables.PriceTable) -> None:
+def test_the_lowest_price_of_a_family_rises_with_its_gpus(table: price_tables.PriceTable) -> None:
     least: dict[tuple[str, int], float] = {}
     for name in table.usd.keys() & accelerators.CATALOGUE.keys():
         known = accelerators.CATALOGUE[name]

@@ -86,7 +86,7 @@ def test_jobs_share_the_common_resources_only() -> None:
     )
     [builder] = of.builders
     assert (builder.dataset, builder.group) == ("resnet@1", "resnet-data")
-    # What the dataset is made with is no experiment's.
+    # What the dataset is made with is not an experiment's.
     assert builder.entry.environment == {"TOKENIZER": "bpe"}
     assert {job.artifacts for job in of.jobs} == {f"s3://results/x/{job.name}/" for job in of.jobs}
 

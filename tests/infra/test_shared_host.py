@@ -98,7 +98,7 @@ def test_a_session_document_opens_a_shell_in_one_fixed_container() -> None:
         assert "parameters" not in content
         linux = content["properties"]["linux"]
         assert linux["runAsElevated"] is True
-        # What follows the container's name runs in the container; before it is no option that widens it.
+        # What follows the container's name runs in the container; no option before it widens it.
         assert linux["commands"] == f"exec docker exec --interactive --tty gpu-spot-tenant-{name} sh"
 
 

@@ -181,7 +181,7 @@ def test_blank_ends_the_question_for_all_jobs(deployed: User) -> None:
     assert f"marked as unused: {earlier}, {left}; new jobs start with blank volumes" in deployed.adopt(
         "--blank"
     )
-    assert "no volume or snapshot is without a job" in deployed.adopt("--blank")
+    assert "every volume and snapshot belongs to a job" in deployed.adopt("--blank")
     assert tasks.volume(deployed.launch(), "up") == 0
     assert deployed.current not in ("", earlier)
     with pytest.raises(JobError, match=r"no volume 'DL-datasets-checkpoints' and no snapshot .* give"):
@@ -227,7 +227,7 @@ def test_snapshots_of_the_adopted_volume_no_longer_ask(user: User) -> None:
 def test_of_several_volumes_one_is_named_and_the_others_still_ask(user: User) -> None:
     first, second = sorted([user.volume(), user.volume()])
     left = user.snapshot(first)
-    with pytest.raises(JobError, match=f"2 are without a job: .*{second}.*; give the id of one"):
+    with pytest.raises(JobError, match=f"2 belong to no job: .*{second}.*; give the ID of one"):
         user.adopt("--yes")
     user.adopt(second, "--yes")
     assert user.tags(first) == NAME

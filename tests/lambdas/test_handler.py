@@ -258,7 +258,7 @@ def test_a_missed_deadline_is_logged_once_and_counted_while_it_lasts(
     (line,) = lines(log, "alarm")
     assert line["kind"] == "deadline-lost"
     assert line["reason"].startswith("step 10 of 1000, 2.8 h of work and 1.0 h of time remain")
-    # It has an alarm of its own, and is no refused launch.
+    # It has an alarm of its own, and is not a refused launch.
     assert [(m[names.METRIC_DEADLINE_AT_RISK], "AlarmCauses" in m) for m in metrics(capsys)] == [
         ([1], False)
     ] * 2

@@ -74,7 +74,7 @@ class MetadataServer:
         self.documents[IDENTITY] = json.dumps({**document, "region": region, "instanceType": kind})
 
     def post(self, body: bytes) -> str:
-        """Answer what is no metadata; a subclass knows what it is."""
+        """Answer what is not metadata; a subclass knows what it is."""
         raise NotImplementedError
 
     def close(self) -> None:

@@ -270,7 +270,7 @@ def test_other_metrics_go_on(world: World, dependency: str, tmp_path: Path) -> N
     if dependency == "GPUs":
         assert all(line["GpusLost"] == 1 for line in late) or world.fault == "answers after a minute"
     elif world.fault != "answers after a minute":
-        assert not any(figures[dependency] in line for line in late)  # absent is no number
+        assert not any(figures[dependency] in line for line in late)  # absent is not a number
 
 
 @cells(PROXY)

@@ -160,7 +160,7 @@ def test_a_client_without_credentials_is_an_error_and_the_next_one_has_them(role
     with pytest.raises(AgentError, match="client of ec2: no credentials; does the metadata service"):
         clients.ec2("us-west-2")
     tried = [path for _, path, _ in role.requests if path != "/latest/api/token"]
-    assert len(tried) == 3  # a single missed answer is no missing role
+    assert len(tried) == 3  # a single missed answer is not a missing role
     role.status = None
     assert clients.ec2("us-west-2")
 

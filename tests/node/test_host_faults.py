@@ -1,4 +1,4 @@
-"""What a host that is no good costs: nothing to the job, and not for ever. On moto, with real processes."""
+"""A faulty host costs the job nothing, and not forever. On moto, with real processes."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def test_a_training_configuration_is_read() -> None:
             {"efs": [{"fileSystem": "fs-1", "accessPoint": "nope", "path": "/x"}]},
             "efs[0].accessPoint must be text",
         ),
-        ({"volume": None}, "training: allowed with volume or efs"),
+        ({"volume": None}, "training needs volume or efs"),
         ({"pollSeconds": 60}, "pollSeconds must be from 1 to 5, not 60"),
         (
             {"training": {**configs.training()["training"], "revision": "main"}},

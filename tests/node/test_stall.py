@@ -79,7 +79,7 @@ def test_a_stalled_job_gets_sigterm_and_is_counted_in_the_metric(bench: Bench) -
     bench.clock.on_sleep = save_in_real_time
     started_at = bench.clock.monotonic()
     assert bench.trainer(command, restarts=1, stalled_after_minutes=60).run() == "failed"
-    # It saved on each SIGTERM; that is no progress, or it would be restarted forever.
+    # It saved on each SIGTERM; that is not progress, or it would be restarted forever.
     assert len(list(bench.checkpoints.glob("saved-*"))) == len(bench.starts) == 2
     assert bench.rung == ["JobStalls", "JobStalls", "JobFailures"]
     assert "no activity for 60 minutes" in bench.job.reasons[-1]

@@ -258,7 +258,7 @@ def test_a_gpu_is_busy_as_it_was_in_the_last_minute(bench: Bench) -> None:
     assert (bench.worker_reports.build(0).gpu_use, bench.worker_reports.build(1).gpu_use) == (80.0, 80.0)
     assert bench.worker_reports.build(2).gpu_use is None  # the driver does not say, which is not 0
     gpus = Gpus(bench.nvml, 2)
-    assert [gpus.sample().lost for _ in range(5)] == [0] * 5  # and is no fault
+    assert [gpus.sample().lost for _ in range(5)] == [0] * 5  # and is not a fault
     first.busy = 0
     bench.pass_time(30)
     assert 30 < (bench.worker_reports.build(0).gpu_use or 0.0) < 50

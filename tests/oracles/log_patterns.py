@@ -40,7 +40,7 @@ def published(
 ) -> list[tuple[int, float] | None]:
     """Return the samples and the sum of each minute; None for a minute without data points.
 
-    A value that is no number is not published; a minute with lines of which none matches has the default.
+    A value that is not a number is not published; a minute with lines of which none matches has the default.
     """
     found: list[tuple[int, float] | None] = []
     for lines in (list(minute) for minute in minutes):

@@ -36,7 +36,7 @@ def problems(program: Mapping[str, Any]) -> Iterator[str]:
         yield from (f"{name}: {one}" for one in of_inputs(token, resource.get("properties", {})))
     for name, key in _REFERENCE.findall(json.dumps(program)):
         if key not in kinds.get(name, {"properties": {}})["properties"]:
-            yield f"${{{name}.{key}}} is no output"
+            yield f"${{{name}.{key}}} is not an output"
 
 
 def of_inputs(token: str, given: Mapping[str, Any]) -> list[str]:

@@ -73,7 +73,7 @@ def test_the_example_keeps_to_the_schema() -> None:
         (("ocr", "properties", "capacity", "max"), "twelve", "'twelve' is not of type 'integer'"),
         (("circles", "properties", "revision"), None, "'revision' is a required property"),
         (("ocr", "type"), "gpu-spot:Services", "unknown type gpu-spot:Services"),
-        (("ocr", "properties", "image"), "${lab.primery}", "${lab.primery} is no output"),
+        (("ocr", "properties", "image"), "${lab.primery}", "${lab.primery} is not an output"),
     ],
 )
 def test_a_program_that_breaks_the_schema_is_reported(

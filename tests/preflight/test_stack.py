@@ -19,7 +19,7 @@ from tests.apart import apart
 from tests.infra.declared import shipped
 
 REPOSITORY = Path(__file__).parents[2]
-# Actions that are no operation of boto3's: the service authorisation reference has them.
+# Actions that are not operations of boto3's: the service authorisation reference has them.
 NO_OPERATION = {
     "budgets:ModifyBudget",
     "budgets:ViewBudget",

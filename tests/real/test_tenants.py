@@ -266,7 +266,7 @@ def test_a_neighbour_has_its_part_whatever_a_tenant_does(host: SharedHost, name:
 
 @pytest.mark.soak  # shares of a machine on which other tests run, too
 @pytest.mark.parametrize("name", floods.FLOODS)
-def test_cpus_come_back_from_a_tenant_that_clings_to_them(host: SharedHost, name: str) -> None:
+def test_a_tenants_busy_processes_give_borrowed_cpus_back(host: SharedHost, name: str) -> None:
     [seconds] = floods.give_back_seconds(host, [name]).values()
     assert seconds < 2.0  # as above: half a second on a quiet machine
 

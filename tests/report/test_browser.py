@@ -138,7 +138,7 @@ def test_every_plot_shows_its_colours_in_either_scheme(browser: Browser, page: P
 
 
 @pytest.mark.soak
-def test_on_a_telephone_nothing_is_wider_than_the_screen(browser: Browser, page: Path) -> None:
+def test_on_a_phone_nothing_is_wider_than_the_screen(browser: Browser, page: Path) -> None:
     narrow = probed(browser, page, 500)  # the narrowest window that headless Chromium opens
     assert narrow["overflow"] <= 0
     assert all(figure["drawn"] >= 2 for figure in narrow["figures"].values())

@@ -64,7 +64,7 @@ class SimulatedService:
     row: WorkerReleases = field(default_factory=lambda: WorkerReleases(OLD))
     failed_shares: dict[str, float] = field(default_factory=dict)
     hanging: set[str] = field(default_factory=set)
-    """Instances whose workers complete nothing with any release; with an empty queue this is no finding."""
+    """Instances whose workers complete nothing with any release; of an empty queue this is expected."""
     silent: set[str] = field(default_factory=set)
     failed_since: float | None = None
     """Since when a dependency fails the requests of all workers."""

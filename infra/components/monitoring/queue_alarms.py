@@ -15,7 +15,7 @@ NEARLY_FULL: Final = 0.8
 
 @dataclass(frozen=True)
 class QueueLimits:
-    """Limits of a service's queue. ``max_length`` counts ready messages; 0 is no limit."""
+    """Limits of a service's queue. ``max_length`` counts ready messages; 0 is not a limit."""
 
     service: str
     max_length: int

@@ -183,7 +183,7 @@ def check_workers(http: Http, workers: int, slots: int) -> None:
 
 
 def check_source(source: str, *, public: bool) -> None:
-    """Raise ``ValueError`` for what is no network, or a public one for an address that is not public."""
+    """Raise ``ValueError`` for what is not a network, or a public one for an address that is not public."""
     if source.startswith("sg-"):
         return
     try:

@@ -124,7 +124,7 @@ class CapacityService(Protocol):
         ...
 
     def apply(self, name: str, change: CapacityChange, group: Group, budget: Budget = UNLIMITED) -> None:
-        """Apply a change. Only the named instances are terminated; missing ones are no error.
+        """Apply a change. Only the named instances are terminated; missing ones are not errors.
 
         Raises:
             NotTerminatedError: the desired capacity was set, and some instances were not terminated: AWS

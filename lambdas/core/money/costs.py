@@ -25,7 +25,7 @@ def hourly_cost(
 ) -> HourlyCost | None:
     """Return the hourly cost of a group; None if the price of an instance is unknown.
 
-    At most ``target`` slots count at On-Demand prices: a hand-over's successor is no saving.
+    At most ``target`` slots count at On-Demand prices: a hand-over's successor is not a saving.
     """
     weights = {i.pool.instance_type: i.slots for i in observation.instances}
     slot_prices = [price / weights.get(kind, 1) for kind, price in on_demand_prices.items()]

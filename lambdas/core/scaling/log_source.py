@@ -27,7 +27,7 @@ class LogMinute:
     """The requests in a log in the minute that ended at ``ended_at`` (epoch seconds).
 
     ``requests`` lines count as a request. ``measured`` lines have the seconds that a worker needed, in total
-    ``seconds``; both are 0 if the log's values are no numbers. ``measured`` is None if seconds are stated.
+    ``seconds``; both are 0 if the log's values are not numbers. ``measured`` is None if seconds are stated.
     """
 
     ended_at: float

@@ -43,8 +43,8 @@ class StaffedWait:
         """Raise ``ValueError`` for impossible values."""
         if not (-MAX_LOG_FACTOR <= self.log_factor <= MAX_LOG_FACTOR and 0 <= self.usual_rate < math.inf):
             raise ValueError(
-                f"log_factor is {self.log_factor}, usual_rate is {self.usual_rate}; allowed are "
-                f"-{MAX_LOG_FACTOR} to {MAX_LOG_FACTOR}, and finite numbers from 0"
+                f"log_factor must be from -{MAX_LOG_FACTOR} to {MAX_LOG_FACTOR}, and usual_rate 0 or more, "
+                f"not {self.log_factor} and {self.usual_rate}"
             )
 
     @property

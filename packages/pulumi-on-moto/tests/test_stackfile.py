@@ -67,7 +67,7 @@ def test_malformed_yaml_is_one_line(tmp_path: Path) -> None:
 def test_a_key_that_occurs_twice_is_refused(tmp_path: Path) -> None:
     (tmp_path / "Pulumi.yaml").write_text("name: small\n")
     file = tmp_path / "Pulumi.dev.yaml"
-    file.write_text("config:\n  a: &x {b: 1}\n  c: {<<: *x, b: 2}\n")  # a merge key is no second one
+    file.write_text("config:\n  a: &x {b: 1}\n  c: {<<: *x, b: 2}\n")  # a merge key is not a second one
     assert load(tmp_path, "dev").values["small:c"] == {"b": 2}
     file.write_text("config:\n  a: 1\n  b: 2\n  a: 3\n")
     with pytest.raises(LocalCloudError, match="key 'a' occurs in lines 2 and 4; remove one of them"):

@@ -47,7 +47,7 @@ def backoff(
 
 
 def unforeseen(error: Exception) -> UnforeseenError:
-    """Return what an exception that is no `AgentError` means for its owner: a failure with a reason."""
+    """Return what an exception that is not an `AgentError` means for its owner: a failure with a reason."""
     return UnforeseenError(f"{type(error).__name__}: {error}")
 
 
@@ -112,7 +112,7 @@ class BackgroundPoller(Generic[T]):
         return result[0]
 
     def take(self) -> T | None:
-        """Poll; a failure is logged, once while it stays the same, and is no result."""
+        """Poll; a failure is logged, once while it stays the same, and is not a result."""
         try:
             result = self.poll()
         except AgentError as error:

@@ -35,7 +35,7 @@ def acquire(node: Node, stop: Stop) -> None:
     """Acquire the lease, attach the volume, if any, and record both; sends heartbeats while it waits.
 
     Nothing is acquired or recorded if the instance terminates, ``stop`` is requested or the job is finished.
-    That is no failure: systemd must not restart the unit.
+    That is not a failure: systemd must not restart the unit.
 
     Raises:
         RefusedError: only an operator can resolve the state, and the run has ended as failed; or the host is

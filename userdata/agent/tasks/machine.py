@@ -23,7 +23,7 @@ def watch(node: Node) -> int:
 
 
 def hook(node: Node, which: str, result: hooks.Result) -> int:
-    """Complete the launching or terminating lifecycle hook; an inactive hook is no error."""
+    """Complete the launching or terminating lifecycle hook; an inactive hook is not an error."""
     configured = node.config.hooks
     name = "" if configured is None else configured.launch if which == "launch" else configured.terminate
     if not name:

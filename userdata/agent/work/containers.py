@@ -64,7 +64,7 @@ def block_metadata(host: Host) -> None:
 
 
 def remove(host: Host, name: str) -> None:
-    """Remove the container ``name``, running or not; a missing container is no error.
+    """Remove the container ``name``, running or not; a missing container is not an error.
 
     Raises:
         AgentError: Docker failed, or the container still exists after 30 s.

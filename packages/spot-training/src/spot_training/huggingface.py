@@ -210,7 +210,7 @@ def _link(source: str, destination: str) -> None:
 
 
 def _caller() -> Any:
-    """Return the Trainer that calls its callbacks: they get all but itself. None if it is no longer so."""
+    """Return the Trainer whose callback is running, from the stack: callbacks do not get it. Else None."""
     frame = sys._getframe(1)
     while frame is not None:
         owner = frame.f_locals.get("self")

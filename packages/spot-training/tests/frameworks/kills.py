@@ -211,7 +211,9 @@ def interrupted(
             if todo:
                 if count := chance.randrange(AT_MOST):
                     job.wait_steps(len(before) + 1)
-                    working = time.time()  # what is before it, loading and compiling, is no work that is lost
+                    working = (
+                        time.time()
+                    )  # what is before it, loading and compiling, is not work that is lost
                 job.wait_steps(len(before) + count)
                 time.sleep(chance.uniform(0, A_STEP))
             hit = todo and all(one.is_alive() for one in job.running)

@@ -9,7 +9,7 @@ from environments import environment, play
 
 
 @pytest.mark.soak
-def test_the_blogs_job_survives_signals_to_the_bit(tmp_path: Path) -> None:
+def test_the_resnet_job_ends_bit_identical_after_signals(tmp_path: Path) -> None:
     arguments = ("--folder", tmp_path / "jobs", "--terms", "1", "--kills", "1", "--images", "24")
     result = play(environment("tensorflow"), "resnet_kills", *arguments, seconds=900)
     assert (result["sigterm"], result["sigkill"], result["mismatches"]) == (1, 1, 0)

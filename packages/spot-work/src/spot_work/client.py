@@ -135,7 +135,7 @@ class Client:
         Raises:
             TypeError: the value is neither bytes nor serializable as JSON.
             ValueError: the request is larger than the transport allows, or it has not this priority;
-                ``traceparent`` is malformed; the timeout is no number of seconds.
+                ``traceparent`` is malformed; the timeout is not a number of seconds.
             BrokerRefusedError: the broker has refused this client.
             RuntimeError: this process was forked after the client was made.
         """

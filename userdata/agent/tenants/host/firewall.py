@@ -38,10 +38,10 @@ def rules(rates: Mapping[int, int]) -> str:
     """Return the rules as one transaction that creates or replaces the table atomically.
 
     They drop traffic from a tenant's bridge to the host (except replies), to other tenants' bridges and to
-    the metadata service, for IPv4 and IPv6. ``rates`` are bytes per second by the tenants' user ids: what a
-    bridge sends or receives beyond is dropped; a second's worth may pass at once (Linux, ``nft_limit.c``).
-    So are a tenant's new connections while it has ``MAX_CONNECTIONS``, opened since the rules were applied.
-    The users' processes in the host's network, where none should be, cannot reach the metadata service.
+    the metadata service, for IPv4 and IPv6. ``rates`` are bytes per second by the tenants' user ids: traffic
+    of a bridge above its rate is dropped, with bursts of one second's worth (Linux, ``nft_limit.c``). A new
+    connection is dropped while the tenant has ``MAX_CONNECTIONS``, opened since the rules were applied. The
+    users' processes cannot reach the metadata service even from the host's network, where none should be.
     """
     bridge, user_ids = f'"{BRIDGES}*"', ", ".join(map(str, sorted(rates)))
     lines = [

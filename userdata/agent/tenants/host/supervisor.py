@@ -404,7 +404,7 @@ class TenantSupervisor:
             return
         self._works_done += 1
         state.work, state.claim = None, frozenset()
-        if state.is_clearing:  # its end is no crash
+        if state.is_clearing:  # its end is not a crash
             state.is_clearing, state.container_id = False, ""
         if state.is_starting:  # it may end before it is observed running
             state.is_starting, state.container_id, state.started_at = (

@@ -42,7 +42,7 @@ class TenantSecrets:
         """Return the environment variables in a tenant's secret, none without one.
 
         Raises:
-            AgentError: it cannot be read, is no JSON object of texts, or has a name that is invalid,
+            AgentError: it cannot be read, is not a JSON object of texts, or has a name that is invalid,
                 reserved, or in the tenant's ``environment``.
         """
         if tenant.secret is None:
@@ -85,7 +85,7 @@ class TenantSecrets:
         try:
             return {**parse(limits.Environment, json.loads(text))}
         except ContractError as error:
-            # Its message has the value; what is no name may be one.
+            # Its message has the value; what is not a name may be one.
             raise _malformed(name, f" at {error.path}" if error.path.isidentifier() else "") from None
         except (ValueError, RecursionError):
             raise _malformed(name, "") from None

@@ -63,7 +63,7 @@ class Inspector:
         )
 
     def check_gpus(self) -> GpuStatus | None:
-        """Check the GPUs; None without an answer, which is no loss. Errors are kept for `diagnose`."""
+        """Check the GPUs; None without an answer, which is not a loss. Errors are kept for `diagnose`."""
         return self._sampling.take()
 
     def diagnose(self) -> HostDiagnosis:

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Final
 
 _LOGS: Final = re.compile(r".*\.(log|out|err|ya?ml|csv|tsv)|events\.out\.tfevents\..*|wandb-.*|.*\.wandb")
-"""Files that a run writes whether it trains or not: its output, arguments and events are no checkpoint."""
+"""Files that a run writes whether it trains or not: its output, arguments and events are not checkpoints."""
 
 
 def newest_checkpoint(directory: Path) -> float:
     """Return the modification time of the newest file below ``directory`` (epoch seconds); 0 without files.
 
     Names that begin with a dot are incomplete and skipped, as logs are. Links are not followed. Directories
-    do not count: deleting from one is no progress.
+    do not count: deleting from one is not progress.
     """
     return max((status.st_mtime for _, status in _files(directory)), default=0.0)
 

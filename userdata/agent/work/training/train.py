@@ -380,7 +380,7 @@ class Trainer:
         return ActivitySample(changes, self._output.pieces + reported_at, is_busy)
 
     def _give_up(self, reason: str) -> FailedRun:
-        self._scan_checkpoints()  # a checkpoint saved on SIGTERM is no progress
+        self._scan_checkpoints()  # a checkpoint saved on SIGTERM is not progress
         log.error("stopping training", reason=reason)
         self._end_process(_STALL_GRACE_SECONDS, self._keep_alive)
         return FailedRun(reason)

@@ -65,7 +65,7 @@ def _checked(create: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, A
         role = next((candidate for candidate in roles if candidate.arn == arguments["role_arn"]), None)
         if role is None or not _trusted(role):
             raise _ValidationError(
-                f"Role {arguments['role_arn']} is not there, or does not trust {_SERVICE}."
+                f"Role {arguments['role_arn']} does not exist, or does not trust {_SERVICE}."
             )
         for name, action in arguments["actions"].items():
             if action["actionId"] != _ACTION:

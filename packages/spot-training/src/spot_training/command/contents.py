@@ -89,7 +89,7 @@ def export(location: str, destination: Path, *, step: int | None = None, part: s
 
             export_part(folder, checkpoint.manifest.world_size, new, part)
         else:
-            raise SpotTrainingError(f"{folder} has no parts, allowed with --part: a checkpoint of torch.Loop")
+            raise SpotTrainingError(f"{folder} has no parts; --part needs a checkpoint of torch.Loop")
         new.rename(destination)
         return checkpoint.manifest.step
     raise RestoreError(f"{location}: {'; '.join(problems) or 'no checkpoints'}")

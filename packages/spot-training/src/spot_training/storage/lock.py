@@ -89,7 +89,7 @@ def check_lease() -> None:
     The file is opened each time: NFS then asks the server (nfs(5), "Close-to-open cache consistency").
 
     Raises:
-        InUseError: another pod has the lease, the world is over, or the file is not there.
+        InUseError: another pod has the lease, the world is over, or the file does not exist.
         OSError: the file cannot be read.
     """
     for variable in (LEASE_VARIABLE, WORLD_VARIABLE):

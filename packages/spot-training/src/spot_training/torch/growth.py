@@ -19,7 +19,7 @@ from spot_training.torch.loaders.samples import digest
 from spot_training.torch.tree import mapped, tensors_of
 
 _MAX_ELEMENTS: Final = 1 << 16
-"""A larger tensor is no value that a training counts or averages."""
+"""A larger tensor is not a value that a training counts or averages."""
 
 
 def form(part: Any, stored: Any = None) -> Any:

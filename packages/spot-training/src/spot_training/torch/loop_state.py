@@ -70,7 +70,7 @@ class LoopState:
         self.repeat: dict[str, int] | None = None
         """The position before the epoch's last batches, if it was interrupted after them."""
         self.module_digests: dict[str, str] = {}
-        """Digests of modules of the script that are no parts, on rank 0; see ``Audit.begin``."""
+        """Digests of modules of the script that are not parts, on rank 0; see ``Audit.begin``."""
         self.epoch_end: StateCopy | None = None
         """After the epoch's batches, if the loader cannot start an epoch in another process."""
         self._rank: int = ranks.rank

@@ -126,7 +126,7 @@ class World:
         """Go on in the next world, from the newest checkpoint; returns if this process has a notice."""
 
     def finish(self) -> None:
-        """Record that the training has ended: from here on the end of another node is no loss."""
+        """Record that the training has ended: from here on the end of another node is not a loss."""
 
 
 ALONE: Final = World(0, 1)

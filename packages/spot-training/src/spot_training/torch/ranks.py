@@ -30,7 +30,7 @@ class TorchRanks:
         """``goes_on``: the caller goes on in another world of nodes (`spot_training.torch.init`)."""
         self.world = nodes.current()
         if self.world.has_nodes and not goes_on:
-            raise SpotTrainingError("init() with nodes is for Loop; allowed here: one machine, no nodes")
+            raise SpotTrainingError("init() with nodes works only with Loop; here use one machine")
         self._together = distributed.is_available() and distributed.is_initialized()
         if not self._together and int(os.environ.get("WORLD_SIZE", "1")) > 1:
             raise SpotTrainingError(

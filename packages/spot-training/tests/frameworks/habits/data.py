@@ -50,7 +50,7 @@ def mixup(start: Start) -> None:
 
 
 @habit(
-    "a generator of the script that is no part",
+    "a generator of the script that is not a part",
     "refused",
     "facebookresearch/mixup-cifar10",
     "changes and is not saved",

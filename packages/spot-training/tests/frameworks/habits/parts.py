@@ -55,7 +55,7 @@ def teacher(start: Start) -> None:
 
 
 @habit(
-    "a momentum encoder that is no part",
+    "a momentum encoder that is not a part",
     "refused",
     "facebookresearch/moco moco/builder.py",
     "changes and is not saved",
@@ -64,7 +64,9 @@ def forgotten_teacher(start: Start) -> None:
     train_teacher(start, is_part=False)
 
 
-@habit("a scheduler that is no part", "refused", "pytorch/examples mnist/main.py", "a StepLR, is not saved")
+@habit(
+    "a scheduler that is not a part", "refused", "pytorch/examples mnist/main.py", "a StepLR, is not saved"
+)
 def forgotten_scheduler(start: Start) -> None:
     job = Job(start)
     scheduler = torch.optim.lr_scheduler.StepLR(job.optimizer, 1)
@@ -102,7 +104,10 @@ def scaled(start: Start) -> None:
 
 
 @habit(
-    "a `GradScaler` that is no part", "refused", "pytorch/examples, torch.amp", "a GradScaler, is not saved"
+    "a `GradScaler` that is not a part",
+    "refused",
+    "pytorch/examples, torch.amp",
+    "a GradScaler, is not saved",
 )
 def forgotten_scaler(start: Start) -> None:
     train_scaled(start, is_part=False)

@@ -78,7 +78,7 @@ def read(body: bytes, properties: BasicProperties) -> Message:
     """Return a message of this package or of another AMQP client, which may lack headers.
 
     Raises:
-        ValueError: its headers cannot be decoded, or the name of its reply queue is no text.
+        ValueError: its headers cannot be decoded, or the name of its reply queue is not text.
     """
     headers = properties.headers or {}
     if UNREADABLE in headers:

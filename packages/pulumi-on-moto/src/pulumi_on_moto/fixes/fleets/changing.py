@@ -32,7 +32,7 @@ def _request(response: SpotFleets) -> ActionResult:
     fleet = FleetRequest(random_spot_fleet_request_id(), config, utcnow())
     for specification in config.pop("TagSpecifications", []):
         if specification.get("ResourceType") != "spot-fleet-request":
-            raise _refused(f"tags for {specification.get('ResourceType')}, spot-fleet-request is allowed")
+            raise _refused(f"tags must be for spot-fleet-request, not {specification.get('ResourceType')}")
         tags = {tag["Key"]: tag["Value"] for tag in specification["Tags"]}
         response.ec2_backend.create_tags([fleet.id], tags)
     response.ec2_backend.spot_fleet_requests[fleet.id] = fleet

@@ -23,7 +23,7 @@ def check_requirements(sets: int, images: Iterable[str]) -> str | None:
     ``images`` are those of the group's launch templates.
     """
     if sets > MOST_REQUIREMENTS:
-        return f"{sets} sets of InstanceRequirements, at most {MOST_REQUIREMENTS} are allowed"
+        return f"there must be at most {MOST_REQUIREMENTS} sets of InstanceRequirements, not {sets}"
     named = next((image for image in images if image.startswith(PARAMETER)), None)
     # The text: terraform-provider-aws#38767. The rule: Auto Scaling user guide, "Use AWS Systems Manager
     # parameters instead of AMI IDs in launch templates", limitations.

@@ -20,15 +20,13 @@ def check_weights(overrides: Sequence[Mapping[str, Any]]) -> str | None:
     """Return Auto Scaling's error for the weights of these overrides, None if they are valid."""
     weights = [override["WeightedCapacity"] for override in overrides if "WeightedCapacity" in override]
     if weights and len(weights) < len(overrides):
-        return (
-            f"{len(weights)} of {len(overrides)} overrides have a WeightedCapacity, all or none are allowed"
-        )
+        return f"all overrides or none must have a WeightedCapacity, not {len(weights)} of {len(overrides)}"
     wrong = [
         weight
         for weight in weights
         if not (str(weight).isdecimal() and MIN_WEIGHT <= int(weight) <= MAX_WEIGHT)
     ]
-    return f"WeightedCapacity {wrong[0]}, {MIN_WEIGHT} to {MAX_WEIGHT} is allowed" if wrong else None
+    return f"WeightedCapacity must be from {MIN_WEIGHT} to {MAX_WEIGHT}, not {wrong[0]}" if wrong else None
 
 
 def weigh(group: FakeAutoScalingGroup, state: InstanceState) -> None:

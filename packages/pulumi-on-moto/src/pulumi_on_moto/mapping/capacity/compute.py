@@ -44,7 +44,7 @@ def _check_bounds(draft: ResourceRequest) -> None:
     distribution = policy.get("instancesDistribution") or {}
     percentage = int(distribution.get("onDemandPercentageAboveBaseCapacity", 100))
     if not 0 <= percentage <= 100:
-        raise draft.fail(f"onDemandPercentageAboveBaseCapacity is {percentage}, 0 to 100 is allowed")
+        raise draft.fail(f"onDemandPercentageAboveBaseCapacity must be from 0 to 100, not {percentage}")
 
 
 def _group(draft: ResourceRequest) -> None:

@@ -85,7 +85,7 @@ class Audit:
             )
 
     def _inspect(self, first: ScriptObjects) -> ScriptObjects:
-        """Report what is no part and has changed or has come since ``first``; return what there is."""
+        """Report what is not a part and has changed or has come since ``first``; return what there is."""
         now = ScriptObjects(self._parts, [self._loader])
         for line in now.problems(first):
             (self._report or say)(line)

@@ -1,4 +1,4 @@
-"""What a restart loses of a script: objects that train and are no parts of the ``Loop``, variables, logs."""
+"""What a restart loses of a script: objects that train and are not parts of the ``Loop``, variables, logs."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class ScriptObjects:
         self._states = {path: _state(value) for path, value in self.objects.items()}
 
     def problems(self, first: ScriptObjects) -> list[str]:
-        """Return what is no part and loses its state, or has another one than in ``first``."""
+        """Return what is not a part and loses its state, or has another one than in ``first``."""
         result = []
         for path, value in self.objects.items():
             named = f"{path}, a {type(value).__name__},"
@@ -127,8 +127,8 @@ class ScriptObjects:
     def differing(self, before: Mapping[str, str]) -> list[str]:
         """Return the modules with other ``digests`` than the process had that a restart follows."""
         return [
-            f"{path}, which is no part, is another than before the restart: random numbers without a seed, or"
-            f" another file; pass Loop(..., {path}={path})"
+            f"{path}, which is not a part, differs from the one before the restart (random numbers without a "
+            f"seed, or another file); pass Loop(..., {path}={path})"
             for path, value in self.digests().items()
             if before.get(path, value) != value
         ]

@@ -33,7 +33,7 @@ class DividedState:
         """
         if not hasattr(ranks, "exchange"):
             raise SpotTrainingError(
-                f"ranks is {type(ranks).__name__}, allowed with a divided state: those of torch.distributed"
+                f"ranks must be those of torch.distributed with a divided state, not {type(ranks).__name__}"
             )
         self._parts, self._ranks = parts, ranks
         self._structure: list[Any] | None = None
@@ -147,7 +147,7 @@ def _structure(key: str, tensor: Any) -> tuple[Any, ...]:
 
 
 def _is_same_at_all_ranks(part: Any) -> Callable[[TreePath], bool]:
-    """Return whether a tensor that is no DTensor has the same values at all ranks that have it."""
+    """Return whether a tensor that is not a DTensor has the same values at all ranks that have it."""
     if isinstance(part, torch.nn.Module):
         names = {name for name, _ in part.named_parameters(remove_duplicate=False)}
         return lambda path: key_of(path) in names

@@ -21,9 +21,9 @@ _SORT_KEY: Final = "proxy"
 
 
 def check_numbers(label: str, *numbers: float) -> None:
-    """Raise ``ValueError`` unless all numbers are finite, 0 or more."""
+    """Raise ``ValueError`` unless all numbers are finite and 0 or more."""
     if not all(math.isfinite(number) and number >= 0 for number in numbers):
-        raise ValueError(f"{label}: {numbers}, all must be finite, 0 or more")
+        raise ValueError(f"{label} must be finite and 0 or more, not {numbers}")
 
 
 @stored(is_list=True)

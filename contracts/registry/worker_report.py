@@ -64,7 +64,7 @@ class WorkerReport:
             raise ValueError(f"stopped must have at most {MAX_STOPPED_LENGTH} characters")
         numbers = (self.reported_at, self.rate, self.gpu_use or 0.0, self.busy or 0.0, self.refused or 0.0)
         if not all(math.isfinite(number) and number >= 0 for number in (*numbers, self.failed_rate or 0.0)):
-            raise ValueError("times, rates and shares must be finite, 0 or more")
+            raise ValueError("times, rates and shares must be finite and 0 or more")
         if self.busy is not None and self.busy > 1:
             raise ValueError(f"busy must be at most 1, not {self.busy}")
         if not 0 <= self.failed <= self.done or self.xid < 0 or self.starts < 0:

@@ -88,7 +88,7 @@ def _callers(service: Service) -> str:
 def _job(job: Training, region: str) -> OutlineRow:
     gpus = sorted({catalogue.lookup(kind).accelerators for kind in job.capacity.types})
     nodes = f"{job.nodes} nodes × " if job.nodes.max > 1 else ""
-    runs = f"{nodes}{' or '.join(map(str, gpus))} GPUs, {_when(job)}"
+    runs = f"{nodes}{' or '.join(map(str, gpus))} GPU{'s'[: gpus != [1]]}, {_when(job)}"
     data = list(_data(job))
     if job.dataset is not None:
         data.append(f"{job.dataset}, copied")

@@ -104,14 +104,14 @@ class VolumeAdoption:
         candidates = [item.id for item in read_named(self._clients) if item.is_unclaimed]
         self._mark_unused(candidates)
         if not candidates:
-            return "every volume and snapshot belongs to a job: new jobs start with blank volumes"
+            return "there is no volume or snapshot without a job: new jobs start with blank volumes"
         return f"marked as unused: {', '.join(candidates)}; new jobs start with blank volumes"
 
     def _only_candidate(self, stored: Sequence[StoredVolume]) -> StoredVolume:
         candidates = unclaimed(stored)
         if not candidates:
             raise JobError(
-                f"every volume {names.VOLUME_NAME!r} and snapshot {names.SNAPSHOT_NAME!r} belongs to a job; "
+                f"there is no volume {names.VOLUME_NAME!r} or snapshot {names.SNAPSHOT_NAME!r} without a job; "
                 "give the ID of another volume or snapshot"
             )
         if len(candidates) > 1:

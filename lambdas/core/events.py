@@ -90,7 +90,9 @@ def _health(payload: Mapping[str, Any]) -> Event:
         return _wake(payload)
     entities = detail.get("affectedEntities", [])
     if not isinstance(entities, list) or not all(isinstance(entity, Mapping) for entity in entities):
-        raise MalformedEventError(f"event field 'affectedEntities' is {entities!r:.80}, objects are needed")
+        raise MalformedEventError(
+            f"event field 'affectedEntities' must be a list of objects, not {entities!r:.80}"
+        )
     values = (_text(entity, "entityValue") for entity in entities)
     return ScheduledChange(tuple(value for value in values if value.startswith("i-")), _start_time(detail))
 

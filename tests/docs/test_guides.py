@@ -6,17 +6,19 @@ import json
 import re
 from typing import Any
 
+import pytest
 import yaml
 
+from contracts import names
 from gpu_spot.forecast import outline
-from tests.infra.declared import ROOT, stack_of
+from infra.settings import SettingsError, load_settings
+from tests.infra.declared import ROOT, edited_stack, stack_of
 
-FILES = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "guides.md").read_text("utf-8"), re.DOTALL)
+PAGE = (ROOT / "docs" / "guides.md").read_text("utf-8")
+FILES = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 
 
 def row(text: str) -> dict[str, Any]:
-    from infra.settings import load_settings
-
     settings = load_settings(yaml.safe_load(text)["config"])
     assert not [*settings.warnings()]
     [only] = outline.rows(settings)
@@ -34,6 +36,11 @@ def test_a_model_server_has_two_gpus_a_token_and_a_port_of_its_own() -> None:
     assert secret.endswith(":secret:team/hugging-face-??????")
 
 
+def test_a_model_server_on_one_gpu_needs_two_settings_less() -> None:
+    text = FILES[0].replace("      gpusPerWorker: 2\n", "").replace('--tensor-parallel-size, "2", ', "")
+    assert row(text)["runs"] == "8 workers × 1 GPU"
+
+
 def test_workers_behind_an_existing_queue_read_what_messages_name() -> None:
     assert row(FILES[1])["on AWS it may"] == "s3:GetObject"
     found = stack_of(yaml.safe_load(FILES[1])["config"])
@@ -44,7 +51,7 @@ def test_workers_behind_an_existing_queue_read_what_messages_name() -> None:
 
 
 def test_a_nightly_fine_tune_is_requested_by_a_schedule_and_begins_once_it_is() -> None:
-    runs = "1 GPUs, at cron(0 2 * * ? *) (Europe/Berlin), each done within PT6H; none during another run"
+    runs = "1 GPU, at cron(0 2 * * ? *) (Europe/Berlin), each done within PT6H; none during another run"
     assert row(FILES[2])["runs"] == runs
     found = stack_of(yaml.safe_load(FILES[2])["config"])
     schedule = found.the("Schedule", "tune-schedule")
@@ -62,3 +69,31 @@ def test_a_nightly_fine_tune_is_requested_by_a_schedule_and_begins_once_it_is() 
     config = json.loads(found.the("Parameter", "tune-config")["insecureValue"])
     assert config["runs"] == {"deadlineAfter": 21_600}
     assert found.the("MetricAlarm", "tune-deadline")
+
+
+def test_the_role_pulls_an_image_of_another_account_and_a_tenants_with_its_secret() -> None:
+    config = yaml.safe_load(FILES[3])["config"]
+    found = stack_of(config)
+    account = "arn:aws:ecr:us-west-2:210987654321"
+    assert found.statements("ocr-instance")["PullImages"]["Resource"] == [f"{account}:repository/ocr"]
+    [secret] = found.statements("lab-instance")["OpenSecrets"]["Resource"]
+    assert secret.endswith(":secret:lab/registry-??????")
+    assert [*found.of("Repository")] == ["images-ocr"]
+    config["gpu-spot:services"][0]["registrySecret"] = "lab/registry"
+    with pytest.raises(SettingsError, match="registrySecret is not a known key"):
+        load_settings(config)
+
+
+def test_without_protection_only_the_storage_of_the_stack_file_must_be_emptied() -> None:
+    found = edited_stack({"protect": False}, "prod")
+    assert not [one["name"] for one in found.declared if one["protect"]]
+    assert not any(table["deletionProtectionEnabled"] for table in found.of("Table").values())
+    storage = found.settings["gpu-spot:storage"]
+    kept = {name for name, bucket in found.of("Bucket").items() if not bucket.get("forceDestroy")}
+    assert kept == {f"bucket-{one['name']}" for one in storage["buckets"]}
+    assert len(found.of("Repository")) == len(storage["repositories"])
+
+
+def test_what_stays_is_looked_for_by_the_stacks_tag() -> None:
+    commands = re.findall(r"^aws ec2 describe-.* --filters Name=tag:(.*),Values=prod$", PAGE, re.M)
+    assert commands == [names.TAG_STACK] * 2

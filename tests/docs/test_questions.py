@@ -14,14 +14,14 @@ QUESTIONS = {
     "Has it run on AWS?": ("docs/verified.md", "What only AWS can tell"),
     "Why not Karpenter, SkyPilot or SageMaker?": ("docs/compared.md", "When to take something else"),
     "How do I try it without an account?": ("docs/quick-start.md", "1. See it work"),
-    "How do I serve a model with vLLM?": ("docs/guides.md", "vLLM on two GPUs"),
+    "How do I serve a model with vLLM?": ("docs/guides.md", "vLLM on one GPU or several"),
     "How do workers read my queue?": ("docs/guides.md", "Workers behind an existing queue"),
     "How does a job run each night?": ("docs/guides.md", "A fine-tune every night"),
     "What must my training script do?": ("docs/contract.md", "Saving"),
     "How does a container get a secret?": ("docs/stack-file.md", "What a container gets"),
     "Does it use my VPC and key?": ("docs/operations.md", "Network and key"),
     "Why is no worker ready?": ("docs/troubleshooting.md", "Capacity"),
-    "How do I take it down?": ("docs/operations.md", "Taking a stack down"),
+    "How do I take it down?": ("docs/guides.md", "Taking everything down"),
 }
 
 

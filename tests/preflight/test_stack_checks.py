@@ -126,12 +126,12 @@ def test_an_image_that_fits_is_named(clients: AwsClients) -> None:
     [
         ({"Architecture": "arm64"}, "is for arm64, g6.xlarge is x86_64"),
         ({"State": "deregistered"}, "is deregistered"),
-        ({"RootDeviceName": "/dev/xvda"}, "root device is /dev/xvda, the launch template sets /dev/sda1"),
+        ({"RootDeviceName": "/dev/xvda"}, "root device is /dev/xvda; the launch template sets /dev/sda1"),
         (
             {"BlockDeviceMappings": [{"DeviceName": "/dev/sda1", "Ebs": {"VolumeSize": 200}}]},
             "root volume has 200 GiB, rootVolumeGiB is 125",
         ),
-        ({"kind": "text"}, "the parameter's data type is text, Auto Scaling requires aws:ec2:image"),
+        ({"kind": "text"}, "the parameter's data type is text; Auto Scaling requires aws:ec2:image"),
     ],
 )
 def test_an_image_that_does_not_fit_is_found(clients: AwsClients, given: dict[str, Any], said: str) -> None:

@@ -78,7 +78,7 @@ def _resolve_image(stack: Stack, account: Account, image: str) -> tuple[str | No
     at_launch = any(template.get("imageId") == _AT_LAUNCH + image for template in _templates(stack))
     if at_launch and not image.startswith(_AWS_PREFIX) and kind != "aws:ec2:image":
         advice = f"recreate it: aws ssm put-parameter --data-type aws:ec2:image --name {image} --value {ami}"
-        return ami, (f"the parameter's data type is {kind}, Auto Scaling requires aws:ec2:image", advice)
+        return ami, (f"the parameter's data type is {kind}; Auto Scaling requires aws:ec2:image", advice)
     return ami, None
 
 
@@ -114,7 +114,7 @@ def _check_image(
         ),
         (
             root is not None and device != root,
-            f"root device is {device}, the launch template sets {root}",
+            f"root device is {device}; the launch template sets {root}",
             f"use an image with root device {root}",
         ),
         (

@@ -123,5 +123,5 @@ _STATUS_ERRORS: Final = {
 def _count(queue: dict[str, Any], name: str) -> int:
     value = queue.get(name)
     if type(value) is not int or value < 0:
-        raise ValueError(f"{name} is {str(value)[:_MAX_EXCERPT]!r}, must be a whole number from 0")
+        raise ValueError(f"{name} must be a whole number from 0, not {str(value)[:_MAX_EXCERPT]!r}")
     return value

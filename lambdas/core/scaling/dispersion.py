@@ -39,8 +39,8 @@ class Dispersion:
         """Raise ``ValueError`` for impossible sums."""
         if not (math.isfinite(self.excess_variance) and 0 <= self.squared_means < math.inf):
             raise ValueError(
-                f"excess_variance is {self.excess_variance}, squared_means is {self.squared_means}; "
-                "both must be finite, squared_means from 0"
+                "excess_variance and squared_means must be finite, and squared_means 0 or more, not "
+                f"{self.excess_variance} and {self.squared_means}"
             )
 
     @property

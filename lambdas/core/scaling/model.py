@@ -84,7 +84,7 @@ class Load:
         rates = (self.arrival_rate or 0.0, self.start_rate or 0.0, self.refused_rate)
         numbers = (self.ended_at, self.oldest_seconds or 0.0, *rates, *counts)
         if not all(math.isfinite(number) and number >= 0 for number in numbers):
-            raise ValueError("times, rates and counts of a load must be finite, 0 or more")
+            raise ValueError("times, rates and counts of a load must be finite and 0 or more")
 
 
 class LoadSource(Protocol):
@@ -155,7 +155,7 @@ class LoadObservation:
         numbers = (self.now, self.boot_seconds, *(work.busy_seconds for work in self.work_done.values()))
         counts = (self.target, self.booting, *self.ready.values(), *self.on_premises.values())
         if not all(math.isfinite(number) and number >= 0 for number in (*numbers, *counts)):
-            raise ValueError("times, rates and counts must be finite, 0 or more")
+            raise ValueError("times, rates and counts must be finite and 0 or more")
 
     @property
     def workers(self) -> int:

@@ -152,7 +152,7 @@ def create(spec: Spec, draft: ResourceRequest) -> tuple[CreatedResource, dict[st
     remaining = dict(draft.inputs)
     region = draft.take(REGION_INPUT)
     if region not in (None, draft.clients.region):
-        raise draft.fail(f"region is {region!r}, the local cloud runs in {draft.clients.region!r} only")
+        raise draft.fail(f"region must be the local cloud's {draft.clients.region!r}, not {region!r}")
     if spec.autoname and draft.inputs.get(spec.autoname) is None:
         draft.inputs[spec.autoname] = remaining[spec.autoname] = generated_name(draft)
     tags = _take_tags(draft)

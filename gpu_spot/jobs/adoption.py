@@ -111,8 +111,8 @@ class VolumeAdoption:
         candidates = unclaimed(stored)
         if not candidates:
             raise JobError(
-                f"there is no volume {names.VOLUME_NAME!r} or snapshot {names.SNAPSHOT_NAME!r} without a job; "
-                "give the ID of another volume or snapshot"
+                f"there is no volume {names.VOLUME_NAME!r} or snapshot {names.SNAPSHOT_NAME!r} without a job"
+                "; give the ID of another one"
             )
         if len(candidates) > 1:
             listed = ", ".join(str(item) for item in candidates)

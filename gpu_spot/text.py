@@ -39,7 +39,7 @@ def duration(minutes: float) -> str:
     days, rest = divmod(round(minutes), 24 * 60)
     hours, minute = divmod(rest, 60)
     if days:
-        return f"{days} d {hours} h" if hours else f"{days} d"
+        return f"{counted(days, 'day')} {hours} h" if hours else counted(days, "day")
     if hours:
         return f"{hours} h {minute} min" if minute else f"{hours} h"
     return f"{minute} min"

@@ -131,6 +131,9 @@ def test_less_than_everything_is_never_shown_as_everything(fraction: float, digi
     assert percent(fraction, digits) == text
 
 
-@pytest.mark.parametrize(("minutes", "text"), [(1, "1 min"), (60, "1 h"), (95, "1 h 35 min"), (10080, "7 d")])
+@pytest.mark.parametrize(
+    ("minutes", "text"),
+    [(1, "1 min"), (60, "1 h"), (95, "1 h 35 min"), (1500, "1 day 1 h"), (10080, "7 days")],
+)
 def test_durations_are_written_in_their_two_largest_units(minutes: int, text: str) -> None:
     assert duration(minutes) == text

@@ -68,7 +68,7 @@ def test_requirements_need_an_image_id(deployment: Deployment) -> None:
 
 
 def test_four_sets_of_requirements_are_the_most(deployment: Deployment) -> None:
-    with pytest.raises(ClientError, match="5 sets of InstanceRequirements, at most 4"):
+    with pytest.raises(ClientError, match="at most 4 sets of InstanceRequirements, not 5"):
         create(deployment, "ami-0123456789abcdef0", [{"InstanceRequirements": WANTED}] * 5)
 
 

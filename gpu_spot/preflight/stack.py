@@ -162,6 +162,7 @@ def _lookups(settings: Settings) -> dict[str, Callable[[Mapping[str, Any]], Mapp
             "vpcId": network.vpc_id if arguments["id"] in in_network else _CALLER_VPC_ID
         },
         "aws:ec2/getInstances:getInstances": lambda _: {"ids": [], "publicIps": []},
+        "aws:resourcegroupstaggingapi/getResources:getResources": lambda _: {"resourceTagMappingLists": []},
         "aws:ec2/getVpcEndpointService:getVpcEndpointService": lambda arguments: {
             "serviceName": next(
                 name

@@ -150,7 +150,7 @@ def previews(
     allowed = [
         Statement("ReadImages", ["ssm:GetParameter"], _images(scope, images)),
         Statement("ReadPrices", ["pricing:GetProducts"], ANY_RESOURCE),
-        Statement("FindInstances", ["ec2:DescribeInstances"], ANY_RESOURCE),
+        Statement("FindInstances", ["ec2:DescribeInstances", "tag:GetResources"], ANY_RESOURCE),
     ]
     if vpc_id is not None:
         allowed.append(Statement("FindNetwork", _NETWORK, ANY_RESOURCE))

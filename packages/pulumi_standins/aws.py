@@ -167,9 +167,14 @@ class Aws(Provider):
         if function == "getInstances":
             filters = {one["name"]: one["values"] for one in arguments["filters"]}
             ids = world.instances(filters.get("availability-zone", self._zones()))
+            if groups := filters.get("tag:gpu-spot:group"):
+                owners = {one["id"] for one in world.exists() if group_of(one["inputs"]) in groups}
+                ids = [one for one in ids if one.partition("/")[0] in owners]
             if not {*filters.get("vpc-id", ())} <= {one["id"] for one in world.exists()}:
                 ids = []
             return {"ids": ids, "publicIps": [name for name in ids if "private" not in name]}
+        if function == "getResources":
+            return {"resourceTagMappingLists": self._queues(world)}
         constant: dict[str, dict[str, Any]] = {
             "getAddonVersion": {"version": "v1.20.1-eksbuild.1"},
             "getCallerIdentity": {
@@ -188,6 +193,19 @@ class Aws(Provider):
             raise RefusedError(f"{function}: not known to the stand-in")
         return constant[function]
 
+    def _queues(self, world: World) -> list[dict[str, Any]]:
+        """Return the brokers and queues of SQS with their tags, as Resource Groups does."""
+        return [
+            {
+                "resourceArn": self._arn(f"aws:{token}", one["id"], one["inputs"]),
+                "tags": one["inputs"]["tags"],
+                "complianceDetails": [],
+            }
+            for one in world.exists()
+            for token in ("mq/broker:Broker", "sqs/queue:Queue")
+            if one["urn"].split("::")[2].endswith(f"aws:{token}")
+        ]
+
     def _zones(self) -> list[str]:
         return [f"{self.region}{letter}" for letter in "abcdefgh"]
 
@@ -195,6 +213,13 @@ class Aws(Provider):
         [names] = [item["values"] for item in arguments["filters"] if item["name"] == "service-name"]
         name = next(name for name in names if name.startswith(f"com.amazonaws.{self.region}."))
         return {"serviceName": name, "availabilityZones": [f"{self.region}{letter}" for letter in "abcd"]}
+
+
+def group_of(inputs: dict[str, Any]) -> str:
+    """Return the capacity group of an Auto Scaling group or a fleet, else an empty text."""
+    given = inputs.get("tags") or {}
+    tags = given if isinstance(given, dict) else {tag["key"]: tag["value"] for tag in given}
+    return str(tags.get("gpu-spot:group", ""))
 
 
 def _digits() -> str:

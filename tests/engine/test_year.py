@@ -241,6 +241,11 @@ def played(workspace: Workspace, year: Sequence[Step], record_property: Any) -> 
     return wrong
 
 
+def test_a_queue_goes_after_its_last_worker(workspace: Workspace, record_property: Any) -> None:
+    workspace.up()
+    assert played(workspace, steps("queues"), record_property) == []
+
+
 @pytest.mark.parametrize("stack", ["dev", "eks"])
 def test_a_year(stack: str, workspace: Workspace, record_property: Any) -> None:
     workspace.up()

@@ -42,6 +42,7 @@ LOOKUPS = {
     "aws:ssm/getParameter:getParameter": {"insecureValue": "ami-0123456789abcdef0", "name": "image"},
     "aws:eks/getAddonVersion:getAddonVersion": {},
     "aws:ec2/getInstances:getInstances": {"ids": [], "publicIps": []},
+    "aws:resourcegroupstaggingapi/getResources:getResources": {"resourceTagMappingLists": []},
     "aws:eks/getCluster:getCluster": {
         "endpoint": "https://cluster.example.com",
         "certificateAuthorities": [{"data": "Y2E="}],

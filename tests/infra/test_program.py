@@ -62,6 +62,7 @@ def test_the_lookups_of_the_program() -> None:
         "aws:ec2/getInstances:getInstances",  # without a public address
         "aws:index/getCallerIdentity:getCallerIdentity",
         "aws:index/getPartition:getPartition",
+        "aws:resourcegroupstaggingapi/getResources:getResources",
         "aws:ssm/getParameter:getParameter",
     ]
 

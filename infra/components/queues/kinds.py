@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from infra.components.network.network import Network
+from infra.components.queues import removed
 from infra.components.queues.declared_queue import DeclaredQueue, QueueArgs
 from infra.components.queues.rabbitmq import queue as rabbitmq
 from infra.components.queues.sqs import queue as sqs
@@ -21,6 +22,7 @@ KINDS: Final[Mapping[str, Callable[[QueueArgs[Any]], DeclaredQueue]]] = {
 
 def declare(settings: Settings, scope: Scope, network: Network) -> dict[str, DeclaredQueue]:
     """Declare the services' queues, by service; those on another service's broker after that one."""
+    removed.refuse_if_used(settings.services, scope)
     queues: dict[str, DeclaredQueue] = {}
     names = {s.name: s.queue.queue_name(s.name) for s in settings.services if s.queue is not None}
     for service in sorted(settings.services, key=_shares_a_broker):

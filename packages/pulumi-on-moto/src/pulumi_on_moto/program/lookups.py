@@ -40,6 +40,7 @@ class Lookups:
             "aws:eks/getAddonVersion:getAddonVersion": self._addon_version,
             "aws:ssm/getParameter:getParameter": self._parameter,
             "aws:ec2/getInstances:getInstances": self._instances,
+            "aws:resourcegroupstaggingapi/getResources:getResources": self._queues,
             "aws:ec2/getVpc:getVpc": self._vpc,
             "aws:ec2/getSubnet:getSubnet": self._subnet,
             "aws:ec2/getSecurityGroup:getSecurityGroup": self._security_group,
@@ -185,6 +186,28 @@ class Lookups:
         """Return a version that differs by add-on and Kubernetes version; moto knows none."""
         minor = str(args["kubernetesVersion"]).partition(".")[2]
         return {"version": f"v1.{minor}.0-eksbuild.1", "region": self._clients.region, **_echo(args)}
+
+    def _queues(self, args: Mapping[str, Any]) -> LookupAnswer:
+        """List the queues and brokers with given tags; moto's Resource Groups has neither kind."""
+        sqs, mq = self._clients("sqs"), self._clients("mq")
+        tags_of: dict[str, Mapping[str, str]] = {}
+        for url in sqs.list_queues().get("QueueUrls", ()):
+            attributes = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]
+            tags_of[attributes["QueueArn"]] = sqs.list_queue_tags(QueueUrl=url).get("Tags", {})
+        for broker in mq.list_brokers()["BrokerSummaries"]:
+            tags_of[broker["BrokerArn"]] = mq.list_tags(ResourceArn=broker["BrokerArn"]).get("Tags", {})
+        filters = {entry["key"]: entry["values"] for entry in args.get("tagFilters") or ()}
+        matching = {
+            arn: tags for arn, tags in tags_of.items() if all(tags.get(k) in v for k, v in filters.items())
+        }
+        return {
+            "resourceTagMappingLists": [
+                {"resourceArn": arn, "tags": dict(tags), "complianceDetails": []}
+                for arn, tags in matching.items()
+            ],
+            "region": self._clients.region,
+            **_echo(args),
+        }
 
     def _vpc(self, args: Mapping[str, Any]) -> LookupAnswer:
         ec2, vpc = self._clients("ec2"), _existing_id(args)

@@ -32,11 +32,8 @@ else:
         "errors": ("LocalCloudError",),
         "mapping": ("register",),
         "mapping.base": ("CreatedResource", "ResourceRequest", "Spec"),
-        "program.existing": (
-            "existing_certificates",
-            "existing_network",
-            "existing_policies",
-            "existing_zones",
+        "program.existing": tuple(
+            f"existing_{kind}" for kind in ("certificates", "network", "policies", "zones")
         ),
         "program.monitor": ("Resource",),
         "program.record": ("Deployment",),
@@ -56,9 +53,6 @@ else:
                 value = globals()[name] = getattr(import_module(f"{__name__}.{module}"), name)
                 return value
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-    def __dir__():
-        return __all__
 
 
 __all__ = [

@@ -14,7 +14,7 @@ import re
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
@@ -37,6 +37,11 @@ IN_PLACE: Final = "in place"
 NOTHING: Final = "**nothing changes**"
 REFUSED: Final = "refused"
 COMPARED: Final = '`ARGS="--changes 20"`: every 20th'
+ENDS: Final = "**no worker of before**: these end at the `up`"
+ROLLS: Final = "running workers, by a rolling release"
+BOOTS: Final = "new instances; running ones keep theirs"
+AT_ONCE: Final = "at the `up`; running instances stay"
+_LAUNCHES: Final = frozenset({"EC2NodeClass", "LaunchTemplate", "NodePool"})
 _MAX_KINDS: Final = 6
 _OPERATIONS: Final = {"replace": "replace", "create-replacement": "replace", "delete": "delete"}
 _HEAD: Final = """\
@@ -57,6 +62,15 @@ AWS or a cluster may refuse more, and with `protect: true` (prod) the engine del
 
 | key | change | in | effect |
 |---|---|---|---|
+"""
+_REACHES: Final = """
+## When a change reaches workers
+
+By the resources that a change touches: a group or fleet that goes, a service's release, what instances are
+launched from, or only what workers and functions read. Refused changes and idle ones are left out.
+
+| key | in | reaches |
+|---|---|---|
 """
 
 
@@ -130,34 +144,63 @@ def effect(steps: Iterable[Mapping[str, Any]]) -> str:
     return "; ".join(texts) or IN_PLACE
 
 
+def reach(steps: Iterable[Mapping[str, Any]]) -> str:
+    """Return when a change reaches workers, by the resources that it touches; empty without any."""
+    found = set()
+    for step in steps:
+        kind, name = step["urn"].split("::")[2].rpartition(":")[2], step["urn"].rpartition("::")[2]
+        if step["op"] in _OPERATIONS and kind in ("Group", "Job", "SpotFleetRequest"):
+            found.add(ENDS)
+        elif step["op"] not in ("update", "replace", "create-replacement"):
+            found |= set() if step["op"] in ("same", "read") else {AT_ONCE}
+        elif kind == "Deployment" or (kind == "Parameter" and name.endswith("-release")):
+            found.add(ROLLS)
+        elif kind in _LAUNCHES or (kind == "Group" and "mixedInstancesPolicy" in step["diffReasons"]):
+            found.add(BOOTS)
+        else:
+            found.add(AT_ONCE)
+    return next((when for when in (ENDS, ROLLS, BOOTS, AT_ONCE) if when in found), "")
+
+
 def _listed(kinds: set[str]) -> str:
     names = [f"`{kind}`" for kind in sorted(kinds)]
     more = len(names) - _MAX_KINDS
     return ", ".join(names[:_MAX_KINDS]) + (f" and {more} more" if more > 0 else "")
 
 
-def predicted(change: Change) -> str:
-    """Return the effect of a change by what the program declares."""
+def predicted(change: Change) -> tuple[str, str]:
+    """Return the effect of a change by what the program declares, and when it reaches workers."""
     before = shipped(change.stack)
     with tempfile.TemporaryDirectory() as folder:
         file = variant(Path(folder), change.apply, ROOT / "stacks" / f"Pulumi.{change.stack}.yaml")
         try:
             result = apart(program.declared, "again", change.stack, file, before.declared, forcing)
         except pulumi.RunError:
-            return REFUSED
-    return effect(making.digest(change.stack, before, Run(change.stack, **result))["steps"])
+            return REFUSED, ""
+    steps = making.digest(change.stack, before, Run(change.stack, **result))["steps"]
+    return effect(steps), reach(steps)
 
 
-def rows(effects: Iterable[tuple[Change, str]]) -> dict[Row, set[str]]:
+def rows(effects: Iterable[tuple[Change, tuple[str, str]]]) -> dict[Row, set[str]]:
     """Return the rows of the page with the stacks of each, without changes in place."""
     found: dict[Row, set[str]] = defaultdict(set)
-    for change, text in effects:
+    for change, (text, _) in effects:
         if text != IN_PLACE and not is_default(change):
             found[Row(change.key, how(change), text)].add(change.stack)
     return dict(found)
 
 
-def page(effects: Sequence[tuple[Change, str]], every: int) -> str:
+def reaches(effects: Iterable[tuple[Change, tuple[str, str]]]) -> Iterator[str]:
+    """Yield the rows of the second table."""
+    found: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for change, (_, when) in effects:
+        if when and not is_default(change):
+            found[change.key, when].add(change.stack)
+    for (key, when), stacks in sorted(found.items()):
+        yield f"| `{key}` | {', '.join(sorted(stacks))} | {when} |"
+
+
+def page(effects: Sequence[tuple[Change, tuple[str, str]]], every: int) -> str:
     listed_rows = rows(effects)
     head = _HEAD.format(
         every=every,
@@ -175,17 +218,27 @@ def page(effects: Sequence[tuple[Change, str]], every: int) -> str:
             listed_rows.items(), key=lambda item: (item[0].key, item[0].how, item[0].effect)
         )
     ]
-    return head + "\n".join(lines) + "\n"
+    return head + "\n".join(lines) + "\n" + _REACHES + "\n".join(reaches(effects)) + "\n"
 
 
 def listed() -> dict[tuple[str, str, str], set[str]]:
     """Return the effects on the page by key, change and stack."""
     found: dict[tuple[str, str, str], set[str]] = defaultdict(set)
     for key, change, stacks, text in re.findall(
-        r"^\| `(.*?)` \| (.*?) \| (.*?) \| (.*) \|$", PAGE.read_text("utf-8"), re.M
+        r"^\| `(.*?)` \| (.*?) \| (.*?) \| (.*) \|$", PAGE.read_text("utf-8").partition("## When")[0], re.M
     ):
         for stack in stacks.split(", "):
             found[key, change, stack].add(text)
+    return dict(found)
+
+
+def listed_reaches() -> dict[tuple[str, str], set[str]]:
+    """Return when a change reaches workers, on the page, by key and stack."""
+    found: dict[tuple[str, str], set[str]] = defaultdict(set)
+    text = PAGE.read_text("utf-8").partition("## When")[2]
+    for key, stacks, when in re.findall(r"^\| `(.*?)` \| (.*?) \| (.*) \|$", text, re.M):
+        for stack in stacks.split(", "):
+            found[key, stack].add(when)
     return dict(found)
 
 

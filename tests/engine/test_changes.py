@@ -10,14 +10,20 @@ import pytest
 import yaml
 
 from tests.engine.outcomes import (
+    AT_ONCE,
+    BOOTS,
+    ENDS,
     IN_PLACE,
     REFUSED,
+    ROLLS,
     allowed,
     applied,
     effect,
     how,
     is_default,
     listed,
+    listed_reaches,
+    reach,
 )
 from tests.engine.workspace import Run, Workspace
 from tests.review.changes import Change
@@ -67,3 +73,37 @@ def said(run: Run) -> str:
         return PROTECTED
     assert re.search(r"gpu-spot:\S+ (must|is|needs) ", run.output), run.output
     return REFUSED
+
+
+@pytest.mark.parametrize(
+    ("touched", "when"),
+    [
+        ([], ""),
+        ([("same", "ec2:LaunchTemplate", "a"), ("read", "ssm:Parameter", "a-release")], ""),
+        ([("update", "ssm:Parameter", "a-config")], AT_ONCE),
+        ([("create", "autoscaling:Group", "a-fallback")], AT_ONCE),
+        ([("update", "autoscaling:Group", "a-primary")], AT_ONCE),
+        ([("update", "ssm:Parameter", "a-config"), ("update", "ec2:LaunchTemplate", "a")], BOOTS),
+        ([("update", "ec2:LaunchTemplate", "a"), ("update", "ssm:Parameter", "a-release")], ROLLS),
+        ([("update", "kubernetes:Deployment", "a")], ROLLS),
+        ([("update", "ssm:Parameter", "a-release"), ("delete", "autoscaling:Group", "a-primary")], ENDS),
+        ([("create-replacement", "ec2:SpotFleetRequest", "a")], ENDS),
+    ],
+)
+def test_what_a_change_touches_says_when_it_reaches_workers(
+    touched: list[tuple[str, str, str]], when: str
+) -> None:
+    steps = [
+        {"op": op, "urn": f"urn:pulumi:dev::gpu-spot::x$aws:{kind}::{name}", "diffReasons": ["tags"]}
+        for op, kind, name in touched
+    ]
+    assert reach(steps) == when
+
+
+def test_each_key_that_changes_something_has_a_time() -> None:
+    page = {(key, stack) for key, _, stack in listed()}
+    reached = listed_reaches()
+    times = {when for found in reached.values() for when in found}
+    assert times == {AT_ONCE, BOOTS, ENDS, ROLLS}
+    for change in (one for one in allowed() if not is_default(one)):
+        assert (change.key, change.stack) in reached.keys() | page

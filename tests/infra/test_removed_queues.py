@@ -31,16 +31,15 @@ def refusal(
         tagged = SimpleNamespace(resource_arn=arn, tags={"gpu-spot:stack": "dev", "gpu-spot:group": "ocr"})
         return SimpleNamespace(resource_tag_mapping_lists=[tagged])
 
-    def instances(*, filters: Any, instance_state_names: Collection[str], **_: Any) -> Any:
-        asked = {one.name: one.values for one in filters}
-        assert asked["tag:gpu-spot:stack"] == ["dev"]
-        assert set(instance_state_names) == {"pending", "running"}
-        [group] = asked["tag:gpu-spot:group"]
+    def instances(scope: Any, filters: Mapping[str, list[str]], states: Collection[str]) -> Any:
+        assert scope.stack == "dev"
+        assert set(states) == {"pending", "running"}
+        [group] = filters["tag:gpu-spot:group"]
         return SimpleNamespace(ids=["i-0"] * running.get(group, 0))
 
     tagging = SimpleNamespace(get_resources=resources, GetResourcesTagFilterArgs=SimpleNamespace)
-    ec2 = SimpleNamespace(get_instances=instances, GetInstancesFilterArgs=SimpleNamespace)
-    monkeypatch.setattr(removed, "aws", SimpleNamespace(resourcegroupstaggingapi=tagging, ec2=ec2))
+    monkeypatch.setattr(removed, "aws", SimpleNamespace(resourcegroupstaggingapi=tagging))
+    monkeypatch.setattr(removed, "instances", instances)
     try:
         scope: Any = SimpleNamespace(stack="dev", invoke_options=None)
         removed.refuse_if_used(services, scope)

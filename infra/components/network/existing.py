@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pulumi
@@ -33,19 +33,26 @@ def look_up(scope: Scope, settings: schema.Network) -> ExistingNetwork:
     )
 
 
+def instances(
+    scope: Scope,
+    filters: Mapping[str, Sequence[str]] | None = None,
+    states: Sequence[str] = ("pending", "running", "stopping", "stopped"),
+) -> aws.ec2.GetInstancesResult:
+    """Look up the stack's instances; ``filters`` are EC2's."""
+    all_filters = {f"tag:{names.TAG_STACK}": [scope.stack], **(filters or {})}
+    return aws.ec2.get_instances(
+        filters=[
+            aws.ec2.GetInstancesFilterArgs(name=name, values=[*values])
+            for name, values in all_filters.items()
+        ],
+        instance_state_names=[*states],
+        opts=scope.invoke_options,
+    )
+
+
 def _refuse_to_leave_instances(scope: Scope, vpc: str) -> None:
     """Refuse another VPC than that of running instances: AWS would not delete what they use, half-way."""
-    of_the_stack = aws.ec2.GetInstancesFilterArgs(name=f"tag:{names.TAG_STACK}", values=[scope.stack])
-    of_the_vpc = aws.ec2.GetInstancesFilterArgs(name="vpc-id", values=[vpc])
-    all_ids, ids_in_vpc = (
-        aws.ec2.get_instances(
-            filters=filters,
-            instance_state_names=["pending", "running", "stopping", "stopped"],
-            opts=scope.invoke_options,
-        ).ids
-        for filters in ([of_the_stack], [of_the_stack, of_the_vpc])
-    )
-    if outside := len(set(all_ids) - set(ids_in_vpc)):
+    if outside := len(set(instances(scope).ids) - set(instances(scope, {"vpc-id": [vpc]}).ids)):
         raise _error(
             "vpcId",
             f"must be the VPC in which instances of the stack run, {outside} of them not in {vpc}: "

@@ -10,7 +10,6 @@ from typing import Final
 import pulumi
 import pulumi_aws as aws
 
-from contracts import names
 from infra import schema
 from infra.components import fixed
 from infra.components.network import existing
@@ -168,10 +167,8 @@ class Network(pulumi.ComponentResource):
         region = self._scope.region
         removed = [f"{region}{letter}" for letter in _LETTERS if f"{region}{letter}" not in zones]
 
-        states = ("pending", "running", "stopping", "stopped")
-
         def is_used(searched: Sequence[str]) -> bool:
-            return bool(self._instances(searched, states).ids)
+            return bool(existing.instances(self._scope, {"availability-zone": searched}).ids)
 
         leaving = tuple(zone for zone in removed if is_used([zone])) if is_used(removed) else ()
         for zone in leaving:
@@ -188,7 +185,7 @@ class Network(pulumi.ComponentResource):
         "Enable internet access for a VPC using an internet gateway": "the instance must have a public IPv4
         address".
         """
-        running = self._instances(zones, ("running",))
+        running = existing.instances(self._scope, {"availability-zone": zones}, ("running",))
         waits = len(running.ids) > len(running.public_ips)
         if waits:
             pulumi.log.warn(
@@ -196,18 +193,6 @@ class Network(pulumi.ComponentResource):
                 "gateway stays until they have ended, and a later `pulumi up` deletes it"
             )
         return waits
-
-    def _instances(self, zones: Sequence[str], states: Sequence[str]) -> aws.ec2.GetInstancesResult:
-        """Look up the stack's instances."""
-        filters = {f"tag:{names.TAG_STACK}": [self._scope.stack], "availability-zone": zones}
-        return aws.ec2.get_instances(
-            filters=[
-                aws.ec2.GetInstancesFilterArgs(name=name, values=[*values])
-                for name, values in filters.items()
-            ],
-            instance_state_names=[*states],
-            opts=self._scope.invoke_options,
-        )
 
     def _vpc(self, cidr: str) -> aws.ec2.Vpc:
         name = self._scope.name("vpc")

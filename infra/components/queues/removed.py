@@ -9,6 +9,7 @@ import pulumi
 import pulumi_aws as aws
 
 from contracts import names
+from infra.components.network.existing import instances
 from infra.schema.services.service import Service
 from infra.scope import Scope
 
@@ -36,16 +37,8 @@ def refuse_if_used(services: Iterable[Service], scope: Scope) -> None:
         (queue.tags.get(names.TAG_GROUP, ""), _KINDS[queue.resource_arn.split(":")[2]]) for queue in present
     }
     for service, kind in sorted(existing - declared):
-        tags = {names.TAG_STACK: scope.stack, names.TAG_GROUP: service}
-        running = aws.ec2.get_instances(
-            filters=[
-                aws.ec2.GetInstancesFilterArgs(name=f"tag:{key}", values=[value])
-                for key, value in tags.items()
-            ],
-            instance_state_names=["pending", "running"],
-            opts=scope.invoke_options,
-        ).ids
-        if running:
+        of_service = {f"tag:{names.TAG_GROUP}": [service]}
+        if running := instances(scope, of_service, ("pending", "running")).ids:
             raise pulumi.RunError(
                 f"gpu-spot:services must keep queue.kind: {kind} of {service!r} while its instances run, now "
                 f"{len(running)}: they would lose it with the messages. Set its capacity.target: 0 without "

@@ -30,7 +30,7 @@ space  := $(empty) $(empty)
 USED   := $(subst $(space),|,$(sort $(shell grep -rhoE --include='*.py' '\baws\.[a-z0-9_]+\.' infra packages/pulumi-on-moto | cut -d. -f2)))
 # The files with tests that replay a market; to import all others takes longer than some of these take.
 MARKETS = $(shell grep -rlw traces --include='test_*.py' --exclude-dir={real,engine,cluster} tests)
-CONTROLLERS := kueue karpenter
+CONTROLLERS := kueue karpenter keda
 SCRIPTS := $(basename $(filter-out %/__init__.py research/fit/% research/parts/% research/simulation/% research/smoke/%,$(wildcard research/*/*.py tests/measured/*.py)))
 BENCHES := $(subst _,-,$(notdir $(SCRIPTS)))
 FITS := $(notdir $(basename $(filter-out %/__init__.py,$(sort $(wildcard research/fit/*.py)))))

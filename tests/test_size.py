@@ -14,16 +14,16 @@ import pytest
 from tests.test_repository import FILES, ROOT
 
 PRODUCT_LINES = {
-    "contracts": 3_652,
-    "infra": 19_486,
-    "lambdas": 14_414,
-    "userdata": 17_759,
-    "gpu_spot": 13_142,
+    "contracts": 3_649,
+    "infra": 19_496,
+    "lambdas": 14_405,
+    "userdata": 17_746,
+    "gpu_spot": 13_141,
     "policy": 1_650,
     "market": 1_775,
     "rehearsal": 5_138,
 }
-MAX_PRODUCT_LINES = 77_016
+MAX_PRODUCT_LINES = 77_000
 LIBRARY_LINES = {
     "packages/pulumi-on-moto/src": 8_327,
     "packages/spot-training/src": 11_345,
@@ -32,7 +32,7 @@ LIBRARY_LINES = {
 OTHER_LINES = {
     "packages/tests": 21_791,
     "research": 10_287,
-    "tests": 86_243,
+    "tests": 86_604,
     "docs": 439,
     "examples": 1_421,
 }

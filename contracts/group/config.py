@@ -55,7 +55,6 @@ class GroupConfig:
         run: Revision that a job runs, empty for a service. Once the parameter ``finished`` names it, the
             effective target is 0.
         block: Id of the Capacity Block that the fallback launches into; empty without one.
-        zones: Availability zones of the group.
         on_demand_prices: Hourly On-Demand price in US dollars of the capacity that replaces an instance, by
             the instance's type; types of unknown price are missing.
         dataset: Dataset (``<name>@<version>``) that must be prepared before GPUs are launched; empty if none.

@@ -30,7 +30,6 @@ class JobAttempt:
 
     Attributes:
         purchase_option: ``instance-life-cycle`` of the instance metadata, such as ``spot``.
-        launched: Launch of the instance.
         began: Start of the attempt, once the volume was attached.
         last_seen_at: Last update by the instance.
         started: First start of the command.
@@ -39,7 +38,6 @@ class JobAttempt:
         checkpoint: Time of the newest checkpoint.
         lost: Seconds of work lost by failed starts.
         notice_at: Time of the notice to stop, whose kind is ``cause``.
-        stopped: Exit of the command.
         ended: End of the attempt, whose result is ``end``.
         booted: Start of the agent's work on the job: it asks for the lease, then for the volume.
         first_step: Completed steps at the first report of the command; None: it reported none.

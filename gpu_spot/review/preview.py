@@ -45,7 +45,6 @@ class EngineStep:
     Attributes:
         op: ``create``, ``update``, ``replace``, ``delete``, ``same`` …
         type: Pulumi's type token, for example ``aws:autoscaling/group:Group``.
-        name: the logical name.
         old, new: the inputs before and after; empty if there are none.
         changed: names of the changed inputs, sorted; for a replacement also those that do not cause it.
         forcing: the changed inputs that cause the replacement.

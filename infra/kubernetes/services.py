@@ -127,19 +127,11 @@ def _pod(service: Service, queue: agent.Queue | None, context: ClusterContext) -
     ]
     variables = pods.environment(environment(service, queue))
     if queue is not None and queue.secret is not None:
-        reference = {"name": _secret_name(service), "key": "url"}
-        variables.append({"name": _URL_VARIABLE, "valueFrom": {"secretKeyRef": reference}})
-        # The driver creates the Secret when a pod mounts it, and updates it while one does.
-        reads = {"secretProviderClass": _secret_name(service)}
-        driver = {"driver": "secrets-store.csi.k8s.io", "readOnly": True, "volumeAttributes": reads}
-        volumes.append({"name": "queue", "csi": driver})
-        mounts.append({"name": "queue", "mountPath": "/run/secrets/gpu-spot", "readOnly": True})
-    secret_variables, secret_volumes, secret_mounts = secrets.secret_variables(service)
-    variables, volumes, mounts = (
-        [*variables, *secret_variables],
-        [*volumes, *secret_volumes],
-        [*mounts, *secret_mounts],
-    )
+        of_queue = secrets.synced(
+            _secret_name(service), "queue", "/run/secrets/gpu-spot", {_URL_VARIABLE: "url"}
+        )
+        _extend((variables, volumes, mounts), of_queue)
+    _extend((variables, volumes, mounts), secrets.secret_variables(service))
     container: Manifest = {
         "name": pods.CONTAINER,
         "image": service.image,
@@ -176,6 +168,11 @@ def _pod(service: Service, queue: agent.Queue | None, context: ClusterContext) -
     return pods.pod_template(context.labels(service.name), spec)
 
 
+def _extend(lists: tuple[list[Manifest], ...], more: tuple[list[Manifest], ...]) -> None:
+    for items, added in zip(lists, more, strict=True):
+        items += added
+
+
 def _zone_spread(service: Service) -> Manifest:
     """Return the preference for another zone than that of the service's other workers.
 
@@ -208,20 +205,9 @@ def _secret_name(service: Service) -> str:
 
 
 def _secret(service: Service, secret: str, context: ClusterContext) -> Manifest:
-    name = _secret_name(service)
-    secret_objects = f'- objectName: "{secret}"\n  objectType: "secretsmanager"\n  objectAlias: "url"\n'
-    return {
-        "apiVersion": "secrets-store.csi.x-k8s.io/v1",
-        "kind": "SecretProviderClass",
-        "metadata": context.metadata(name, service.name),
-        "spec": {
-            "provider": "aws",
-            "parameters": {"region": context.region, "usePodIdentity": "true", "objects": secret_objects},
-            "secretObjects": [
-                {"secretName": name, "type": "Opaque", "data": [{"objectName": "url", "key": "url"}]}
-            ],
-        },
-    }
+    objects = f'- objectName: "{secret}"\n  objectType: "secretsmanager"\n  objectAlias: "url"\n'
+    data: list[Manifest] = [{"objectName": "url", "key": "url"}]
+    return secrets.provider_class(_secret_name(service), service.name, objects, data, context)
 
 
 def _authentication(service: Service, context: ClusterContext) -> Manifest:
@@ -238,6 +224,12 @@ def _scaled_object(service: Service, context: ClusterContext) -> Manifest:
     assert scaling is not None
     per = service.workers_per_slot
     triggers = [_workers_trigger(service, context), *_floors(scaling, per)]
+    # By default the autoscaler leaves a tenth as it is, such as 10 workers where 11 are needed.
+    # Kubernetes 1.35 and later; source: "Horizontal Pod Autoscaling", tolerance.
+    behavior = {
+        "scaleUp": {"tolerance": "0"},
+        "scaleDown": {"tolerance": "0", "stabilizationWindowSeconds": _SCALE_IN_SECONDS},
+    }
     return {
         "apiVersion": "keda.sh/v1alpha1",
         "kind": "ScaledObject",
@@ -248,11 +240,7 @@ def _scaled_object(service: Service, context: ClusterContext) -> Manifest:
             "maxReplicaCount": service.capacity.max_target * per,
             "pollingInterval": _POLL_SECONDS,
             "cooldownPeriod": _SCALE_IN_SECONDS,
-            "advanced": {
-                "horizontalPodAutoscalerConfig": {
-                    "behavior": {"scaleDown": {"stabilizationWindowSeconds": _SCALE_IN_SECONDS}}
-                }
-            },
+            "advanced": {"horizontalPodAutoscalerConfig": {"behavior": behavior}},
             "triggers": triggers,
         },
     }

@@ -41,6 +41,13 @@ def built(name: str) -> Path:
     return Path(made.stdout.strip())
 
 
+def define(api: ClusterApi, folder: Path) -> None:
+    """Define a controller's custom resources."""
+    for file in folder.glob("*.yaml"):
+        with contextlib.suppress(RefusedError):  # it is there
+            api.request("POST", _DEFINITIONS, file.read_bytes(), "application/yaml")
+
+
 @contextlib.contextmanager
 def kueue(api: ClusterApi, settings: Kubernetes, **wait: Any) -> Iterator[None]:
     """Run Kueue with the stack's configuration, in which keys of ``waitForPodsReady`` may be others.
@@ -134,9 +141,7 @@ def karpenter(api: ClusterApi, types: Iterable[str]) -> Iterator[None]:
     """Run Karpenter with its kwok provider, which makes Node objects of these instance types in two zones."""
     folder, work = built("karpenter"), api.folder / "karpenter"
     work.mkdir()
-    for file in folder.glob("*.yaml"):
-        with contextlib.suppress(RefusedError):  # it is there
-            api.request("POST", _DEFINITIONS, file.read_bytes(), "application/yaml")
+    define(api, folder)
 
     def is_served() -> bool:
         with contextlib.suppress(RefusedError):

@@ -19,6 +19,8 @@ from tests.waiting import wait_until
 
 AUDIT_LOG = "audit.log"
 """In the folder of the control plane: the requests that the rules of its audit policy select."""
+AUTOSCALER_SECONDS: Final = 1
+"""Between two looks of the horizontal pod autoscaler; 15 by default."""
 _LOG_END_CHARACTERS = 3000
 # Of EKS's, which extends cluster/gce/gci/configure-helper.sh of Kubernetes, this is the part for `batch`.
 _JOBS_RULE: Final = {
@@ -135,6 +137,7 @@ def _start_controllers(
     components: Components, program: Path, folder: Path, kubeconfig: Path, authority: Path, key: Path
 ) -> None:
     of_manager = [f"--service-account-private-key-file={key}", f"--root-ca-file={authority}"]
+    of_manager.append(f"--horizontal-pod-autoscaler-sync-period={AUTOSCALER_SECONDS}s")
     for name, port in zip(("controller-manager", "scheduler"), free_ports(2), strict=True):
         components.start(
             name,

@@ -24,7 +24,7 @@ AT_ONCE: Final = 5
 _NAME: Final = "app.kubernetes.io/name"
 _LIFE: Final = PodLife(starts=0.05, stops=0.05)
 _QUEUED_PER_WORKER: Final = 5
-_SETTLED_SECONDS: Final = 130.0
+SETTLED_SECONDS: Final = 130.0
 """After which a worker has set the cost of its pod's deletion."""
 
 
@@ -100,6 +100,10 @@ class ServicePlay:
     def scale(self, replicas: int) -> None:
         """Set the number of workers, and wait until as many run and no other is there."""
         self.api.patch(self._path, {"spec": {"replicas": replicas}})
+        self.await_workers(replicas)
+
+    def await_workers(self, replicas: int) -> None:
+        """Wait until so many workers run and no other is there."""
 
         def has_settled() -> bool:
             assert self.kubelet.is_alive, self.kubelet.errors[-3:]
@@ -126,6 +130,16 @@ class ServicePlay:
         worker.request_seconds = seconds
         worker.cost.set_working(bool(seconds))
 
+    def ended(self, before: dict[str, PlayedWorker], grace: float | None = None) -> ScaleDowns:
+        """Count what a scale-down did to workers that were there before; ``grace``: other than the pod's."""
+        gone = [worker for uid, worker in before.items() if uid not in self.workers]
+        return ScaleDowns(
+            1,
+            len(gone),
+            sum(worker.request_seconds > 0 for worker in gone),
+            sum(worker.request_seconds > (grace or worker.grace) for worker in gone),
+        )
+
     def wait(self, seconds: float) -> None:
         """Let seconds pass for the workers' reports, without waiting."""
         self.now += seconds
@@ -151,18 +165,12 @@ def scale_downs(play: ServicePlay, rounds: int, seed: int, *, by_length: bool = 
         for number, worker in enumerate(workers):
             play.work(worker, draw.uniform(60, 1700) if number < count else 0)
         if not by_length:
-            play.wait(_SETTLED_SECONDS)
+            play.wait(SETTLED_SECONDS)
         state = QueueState(0.0, 0, count, 0.0, 0.0, 0.0, len(workers))
         play.work(workers[count], draw.uniform(60, 1700))
         before = play.workers
         play.scale(1 if by_length else workers_for_queue(state, _QUEUED_PER_WORKER))
-        ended = [worker for uid, worker in before.items() if uid not in play.workers]
-        result += ScaleDowns(
-            1,
-            len(ended),
-            sum(worker.request_seconds > 0 for worker in ended),
-            sum(worker.request_seconds > (110 if by_length else worker.grace) for worker in ended),
-        )
+        result += play.ended(before, 110 if by_length else None)
     play.delete()
     return result
 

@@ -166,7 +166,10 @@ def test_a_pull_request_of_dev_assumes_devs_preview_role_alone() -> None:
 
 def test_a_preview_writes_nothing() -> None:
     reads = {"s3:GetObject", "s3:ListBucket", "kms:Decrypt", "ssm:GetParameter", "pricing:GetProducts"}
-    assert iam.allowed_actions(policies("dev", "previews")) == reads | {"ec2:DescribeInstances"}
+    assert iam.allowed_actions(policies("dev", "previews")) == reads | {
+        "ec2:DescribeInstances",
+        "tag:GetResources",
+    }
     own = [asked for asked in of_stack("dev") if iam.allows(policies("dev", "previews"), asked)]
     assert {asked.action for asked in own} == {"s3:ListBucket", "s3:GetObject", "kms:Decrypt"}
 

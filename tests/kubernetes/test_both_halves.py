@@ -138,7 +138,13 @@ def test_a_worker_has_its_image_arguments_queue_and_variables(kind: str) -> None
         [secret] = [item for item in pod["env"] if "secretKeyRef" in item.get("valueFrom", ())]
         provider = of_kind(items, "SecretProviderClass")["spec"]
         assert secret["name"] == "SPOT_WORK_URL"
-        assert secret["valueFrom"]["secretKeyRef"]["name"] == provider["secretObjects"][0]["secretName"]
+        name = provider["secretObjects"][0]["secretName"]
+        assert secret["valueFrom"]["secretKeyRef"] == {"name": name, "key": "url", "optional": True}
+        # Without it no container starts; the variable may be without it, for KEDA.
+        spec = of_kind(items, "Deployment")["spec"]["template"]["spec"]
+        [volume] = [one for one in spec["volumes"] if one.get("secret", {}).get("secretName") == name]
+        assert "optional" not in volume["secret"]
+        assert volume["name"] in {mount["name"] for mount in pod["volumeMounts"]}
         assert f'objectName: "{service.queue.secret}"' in provider["parameters"]["objects"]
     assert variables_of(pod) == expected
     assert isinstance(entry, Service)

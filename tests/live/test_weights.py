@@ -66,7 +66,7 @@ def test_members_of_a_group_without_weights_show_none(running: Running) -> None:
 
 @pytest.mark.parametrize(
     ("weights", "problem"),
-    [(["4", None], "all or none"), (["4", "1000"], "1 to 999"), (["4", "0.5"], "1 to 999")],
+    [(["4", None], "all overrides or none"), (["4", "1000"], "1 to 999"), (["4", "0.5"], "1 to 999")],
 )
 def test_weights_that_aws_rejects_are_rejected(
     running: Running, weights: list[str | None], problem: str

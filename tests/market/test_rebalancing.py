@@ -119,7 +119,7 @@ def test_leads_lie_between_the_two_that_are_given() -> None:
     sold = market(A, early=1.0, shortest_lead_seconds=180.0, longest_lead_seconds=600.0)[0]
     (tick,) = [t for t in range(sold.ticks) if sold.recommendations(t)]
     assert 10 <= tick <= 17
-    with pytest.raises(ValueError, match="leads are 600 to 180 s, 120 or more in this order are needed"):
+    with pytest.raises(ValueError, match="leads must be 120 s or more, the shortest first, not 600 and 180"):
         Rules(shortest_lead_seconds=600.0, longest_lead_seconds=180.0)
 
 

@@ -127,7 +127,9 @@ _KEYS: Final[dict[tuple[str, str], dict[str, Any]]] = {
             "horizontalPodAutoscalerConfig": {
                 "name": None,
                 "behavior": {
-                    way: dict.fromkeys(("stabilizationWindowSeconds", "policies", "selectPolicy"))
+                    way: dict.fromkeys(
+                        ("stabilizationWindowSeconds", "policies", "selectPolicy", "tolerance")
+                    )
                     for way in ("scaleDown", "scaleUp")
                 },
             },

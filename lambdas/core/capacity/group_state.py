@@ -40,15 +40,10 @@ class GroupState:
     instances, the desired capacities and the counted slots here.
 
     Attributes:
-        primary: Live instances of the primary group.
-        fallback: Live instances of the fallback group.
-        primary_desired: Desired capacity of the primary group.
-        fallback_desired: Desired capacity of the fallback group.
         counted_slots: Slots that AWS counts against the desired capacity, by group.
         unterminated_slots: Slots requested to terminate but still listed by AWS, by group.
         pending_reduction: By group, how far the desired capacity in AWS exceeds the one here because of them;
             added to every desired capacity that is set.
-        terminating_slots: Total of ``unterminated_slots``.
         separate_targets: Groups with a target each for Spot and On-Demand.
         spot_price: Lowest Spot price of the group's pools, relative to On-Demand.
         replacements: Instances to replace now at the health checker's request, with its verdict; ``memory``

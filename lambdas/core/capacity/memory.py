@@ -101,10 +101,8 @@ class Memory:
         warm_pool_lacks_since: Since when the warm pool is below its size.
         zone_tries: When a zone was last tried for a service that runs in another alone, by zone.
         lone_replaced_at: When the only instance was last replaced because it did not report.
-        history: Statistics of the Spot pools.
         spot_prices: As in ``Observation``, read at ``priced_at`` (``None``: not yet).
         volume_zone: Zone in which a job worked last, that of its volume; empty before, and for services.
-        job: Record of a job with a deadline.
         on_premises_offset: Slots that on-premises workers serve.
         bill: Cost of the run of a job with a budget.
         without_spot_since: Since when the group, which has a Spot share, runs On-Demand Instances alone;

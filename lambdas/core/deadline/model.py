@@ -3,17 +3,15 @@
 Assumptions, here and in the replay:
 
 - The job needs ``compute`` seconds of a running instance and must finish ``deadline`` seconds after its
-start,
-  which is before its first instance.
+  start, which is before its first instance.
 - It holds one instance at a time. Every start, of Spot or On-Demand and from one to the other, takes
   ``restart_overhead`` seconds (boot, volume, restore) that are paid and make no progress.
 - Progress is checkpointed: a move, or an interruption after a checkpoint, loses no more than the next restart
   overhead. The instance is lost at the tick at which its pool has no more capacity.
 - Waiting without an instance is free.
-- *Slack* is the time to the deadline minus the remaining compute. It is constant while an instance runs and
-falls
-  by one second per second while the job waits or boots. While slack ≥ ``restart_overhead``, On-Demand meets
-  the deadline.
+- *Slack* is the time to the deadline minus the remaining compute: constant while an instance runs, less by a
+  second per second while the job waits or boots. While it is ≥ ``restart_overhead``, On-Demand meets the
+  deadline.
 - Actual values may differ; ``safety`` reserves time for that.
 """
 

@@ -39,15 +39,10 @@ class JobContainer:
     metadata service is not reachable on Docker's bridge.
 
     Args:
-        host: the machine.
         job: a job has one container at a time.
-        image: with digest.
-        user: user of the machine whose ids the command gets.
-        mounts: the directories of the job.
         directory: where the command's environment is written, readable by root only.
         password: returns the password of an ECR registry.
         gpus: returns the number of GPUs, all of which the container gets; None: it gets none.
-        environment: the job's ``environment`` in the stack file.
         limits: ``docker run``'s ``--ulimit``.
         memory: of the machine, in bytes; None: read from the kernel.
         uses_aws: whether it reaches the metadata service, which has the instance's role: on the host's

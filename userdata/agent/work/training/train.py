@@ -74,14 +74,6 @@ class Trainer:
     """Supervises one training job; `run` returns when it ends, or the instance terminates or is faulty.
 
     Args:
-        training: the job's configuration.
-        paths: the job's directories.
-        job: the job's state in its table.
-        heartbeats: sends the instance's heartbeats.
-        host: the machine.
-        clock: wall and monotonic time.
-        lease_renewer: renews the job's lease.
-        inspector: checks the host.
         prepare: installs code and environment; its errors are handled like a failure of the command.
         increment_metric: increments one of ``names.JOB_METRICS``.
         spawn: starts the command; None: as the job's user.

@@ -1,0 +1,170 @@
+"""KEDA itself beside a local control plane: its operator, its adapter, and a CloudWatch that a test plays."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Final
+
+import botocore.session
+from botocore.parsers import RpcV2CBORParser
+from botocore.serialize import RpcV2CBORSerializer
+
+from infra.components.cluster.charts import KEDA_NAMESPACE
+from infra.kubernetes.context import Manifest
+from tests.cluster.client import ClusterApi, RefusedError
+from tests.cluster.controllers import built, define
+from tests.cluster.local import Components, free_ports
+from tests.waiting import wait_until
+
+_GROUP: Final = "external.metrics.k8s.io"
+_SERVICE: Final = {"name": "keda-metrics-apiserver", "namespace": KEDA_NAMESPACE}
+
+
+class PlayedCloudWatch:
+    """``GetMetricData`` over HTTP: each metric's value by its namespace, name and dimensions.
+
+    A metric without a value has no data. ``fails``: every request is answered with 500.
+    """
+
+    def __init__(self) -> None:
+        self.values: dict[tuple[str, str, frozenset[tuple[str, str]]], float] = {}
+        self.fails = False
+        self.reads = 0
+        shape = (
+            botocore.session.get_session().get_service_model("cloudwatch").operation_model("GetMetricData")
+        )
+        self._output = shape.output_shape
+        self._parser = RpcV2CBORParser()
+        self._serializer = RpcV2CBORSerializer()
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                answer = b"" if outer.fails else outer.answer(self.path, body)
+                self.send_response(500 if outer.fails else 200)
+                self.send_header("Smithy-Protocol", "rpc-v2-cbor")
+                self.send_header("Content-Type", "application/cbor")
+                self.send_header("Content-Length", str(len(answer)))
+                self.end_headers()
+                self.wfile.write(answer)
+                outer.reads += 1
+
+            def log_message(self, *_: object) -> None: ...
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.address = f"http://127.0.0.1:{self._server.server_port}"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def answer(self, path: str, body: bytes) -> bytes:
+        assert path.endswith("/operation/GetMetricData"), path
+        request: dict[str, Any] = self._parser.parse_data_item(io.BufferedReader(io.BytesIO(body)))  # type: ignore[arg-type]
+        results = []
+        for query in request["MetricDataQueries"]:
+            metric = query["MetricStat"]["Metric"]
+            dimensions = frozenset((item["Name"], item["Value"]) for item in metric["Dimensions"])
+            value = self.values.get((metric["Namespace"], metric["MetricName"], dimensions))
+            values = [] if value is None else [value]
+            times = [time.time()] * len(values)
+            results.append(
+                {"Id": query["Id"], "StatusCode": "Complete", "Values": values, "Timestamps": times}
+            )
+        encoded = bytearray()
+        self._serializer._serialize_data_item(encoded, {"MetricDataResults": results}, self._output)
+        return bytes(encoded)
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@contextlib.contextmanager
+def keda(api: ClusterApi) -> Iterator[PlayedCloudWatch]:
+    """Run KEDA's operator and adapter; yield the CloudWatch that they read."""
+    folder, work = built("keda"), api.folder / "keda"
+    work.mkdir()
+    define(api, folder)
+    metrics, health, grpc, adapter, adapter_metrics = free_ports(5)
+    _register(api, adapter)
+    _certificate(work)
+    cloudwatch, components = PlayedCloudWatch(), Components(work)
+    kubeconfig = str(api.folder / "kubeconfig")
+    variables = {
+        **{"KUBECONFIG": kubeconfig, "WATCH_NAMESPACE": "", "POD_NAMESPACE": KEDA_NAMESPACE},
+        **{"KEDA_CLUSTER_OBJECT_NAMESPACE": KEDA_NAMESPACE, "AWS_ENDPOINT_URL": cloudwatch.address},
+        **{"AWS_ACCESS_KEY_ID": "played", "AWS_SECRET_ACCESS_KEY": "played", "AWS_REGION": "us-west-2"},
+    }
+    components.start(
+        "operator",
+        [
+            *(folder / "operator", f"--cert-dir={work}", "--enable-webhook-patching=false"),
+            *(f"--metrics-bind-address=127.0.0.1:{metrics}", "--enable-apiservice-patching=false"),
+            f"--health-probe-bind-address=127.0.0.1:{health}",
+            f"--metrics-service-bind-address=127.0.0.1:{grpc}",
+        ],
+        variables,
+    )
+    components.start(
+        "adapter",
+        [
+            *(folder / "adapter", f"--cert-dir={work}", f"--secure-port={adapter}"),
+            *("--bind-address=127.0.0.1", f"--port={adapter_metrics}"),
+            *(f"--tls-cert-file={work / 'tls.crt'}", f"--tls-private-key-file={work / 'tls.key'}"),
+            *(f"--{name}-kubeconfig={kubeconfig}" for name in ("lister", "authentication", "authorization")),
+            *("--authentication-skip-lookup", "--authorization-always-allow-paths=/apis/*"),
+            f"--metrics-service-address=127.0.0.1:{grpc}",
+        ],
+        variables,
+    )
+
+    def is_served() -> bool:
+        components.check()
+        with contextlib.suppress(RefusedError):
+            return bool(api.get(f"/apis/{_GROUP}/v1beta1"))
+        return False
+
+    try:
+        wait_until(is_served, interval_seconds=0.5)
+        yield cloudwatch
+        components.check()
+    finally:
+        components.stop()
+        cloudwatch.close()
+
+
+def _register(api: ClusterApi, port: int) -> None:
+    """Create the namespace, and the API of external metrics, which the autoscaler reads, at a port."""
+    api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": KEDA_NAMESPACE}})
+    outside = {"type": "ExternalName", "externalName": "localhost"}
+    service: Manifest = {"apiVersion": "v1", "kind": "Service", "spec": outside}
+    api.apply({**service, "metadata": _SERVICE})
+    served = {"group": _GROUP, "version": "v1beta1", "groupPriorityMinimum": 100, "versionPriority": 100}
+    registration: Manifest = {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService"}
+    spec = {**served, "service": {**_SERVICE, "port": port}, "insecureSkipTLSVerify": True}
+    api.apply({**registration, "metadata": {"name": f"v1beta1.{_GROUP}"}, "spec": spec})
+    # This API server forwards requests without a client certificate.
+    rbac, named = "rbac.authorization.k8s.io", {"metadata": {"name": "anybody-reads-external-metrics"}}
+    rules = [{"apiGroups": [_GROUP], "resources": ["*"], "verbs": ["get", "list"]}]
+    api.apply({"apiVersion": f"{rbac}/v1", "kind": "ClusterRole", **named, "rules": rules})
+    role = {"apiGroup": rbac, "kind": "ClusterRole", **named["metadata"]}
+    anybody = {"apiGroup": rbac, "kind": "User", "name": "system:anonymous"}
+    binding: Manifest = {"apiVersion": f"{rbac}/v1", "kind": "ClusterRoleBinding", "roleRef": role}
+    api.apply({**binding, **named, "subjects": [anybody]})
+
+
+def _certificate(folder: Path) -> None:
+    """Make the certificate with which the operator and the adapter know each other."""
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+    command += ["-keyout", "tls.key", "-out", "tls.crt", "-days", "2", "-subj", "/CN=keda"]
+    command += ["-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    (folder / "ca.crt").write_bytes((folder / "tls.crt").read_bytes())

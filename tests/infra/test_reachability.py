@@ -393,7 +393,7 @@ def test_everything_is_reached_in_the_richest_and_in_a_closed_network(richest: R
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("batch", sample(range(BATCHES), 4))
+@pytest.mark.parametrize("batch", sample(range(BATCHES), BATCHES))
 def test_everything_is_reached_in_generated_networks(batch: int) -> None:
     for seed in range(batch, GENERATED, BATCHES):
         raw = generated(seed)

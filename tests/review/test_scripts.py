@@ -168,14 +168,15 @@ def test_a_line_in_a_file_that_changes_no_stack_changes_nothing_that_is_deployed
     for path in known:
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / path, tmp_path / path, follow_symlinks=False)
-    before = deployed_from(tmp_path, "eks")
-    others = [tmp_path / path for path in known if path not in changing and path != "stacks/Pulumi.eks.yaml"]
+    before = deployed_from(tmp_path, "research")
+    changing.add("stacks/Pulumi.research.yaml")
+    others = [tmp_path / path for path in known if path not in changing]
     with_a_line_more([path for path in others if not path.is_symlink()])
-    assert deployed_from(tmp_path, "eks") == before
+    assert deployed_from(tmp_path, "research") == before
     for path in ("contracts/names.py", "policy/rules/model.py", "userdata/agent/__init__.py"):
         assert path in changing
     with_a_line_more([tmp_path / "userdata/agent/__init__.py"])
-    assert deployed_from(tmp_path, "eks") != before
+    assert deployed_from(tmp_path, "research") != before
 
 
 def test_a_new_entry_has_a_preview_and_one_without_a_file_has_none(work_dir: Path) -> None:

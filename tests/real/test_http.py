@@ -107,7 +107,7 @@ def test_requests_end_when_their_callers_leave(world: tuple[HttpWorld, Path]) ->
     running, _ = world
     proxy = running.proxies[0]
     host, port = proxy.address
-    before, seconds = proxy.state(), 6
+    before, seconds = proxy.state(), 40
     body = {"messages": [{"role": "user", "content": "a"}], "max_tokens": int(seconds / SCRIPT.token_seconds)}
     command = ["curl", "-s", "-o", "/dev/null", "-d", json.dumps(body)]
     url = f"http://{host}:{port}/v1/chat/completions"

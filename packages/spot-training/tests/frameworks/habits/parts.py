@@ -286,7 +286,7 @@ def reference_after(start: Start) -> None:
     "a random target network without a seed",
     "refused",
     "openai/random-network-distillation",
-    "is another than before",
+    "differs from the one before the restart",
 )
 def random_target(start: Start) -> None:
     job = Job(start)

@@ -15,7 +15,7 @@ NEARLY_FULL: Final = 0.8
 
 @dataclass(frozen=True)
 class QueueLimits:
-    """Limits of a service's queue. ``max_length`` counts ready messages; 0 is not a limit."""
+    """Limits of a service's queue. ``max_length`` counts ready messages; 0: unlimited."""
 
     service: str
     max_length: int

@@ -20,7 +20,7 @@ _KINDS: Final = {"mq": "rabbitmq", "sqs": "sqs"}
 def refuse_if_used(services: Iterable[Service], scope: Scope) -> None:
     """Refuse to delete a broker or queue while instances of its service run: nothing has changed by then.
 
-    AWS would delete it under their hands. Raises ``pulumi.RunError``.
+    AWS deletes it also while it is used. Raises ``pulumi.RunError``.
     """
     of_stack = aws.resourcegroupstaggingapi.GetResourcesTagFilterArgs(
         key=names.TAG_STACK, values=[scope.stack]

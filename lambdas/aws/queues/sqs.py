@@ -16,7 +16,7 @@ from lambdas.core.queues.waiting_age import MAX_LOOKBACK_SECONDS, MINUTE_SECONDS
 _MAX_DELAY_SECONDS: Final = 3 * MINUTE_SECONDS
 """Maximum age of the newest data point: metrics of SQS are published each minute, with a delay."""
 _COMPLETE: Final = "Complete"
-"""Source: CloudWatch API reference, ``MetricDataResult``; another status is not data."""
+"""Source: CloudWatch API reference, ``MetricDataResult``; with another status there are no data."""
 
 # Source: SQS guide, "Available CloudWatch metrics for Amazon SQS".
 _METRICS: Final = {

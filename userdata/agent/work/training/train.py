@@ -77,7 +77,6 @@ class Trainer:
         prepare: installs code and environment; its errors are handled like a failure of the command.
         increment_metric: increments one of ``names.JOB_METRICS``.
         spawn: starts the command; None: as the job's user.
-        output: forwards the command's output.
         environment: where the command runs; None: in the machine image.
         on_poll: called in every loop; it must not block.
         results: uploads artifacts to S3; None: they stay on the volume.
@@ -242,9 +241,10 @@ class Trainer:
 
     def _is_done(self) -> bool:
         """Return whether the command has reported that the job is done; false if the file system hangs."""
-        is_late = self._done_query.is_running  # its answer may be of an earlier run
         try:
-            return [self._done_query.wait() for _ in range(1 + is_late)][-1]
+            if self._done_query.is_running:  # its answer may be of an earlier run
+                self._done_query.wait()
+            return self._done_query.wait()
         except AgentError as error:
             log.error("not known whether the job is done", error=str(error))
             return False

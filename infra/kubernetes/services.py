@@ -10,7 +10,7 @@ from contracts.agent.names import RUN_DIR, SCRATCH_DIR, WORK_HOME
 from infra.kubernetes import deletion_cost, nodes, pod_resources, pods, secrets
 from infra.kubernetes.context import ClusterContext, Manifest
 from infra.schema import Service
-from infra.schema.services.scaling import DAYS, Scaling, ScalingFloor
+from infra.schema.services.scaling import DAYS, ScalingFloor
 from userdata.agent.work import worker_report_file
 from userdata.agent.work.container import TMP, Container, worker_variables
 from userdata.agent.work.service import queue as agent_queue
@@ -20,11 +20,16 @@ _URL_VARIABLE: Final = "SPOT_WORK_URL"
 _URL_PLACEHOLDER: Final = "amqps://broker"
 _SCALE_IN_SECONDS: Final = 600
 """Delay before scaling in, as for the scaler on instances (ADR 0036)."""
-_POLL_SECONDS: Final = 60
+_PERIOD_SECONDS: Final = 60
 """The queue watcher emits its metrics each minute; each read is charged."""
-_METRIC_PERIOD_SECONDS: Final = 60
 _METRIC_AGE_SECONDS: Final = 300
 """A number of workers that is older counts as unknown."""
+_FALLBACK: Final = {"failureThreshold": 0, "replicas": 1, "behavior": "currentReplicasIfHigher"}
+"""While the number is unknown, workers stay, and a service without any gets one, from the first error on.
+
+Without it KEDA ends all workers in a long outage: an error that the autoscaler reads closes the operator's
+scalers, and its own read, cut off, is no error. Source: keda 2.21, ``scale_handler.go``, ``fallback.go``.
+"""
 
 
 def service_manifests(service: Service, context: ClusterContext) -> list[Manifest]:
@@ -223,13 +228,11 @@ def _scaled_object(service: Service, context: ClusterContext) -> Manifest:
     scaling = service.scaling
     assert scaling is not None
     per = service.workers_per_slot
-    triggers = [_workers_trigger(service, context), *_floors(scaling, per)]
+    floors = [_floor(floor, per) for floor in scaling.floors]
     # By default the autoscaler leaves a tenth as it is, such as 10 workers where 11 are needed.
     # Kubernetes 1.35 and later; source: "Horizontal Pod Autoscaling", tolerance.
-    behavior = {
-        "scaleUp": {"tolerance": "0"},
-        "scaleDown": {"tolerance": "0", "stabilizationWindowSeconds": _SCALE_IN_SECONDS},
-    }
+    scale_down = {"tolerance": "0", "stabilizationWindowSeconds": _SCALE_IN_SECONDS}
+    behavior = {"scaleUp": {"tolerance": "0"}, "scaleDown": scale_down}
     return {
         "apiVersion": "keda.sh/v1alpha1",
         "kind": "ScaledObject",
@@ -238,10 +241,11 @@ def _scaled_object(service: Service, context: ClusterContext) -> Manifest:
             "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": service.name},
             "minReplicaCount": scaling.min * per,
             "maxReplicaCount": service.capacity.max_target * per,
-            "pollingInterval": _POLL_SECONDS,
+            "pollingInterval": _PERIOD_SECONDS,
             "cooldownPeriod": _SCALE_IN_SECONDS,
             "advanced": {"horizontalPodAutoscalerConfig": {"behavior": behavior}},
-            "triggers": triggers,
+            "fallback": _FALLBACK,
+            "triggers": [_workers_trigger(service, context), *floors],
         },
     }
 
@@ -249,8 +253,8 @@ def _scaled_object(service: Service, context: ClusterContext) -> Manifest:
 def _workers_trigger(service: Service, context: ClusterContext) -> Manifest:
     """Return the trigger on the number of workers that the queue watcher counts (ADR 0078).
 
-    KEDA fails without a value, and the autoscaler leaves the number as it is. Cached metrics: it would read
-    CloudWatch every 15 s. Source: keda.sh, "AWS CloudWatch", "ScaledObject specification".
+    No value is an error. Cached metrics: the autoscaler would read CloudWatch every 15 s.
+    Source: keda.sh, "AWS CloudWatch", "ScaledObject specification".
     """
     dimensions = {"group": service.name, "stack": context.stack, "service": names.SERVICE_QUEUES}
     metadata = {
@@ -259,7 +263,7 @@ def _workers_trigger(service: Service, context: ClusterContext) -> Manifest:
         "dimensionName": ";".join(dimensions),
         "dimensionValue": ";".join(dimensions.values()),
         "metricStat": "Maximum",
-        "metricStatPeriod": str(_METRIC_PERIOD_SECONDS),
+        "metricStatPeriod": str(_PERIOD_SECONDS),
         "metricCollectionTime": str(_METRIC_AGE_SECONDS),
         "targetMetricValue": "1",
         "minMetricValue": "0",
@@ -272,10 +276,6 @@ def _workers_trigger(service: Service, context: ClusterContext) -> Manifest:
         "useCachedMetrics": True,
         "authenticationRef": {"name": service.name},
     }
-
-
-def _floors(scaling: Scaling, per: int) -> list[Manifest]:
-    return [_floor(floor, per) for floor in scaling.floors]
 
 
 def _floor(floor: ScalingFloor, per: int) -> Manifest:

@@ -48,6 +48,28 @@ def define(api: ClusterApi, folder: Path) -> None:
             api.request("POST", _DEFINITIONS, file.read_bytes(), "application/yaml")
 
 
+def loopback_service(api: ClusterApi, namespace: str, name: str) -> dict[str, str]:
+    """Create a namespace and a service in it that is this machine; return the reference to the service."""
+    api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+    reference = {"name": name, "namespace": namespace}
+    outside = {"type": "ExternalName", "externalName": "localhost"}
+    api.apply({"apiVersion": "v1", "kind": "Service", "metadata": reference, "spec": outside})
+    return reference
+
+
+def await_answer(request: Callable[[], object], components: Components) -> None:
+    """Wait until a request is no longer refused, while components run."""
+
+    def is_answered() -> bool:
+        components.check()
+        with contextlib.suppress(RefusedError):
+            request()
+            return True
+        return False
+
+    wait_until(is_answered, interval_seconds=0.2)
+
+
 @contextlib.contextmanager
 def kueue(api: ClusterApi, settings: Kubernetes, **wait: Any) -> Iterator[None]:
     """Run Kueue with the stack's configuration, in which keys of ``waitForPodsReady`` may be others.
@@ -78,16 +100,9 @@ def kueue(api: ClusterApi, settings: Kubernetes, **wait: Any) -> Iterator[None]:
     components.start("kueue", command, {"KUBECONFIG": str(api.folder / "kubeconfig")})
     try:
         _mount(api, work / "certificates", components.check)
-
-        def admits() -> bool:
-            components.check()
-            with contextlib.suppress(RefusedError):
-                flavor = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor"}
-                api.apply({**flavor, "metadata": {"name": "probe"}, "spec": {}}, dryRun="All")
-                return True
-            return False
-
-        wait_until(admits, interval_seconds=0.5)
+        flavor = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor"}
+        probe = {**flavor, "metadata": {"name": "probe"}, "spec": {}}
+        await_answer(lambda: api.apply(probe, dryRun="All"), components)
         yield
         components.check()
     finally:
@@ -95,14 +110,10 @@ def kueue(api: ClusterApi, settings: Kubernetes, **wait: Any) -> Iterator[None]:
 
 
 def _register_kueue(api: ClusterApi, folder: Path, port: int) -> None:
-    """Create the namespace, the Secret, the webhooks, and the conversions of Kueue's definitions."""
-    api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": _KUEUE}})
+    """Create the Secret, the webhooks, and the conversions of Kueue's definitions."""
+    reference = {**loopback_service(api, _KUEUE, _WEBHOOKS), "port": port}
     named = {"metadata": {"name": "kueue-webhook-server-cert", "namespace": _KUEUE}}
     api.apply({"apiVersion": "v1", "kind": "Secret", **named})
-    outside = {"type": "ExternalName", "externalName": "localhost"}
-    service: Manifest = {"apiVersion": "v1", "kind": "Service", "spec": outside}
-    api.apply({**service, "metadata": {"name": _WEBHOOKS, "namespace": _KUEUE}})
-    reference = {"name": _WEBHOOKS, "namespace": _KUEUE, "port": port}
     for document in yaml.safe_load_all((folder / "manifests.yaml").read_text("utf-8")):
         kind = "mutating" if document["kind"].startswith("Mutating") else "validating"
         document["metadata"]["name"] = f"kueue-{kind}-webhook-configuration"
@@ -142,16 +153,10 @@ def karpenter(api: ClusterApi, types: Iterable[str]) -> Iterator[None]:
     folder, work = built("karpenter"), api.folder / "karpenter"
     work.mkdir()
     define(api, folder)
-
-    def is_served() -> bool:
-        with contextlib.suppress(RefusedError):
-            return bool(api.get("/apis/karpenter.kwok.sh/v1alpha1"))
-        return False
-
-    wait_until(is_served, interval_seconds=0.2)
+    components = Components(work)
+    await_answer(lambda: api.get("/apis/karpenter.kwok.sh/v1alpha1"), components)
     (work / "types.json").write_text(json.dumps([_instance_type(name) for name in types]))
     metrics, health = free_ports(2)
-    components = Components(work)
     variables = {
         **{"KUBECONFIG": str(api.folder / "kubeconfig"), "DISABLE_LEADER_ELECTION": "true"},
         **{"METRICS_PORT": str(metrics), "HEALTH_PROBE_PORT": str(health)},

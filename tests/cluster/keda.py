@@ -18,24 +18,23 @@ from botocore.serialize import RpcV2CBORSerializer
 
 from infra.components.cluster.charts import KEDA_NAMESPACE
 from infra.kubernetes.context import Manifest
-from tests.cluster.client import ClusterApi, RefusedError
-from tests.cluster.controllers import built, define
+from tests.cluster.client import ClusterApi
+from tests.cluster.controllers import await_answer, built, define, loopback_service
 from tests.cluster.local import Components, free_ports
-from tests.waiting import wait_until
 
 _GROUP: Final = "external.metrics.k8s.io"
-_SERVICE: Final = {"name": "keda-metrics-apiserver", "namespace": KEDA_NAMESPACE}
+OUTAGES: Final = ("an error", "no data", "throttled", "a malformed answer", "a late answer")
+_THROTTLED: Final = b"\xa1\x66__type\x73ThrottlingException"
+"""A map of one text to another in CBOR (RFC 8949)."""
 
 
 class PlayedCloudWatch:
-    """``GetMetricData`` over HTTP: each metric's value by its namespace, name and dimensions.
-
-    A metric without a value has no data. ``fails``: every request is answered with 500.
-    """
+    """``GetMetricData`` over HTTP: each metric's value by its namespace, name and dimensions."""
 
     def __init__(self) -> None:
         self.values: dict[tuple[str, str, frozenset[tuple[str, str]]], float] = {}
-        self.fails = False
+        self._outage: str | None = None
+        self._is_over = threading.Event()
         self.reads = 0
         shape = (
             botocore.session.get_session().get_service_model("cloudwatch").operation_model("GetMetricData")
@@ -50,14 +49,15 @@ class PlayedCloudWatch:
 
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
-                answer = b"" if outer.fails else outer.answer(self.path, body)
-                self.send_response(500 if outer.fails else 200)
+                outer.reads += 1
+                status, answer = outer.answer(self.path, body)
+                self.send_response(status)
                 self.send_header("Smithy-Protocol", "rpc-v2-cbor")
                 self.send_header("Content-Type", "application/cbor")
                 self.send_header("Content-Length", str(len(answer)))
-                self.end_headers()
-                self.wfile.write(answer)
-                outer.reads += 1
+                with contextlib.suppress(OSError):  # the caller has given up
+                    self.end_headers()
+                    self.wfile.write(answer)
 
             def log_message(self, *_: object) -> None: ...
 
@@ -65,7 +65,28 @@ class PlayedCloudWatch:
         self.address = f"http://127.0.0.1:{self._server.server_port}"
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
-    def answer(self, path: str, body: bytes) -> bytes:
+    @contextlib.contextmanager
+    def outage(self, way: str) -> Iterator[None]:
+        """Answer no request with a value, in one of the ways ``OUTAGES``."""
+        self._outage = way
+        self._is_over.clear()
+        try:
+            yield
+        finally:
+            self._outage = None
+            self._is_over.set()
+
+    def answer(self, path: str, body: bytes) -> tuple[int, bytes]:
+        """Return the status and the body of an answer."""
+        match self._outage:
+            case "an error":
+                return 500, b""
+            case "throttled":
+                return 400, _THROTTLED
+            case "a malformed answer":
+                return 200, b"<html>"
+            case "a late answer":
+                self._is_over.wait()
         assert path.endswith("/operation/GetMetricData"), path
         request: dict[str, Any] = self._parser.parse_data_item(io.BufferedReader(io.BytesIO(body)))  # type: ignore[arg-type]
         results = []
@@ -73,16 +94,17 @@ class PlayedCloudWatch:
             metric = query["MetricStat"]["Metric"]
             dimensions = frozenset((item["Name"], item["Value"]) for item in metric["Dimensions"])
             value = self.values.get((metric["Namespace"], metric["MetricName"], dimensions))
-            values = [] if value is None else [value]
+            values = [] if value is None or self._outage else [value]
             times = [time.time()] * len(values)
             results.append(
                 {"Id": query["Id"], "StatusCode": "Complete", "Values": values, "Timestamps": times}
             )
         encoded = bytearray()
         self._serializer._serialize_data_item(encoded, {"MetricDataResults": results}, self._output)
-        return bytes(encoded)
+        return 200, bytes(encoded)
 
     def close(self) -> None:
+        self._is_over.set()
         self._server.shutdown()
         self._server.server_close()
 
@@ -125,15 +147,8 @@ def keda(api: ClusterApi) -> Iterator[PlayedCloudWatch]:
         ],
         variables,
     )
-
-    def is_served() -> bool:
-        components.check()
-        with contextlib.suppress(RefusedError):
-            return bool(api.get(f"/apis/{_GROUP}/v1beta1"))
-        return False
-
     try:
-        wait_until(is_served, interval_seconds=0.5)
+        await_answer(lambda: api.get(f"/apis/{_GROUP}/v1beta1"), components)
         yield cloudwatch
         components.check()
     finally:
@@ -142,14 +157,11 @@ def keda(api: ClusterApi) -> Iterator[PlayedCloudWatch]:
 
 
 def _register(api: ClusterApi, port: int) -> None:
-    """Create the namespace, and the API of external metrics, which the autoscaler reads, at a port."""
-    api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": KEDA_NAMESPACE}})
-    outside = {"type": "ExternalName", "externalName": "localhost"}
-    service: Manifest = {"apiVersion": "v1", "kind": "Service", "spec": outside}
-    api.apply({**service, "metadata": _SERVICE})
+    """Register the API of external metrics, which the autoscaler reads, at a port."""
+    service = {**loopback_service(api, KEDA_NAMESPACE, "keda-metrics-apiserver"), "port": port}
     served = {"group": _GROUP, "version": "v1beta1", "groupPriorityMinimum": 100, "versionPriority": 100}
     registration: Manifest = {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService"}
-    spec = {**served, "service": {**_SERVICE, "port": port}, "insecureSkipTLSVerify": True}
+    spec = {**served, "service": service, "insecureSkipTLSVerify": True}
     api.apply({**registration, "metadata": {"name": f"v1beta1.{_GROUP}"}, "spec": spec})
     # This API server forwards requests without a client certificate.
     rbac, named = "rbac.authorization.k8s.io", {"metadata": {"name": "anybody-reads-external-metrics"}}

@@ -23,7 +23,7 @@ GPUS: Final = 10
 AT_ONCE: Final = 5
 _NAME: Final = "app.kubernetes.io/name"
 _LIFE: Final = PodLife(starts=0.05, stops=0.05)
-_QUEUED_PER_WORKER: Final = 5
+QUEUED_PER_WORKER: Final = 5
 SETTLED_SECONDS: Final = 130.0
 """After which a worker has set the cost of its pod's deletion."""
 
@@ -147,6 +147,12 @@ class ServicePlay:
             worker.cost.step()
 
 
+def workers_for(ready: int, in_flight: int, consumers: int) -> int:
+    """Return the number of workers for a queue's messages, as the queue watcher computes it."""
+    state = QueueState(0.0, ready, in_flight, 0.0, 0.0, 0.0, consumers)
+    return workers_for_queue(state, QUEUED_PER_WORKER)
+
+
 def service_objects(**service: Any) -> list[Manifest]:
     """Render the objects of a service; no volume of its pods has to be provisioned."""
     changes = {"datasets": [], "reportsReadiness": False, **service}
@@ -166,10 +172,9 @@ def scale_downs(play: ServicePlay, rounds: int, seed: int, *, by_length: bool = 
             play.work(worker, draw.uniform(60, 1700) if number < count else 0)
         if not by_length:
             play.wait(SETTLED_SECONDS)
-        state = QueueState(0.0, 0, count, 0.0, 0.0, 0.0, len(workers))
         play.work(workers[count], draw.uniform(60, 1700))
         before = play.workers
-        play.scale(1 if by_length else workers_for_queue(state, _QUEUED_PER_WORKER))
+        play.scale(1 if by_length else workers_for(0, count, len(workers)))
         result += play.ended(before, 110 if by_length else None)
     play.delete()
     return result

@@ -163,8 +163,9 @@ def test_keda_scales_workers_by_the_queue_watchers_number(kind: str) -> None:
     )
     assert dimensions == group_dimensions("dev", "ocr", names.SERVICE_QUEUES)
     assert (trigger["type"], metadata["metricName"]) == ("aws-cloudwatch", "QueueWorkers")
-    # A missing value is an error, and the number of workers stays.
+    # A missing value is an error, and from the first on the number of workers stays.
     assert (metadata["targetMetricValue"], metadata["ignoreNullValues"]) == ("1", "false")
+    assert (spec["fallback"]["failureThreshold"], trigger.get("metricType")) == (0, None)  # not for ``Value``
     assert (spec["minReplicaCount"], spec["maxReplicaCount"]) == (1, 7)
     assert "replicas" not in of_kind(items, "Deployment")["spec"]  # each update would reset it
     assert spec["triggers"][1]["metadata"] == {

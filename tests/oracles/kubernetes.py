@@ -134,6 +134,7 @@ _KEYS: Final[dict[tuple[str, str], dict[str, Any]]] = {
                 },
             },
         },
+        "fallback": dict.fromkeys(("failureThreshold", "replicas", "behavior")),
         "triggers": {
             **dict.fromkeys(("type", "name", "metricType", "useCachedMetrics")),
             **{"metadata": _ANY, "authenticationRef": {"name": None}},

@@ -15,6 +15,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--profile", help="AWS profile (default: the stack's aws:profile, or the AWS credential chain)"
     )
+    parser.add_argument("--only", metavar="CHECK", help='one check by its name in the report: "node agents"')
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gpu_spot.declared.stackfile import find_project
-from gpu_spot.errors import ExitStatus
+from gpu_spot.errors import ExitStatus, UserError
 from gpu_spot.preflight import account, stack
 from gpu_spot.preflight.check_result import CheckResult, run_checks
 from gpu_spot.preflight.checks import CHECKS
@@ -23,11 +23,14 @@ _STYLES: Final = {"ok": "green", "warning": "yellow", "failure": "bold red", "no
 
 
 def run(args: argparse.Namespace) -> int:
-    """Check and print. Raises ``UserError`` if the stack file or the credentials are invalid."""
+    """Check and print. Raises ``UserError`` if an option, the stack file or the credentials are invalid."""
+    if args.only not in (None, *CHECKS):
+        raise UserError(f"--only is {args.only!r}; use one of: {', '.join(CHECKS)}")
     declared_stack = stack.read(find_project(), args.stack)
     aws_account = account.connect(declared_stack.region, args.profile or declared_stack.profile)
+    checks = {args.only: CHECKS[args.only]} if args.only else CHECKS
     with progress("checking the account") as on_progress:
-        results = list(run_checks(declared_stack, aws_account, CHECKS, on_progress))
+        results = list(run_checks(declared_stack, aws_account, checks, on_progress))
     if args.json:
         sys.stdout.write(_json(declared_stack, aws_account, results))
     else:

@@ -147,10 +147,12 @@ def previews(
     nothing, not even a lock (pulumi/pulumi ``pkg/backend/diy/backend.go``: ``Preview`` calls no ``Lock``,
     and ``apply`` stores nothing for a dry run).
     """
+    groups = scope.arn("ssm", f"parameter{names.parameter_root(scope.stack)}/*")
     allowed = [
         Statement("ReadImages", ["ssm:GetParameter"], _images(scope, images)),
         Statement("ReadPrices", ["pricing:GetProducts"], ANY_RESOURCE),
         Statement("FindInstances", ["ec2:DescribeInstances", "tag:GetResources"], ANY_RESOURCE),
+        Statement("ReadHosts", ["ssm:GetParametersByPath"], [groups]),
     ]
     if vpc_id is not None:
         allowed.append(Statement("FindNetwork", _NETWORK, ANY_RESOURCE))

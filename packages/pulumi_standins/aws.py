@@ -175,6 +175,8 @@ class Aws(Provider):
             return {"ids": ids, "publicIps": [name for name in ids if "private" not in name]}
         if function == "getResources":
             return {"resourceTagMappingLists": self._queues(world)}
+        if function == "getParametersByPath":
+            return _parameters(world, f"{arguments['path']}/")
         constant: dict[str, dict[str, Any]] = {
             "getAddonVersion": {"version": "v1.20.1-eksbuild.1"},
             "getCallerIdentity": {
@@ -194,7 +196,7 @@ class Aws(Provider):
         return constant[function]
 
     def _queues(self, world: World) -> list[dict[str, Any]]:
-        """Return the brokers and queues of SQS with their tags, as Resource Groups does."""
+        """Return brokers, secrets and queues of SQS with their tags, as Resource Groups does."""
         return [
             {
                 "resourceArn": self._arn(f"aws:{token}", one["id"], one["inputs"]),
@@ -202,7 +204,7 @@ class Aws(Provider):
                 "complianceDetails": [],
             }
             for one in world.exists()
-            for token in ("mq/broker:Broker", "sqs/queue:Queue")
+            for token in ("mq/broker:Broker", "secretsmanager/secret:Secret", "sqs/queue:Queue")
             if one["urn"].split("::")[2].endswith(f"aws:{token}")
         ]
 
@@ -220,6 +222,17 @@ def group_of(inputs: dict[str, Any]) -> str:
     given = inputs.get("tags") or {}
     tags = given if isinstance(given, dict) else {tag["key"]: tag["value"] for tag in given}
     return str(tags.get("gpu-spot:group", ""))
+
+
+def _parameters(world: World, path: str) -> dict[str, Any]:
+    """Return the parameters below a path, as Systems Manager does."""
+    found = [one["inputs"] for one in world.exists() if str(one["inputs"].get("name", "")).startswith(path)]
+    return {
+        "arns": [],
+        "types": [],
+        "names": [one["name"] for one in found],
+        "values": [one.get("insecureValue") or one.get("value") for one in found],
+    }
 
 
 def _digits() -> str:

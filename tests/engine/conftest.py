@@ -14,13 +14,22 @@ _TABLES = {
     STACKS_PROPERTY: (
         *("stack", "resources", "aws", "kubernetes", "preview s", "up s", "rest of up s", "preview again s"),
     ),
-    YEAR_PROPERTY: ("stack", "change", "", "result", "verdict", "workers ended", "s: preview+up+preview"),
+    YEAR_PROPERTY: (
+        *("stack", "change", "", "result", "verdict", "workers ended", "reaches", "s: preview+up+preview"),
+    ),
 }
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--changes", type=int, default=60, metavar="N", help="every N-th change of a key under the engine"
+    )
+    parser.addoption(
+        "--since",
+        type=int,
+        default=0,
+        metavar="N",
+        help="the first `up` makes the N changes before, of a year",
     )
 
 

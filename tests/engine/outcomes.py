@@ -9,12 +9,13 @@ what the engine says.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
@@ -41,7 +42,8 @@ ENDS: Final = "**no worker of before**: these end at the `up`"
 ROLLS: Final = "running workers, by a rolling release"
 BOOTS: Final = "new instances; running ones keep theirs"
 AT_ONCE: Final = "at the `up`; running instances stay"
-_LAUNCHES: Final = frozenset({"EC2NodeClass", "LaunchTemplate", "NodePool"})
+DRIFTS: Final = "running pods of services, by new nodes one after another"
+TIMES: Final = (ENDS, ROLLS, DRIFTS, BOOTS, AT_ONCE)
 _MAX_KINDS: Final = 6
 _OPERATIONS: Final = {"replace": "replace", "create-replacement": "replace", "delete": "delete"}
 _HEAD: Final = """\
@@ -146,20 +148,86 @@ def effect(steps: Iterable[Mapping[str, Any]]) -> str:
 
 def reach(steps: Iterable[Mapping[str, Any]]) -> str:
     """Return when a change reaches workers, by the resources that it touches; empty without any."""
-    found = set()
-    for step in steps:
-        kind, name = step["urn"].split("::")[2].rpartition(":")[2], step["urn"].rpartition("::")[2]
-        if step["op"] in _OPERATIONS and kind in ("Group", "Job", "SpotFleetRequest"):
-            found.add(ENDS)
-        elif step["op"] not in ("update", "replace", "create-replacement"):
-            found |= set() if step["op"] in ("same", "read") else {AT_ONCE}
-        elif kind == "Deployment" or (kind == "Parameter" and name.endswith("-release")):
-            found.add(ROLLS)
-        elif kind in _LAUNCHES or (kind == "Group" and "mixedInstancesPolicy" in step["diffReasons"]):
-            found.add(BOOTS)
-        else:
-            found.add(AT_ONCE)
-    return next((when for when in (ENDS, ROLLS, BOOTS, AT_ONCE) if when in found), "")
+    found = reaches_of(steps)
+    return next((when for when in TIMES if when in found), "")
+
+
+def reaches_of(steps: Iterable[Mapping[str, Any]]) -> set[str]:
+    """Return all times at which a part of a change reaches workers."""
+    listed_steps = list(steps)
+    kept = {
+        _input(step, "new", "metadata", "name")
+        for step in listed_steps
+        if "NodePool" in step["urn"] and _keeps(step)
+    }
+    unrestarted = {
+        step["urn"].rpartition("-")[0]
+        for step in listed_steps
+        if step["urn"].endswith("-health") and '"mostAtOnce": 0' in str(_input(step, "new", "insecureValue"))
+    }
+    return {when for step in listed_steps if (when := _reach_of(step, kept, unrestarted))}
+
+
+def _reach_of(step: Mapping[str, Any], kept: Container[Any], unrestarted: Container[str]) -> str:
+    kind, name = step["urn"].split("::")[2].rpartition(":")[2], step["urn"].rpartition("::")[2]
+    if step["op"] in ("same", "read"):
+        return ""
+    if step["op"] in _OPERATIONS and kind in ("Group", "Job", "SpotFleetRequest"):
+        return ENDS
+    if step["op"] not in ("update", "replace", "create-replacement"):
+        return AT_ONCE
+    if kind == "Deployment":
+        return ROLLS if _differs(step, "spec", "template") else AT_ONCE
+    if kind == "Parameter" and name.endswith("-release") and _differs(step, "insecureValue"):
+        in_place = _is_in_place(step) and step["urn"].rpartition("-")[0] not in unrestarted
+        return ROLLS if in_place else BOOTS
+    if kind in ("EC2NodeClass", "NodePool"):
+        specs = [_input(step, side, "spec") for side in ("old", "new")]
+        if not all(isinstance(spec, Mapping) for spec in specs):
+            return BOOTS  # known after the update: it names new subnets
+        (old, chosen), (new, allowed_now) = (_of_nodes(kind, spec) for spec in specs)
+        drifts = (old != new or chosen - allowed_now) and _input(step, "new", "metadata", "name") not in kept
+        return DRIFTS if drifts else AT_ONCE if (old, chosen) == (new, allowed_now) else BOOTS
+    if kind == "LaunchTemplate" or (kind == "Group" and "mixedInstancesPolicy" in step["diffReasons"]):
+        return BOOTS
+    return AT_ONCE
+
+
+def _input(step: Mapping[str, Any], side: str, *path: str) -> Any:
+    value: Any = (step.get(f"{side}State") or {}).get("inputs", {})
+    for key in path:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def _differs(step: Mapping[str, Any], *path: str) -> bool:
+    return bool(_input(step, "old", *path) != _input(step, "new", *path))
+
+
+def _is_in_place(step: Mapping[str, Any]) -> bool:
+    """Return whether a release stays a container, or a process; or is known after the update."""
+    texts = [str(_input(step, side, "insecureValue")) for side in ("old", "new")]
+    return not texts[1].startswith("{") or len({'"image":""' in text for text in texts}) == 1
+
+
+def _keeps(step: Mapping[str, Any]) -> bool:
+    """Return whether a pool lets no node go that drifts, as those of jobs do."""
+    budgets = _input(step, "new", "spec", "disruption", "budgets") or ()
+    return any(one["nodes"] == "0" and "Drifted" in one.get("reasons", ()) for one in budgets)
+
+
+def _of_nodes(kind: str, spec: Mapping[str, Any]) -> tuple[Any, set[str]]:
+    """Return what each node must be like, else it drifts, and the choices of which it must have one.
+
+    Source: Karpenter, "Disruption", "Drift".
+    """
+    whole = dict(spec)
+    if kind == "EC2NodeClass":
+        return whole, {json.dumps(one) for one in whole.pop("subnetSelectorTerms", ())}
+    template = dict(whole.get("template") or {})
+    template["spec"] = dict(template.get("spec") or {})
+    requirements = template["spec"].pop("requirements", ())
+    return template, {f"{one['key']} {value}" for one in requirements for value in one["values"]}
 
 
 def _listed(kinds: set[str]) -> str:

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 import yaml
 
+from contracts.group import health_settings, release_settings
+from contracts.group.health_settings import HealthSettings
+from contracts.group.release import WorkerRelease
+from contracts.group.release_settings import DesiredRelease
 from tests.engine.outcomes import (
     AT_ONCE,
     BOOTS,
+    DRIFTS,
     ENDS,
     IN_PLACE,
     REFUSED,
@@ -75,6 +81,29 @@ def said(run: Run) -> str:
     return REFUSED
 
 
+def release(image: str = "", command: str = "serve") -> dict[str, Any]:
+    desired = DesiredRelease(WorkerRelease(image=image, command=(command,)))
+    return {"insecureValue": release_settings.dumps(desired)}
+
+
+def pool(*types: str, budgets: Sequence[Any] = (), limit: int = 8) -> dict[str, Any]:
+    requirements = [{"key": "node.kubernetes.io/instance-type", "values": [*types]}]
+    spec = {"template": {"spec": {"requirements": requirements}}, "limits": {"nvidia.com/gpu": limit}}
+    return {"metadata": {"name": "a"}, "spec": {**spec, "disruption": {"budgets": [*budgets]}}}
+
+
+def node_class(image: str, *subnets: str) -> dict[str, Any]:
+    terms = [{"id": subnet} for subnet in subnets]
+    return {"metadata": {"name": "a"}, "spec": {"ami": image, "subnetSelectorTerms": terms}}
+
+
+NEVER = {"nodes": "0", "reasons": ["Drifted"]}
+FEW, MORE, OTHER = pool("g6.xlarge"), pool("g6.xlarge", "g5.xlarge"), pool("g5.xlarge")
+ONE, TWO = {"spec": {"template": 1}}, {"spec": {"template": 2}}
+NO_RESTART = {"insecureValue": health_settings.dumps(HealthSettings(max_unavailable_percent=0))}
+RELEASED = ("update", "ssm:Parameter", "a-release", release(), release(command="other"))
+
+
 @pytest.mark.parametrize(
     ("touched", "when"),
     [
@@ -84,18 +113,40 @@ def said(run: Run) -> str:
         ([("create", "autoscaling:Group", "a-fallback")], AT_ONCE),
         ([("update", "autoscaling:Group", "a-primary")], AT_ONCE),
         ([("update", "ssm:Parameter", "a-config"), ("update", "ec2:LaunchTemplate", "a")], BOOTS),
-        ([("update", "ec2:LaunchTemplate", "a"), ("update", "ssm:Parameter", "a-release")], ROLLS),
-        ([("update", "kubernetes:Deployment", "a")], ROLLS),
-        ([("update", "ssm:Parameter", "a-release"), ("delete", "autoscaling:Group", "a-primary")], ENDS),
+        ([("update", "ec2:LaunchTemplate", "a"), RELEASED], ROLLS),
+        ([("update", "ssm:Parameter", "a-release", release(), release())], AT_ONCE),
+        ([("update", "ssm:Parameter", "a-release", release(), release("image"))], BOOTS),
+        ([("same", "ssm:Parameter", "a-health", NO_RESTART, NO_RESTART), RELEASED], BOOTS),
+        ([("update", "kubernetes:Deployment", "a", ONE, TWO)], ROLLS),
+        ([("update", "kubernetes:Deployment", "a", ONE, {"spec": {"template": 1, "replicas": 2}})], AT_ONCE),
+        ([("update", "kubernetes:NodePool", "a", FEW, MORE)], BOOTS),
+        ([("update", "kubernetes:NodePool", "a", FEW, OTHER)], DRIFTS),
+        ([("update", "kubernetes:NodePool", "a", FEW, pool("g5.xlarge", budgets=[NEVER]))], BOOTS),
+        ([("update", "kubernetes:NodePool", "a", FEW, pool("g6.xlarge", limit=9))], AT_ONCE),
+        (
+            [("update", "kubernetes:EC2NodeClass", "a", node_class("1", "s"), node_class("1", "s", "t"))],
+            BOOTS,
+        ),
+        ([("update", "kubernetes:EC2NodeClass", "a", node_class("1", "s"), node_class("2", "s"))], DRIFTS),
+        ([("update", "kubernetes:EC2NodeClass", "a", node_class("1", "s"), {"spec": "unknown"})], BOOTS),
+        ([RELEASED, ("delete", "autoscaling:Group", "a-primary")], ENDS),
         ([("create-replacement", "ec2:SpotFleetRequest", "a")], ENDS),
     ],
 )
 def test_what_a_change_touches_says_when_it_reaches_workers(
-    touched: list[tuple[str, str, str]], when: str
+    touched: list[tuple[Any, ...]], when: str
 ) -> None:
     steps = [
-        {"op": op, "urn": f"urn:pulumi:dev::gpu-spot::x$aws:{kind}::{name}", "diffReasons": ["tags"]}
-        for op, kind, name in touched
+        {
+            "op": op,
+            "urn": f"urn:pulumi:dev::gpu-spot::x$aws:{kind}::{name}",
+            "diffReasons": ["tags"],
+            **{
+                side: {"inputs": inputs}
+                for side, inputs in zip(("oldState", "newState"), states, strict=False)
+            },
+        }
+        for op, kind, name, *states in touched
     ]
     assert reach(steps) == when
 
@@ -104,6 +155,6 @@ def test_each_key_that_changes_something_has_a_time() -> None:
     page = {(key, stack) for key, _, stack in listed()}
     reached = listed_reaches()
     times = {when for found in reached.values() for when in found}
-    assert times == {AT_ONCE, BOOTS, ENDS, ROLLS}
+    assert times == {AT_ONCE, BOOTS, DRIFTS, ENDS, ROLLS}
     for change in (one for one in allowed() if not is_default(one)):
         assert (change.key, change.stack) in reached.keys() | page

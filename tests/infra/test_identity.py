@@ -43,6 +43,7 @@ def test_only_jobs_of_the_repository_may_preview() -> None:
         "ReadImages": ["arn:aws:ssm:us-west-2::parameter/aws/service/*"],
         "ReadPrices": ["*"],
         "FindInstances": ["*"],
+        "ReadHosts": ["arn:aws:ssm:us-west-2:123456789012:parameter/gpu-spot/dev/groups/*"],
         "ListState": ["arn:aws:s3:::acme-state"],
         "ReadState": [
             f"arn:aws:s3:::acme-state/.pulumi/{key}"

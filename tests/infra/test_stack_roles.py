@@ -168,10 +168,12 @@ def test_a_preview_writes_nothing() -> None:
     reads = {"s3:GetObject", "s3:ListBucket", "kms:Decrypt", "ssm:GetParameter", "pricing:GetProducts"}
     assert iam.allowed_actions(policies("dev", "previews")) == reads | {
         "ec2:DescribeInstances",
+        "ssm:GetParametersByPath",
         "tag:GetResources",
     }
     own = [asked for asked in of_stack("dev") if iam.allows(policies("dev", "previews"), asked)]
-    assert {asked.action for asked in own} == {"s3:ListBucket", "s3:GetObject", "kms:Decrypt"}
+    state = {"s3:ListBucket", "s3:GetObject", "kms:Decrypt"}
+    assert {asked.action for asked in own} == state | {"ssm:GetParametersByPath"}
 
 
 @pytest.mark.parametrize(

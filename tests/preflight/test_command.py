@@ -82,6 +82,13 @@ def test_warnings_end_with_zero_and_the_table_counts(
     assert "monthly cost" in out
 
 
+def test_a_check_alone(prepared: AwsClients, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["preflight", "--json", "--only", "names"]) == 0
+    assert {one["check"] for one in json.loads(capsys.readouterr().out)["remarks"]} == {"names"}
+    assert cli.main(["preflight", "--only", "agents"]) == 2
+    assert "use one of: service-linked roles, names, monthly cost" in capsys.readouterr().err
+
+
 def test_a_wrong_stack_and_missing_credentials_differ(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,10 +39,13 @@ class Case:
     runs_on: frozenset[str]
 
     @property
-    def has_release(self) -> bool:
-        """Whether the program starts a service's workers, before or after."""
-        starting = ("command", "image")
-        return self.change.path[-1] in starting or any(self.entry.get(key) for key in starting)
+    def keeps_its_form(self) -> bool:
+        """Whether the program starts a service's workers, in containers before and after or as processes."""
+        forms = [
+            ("container" if entry.get("image") else "process" if entry.get("command") else "")
+            for entry in (self.entry, self.entry | {self.change.path[-1]: self.new})
+        ]
+        return bool(forms[0]) and forms[0] == forms[1]
 
     def lower(self) -> bool:
         return self.new is None or (self.old is not None and self.new < self.old)
@@ -54,7 +57,7 @@ Rule: TypeAlias = tuple[str, Truth | Callable[[Case], Truth]]
 def _release(case: Case) -> Truth:
     if "kubernetes" in case.runs_on:
         return "ends"
-    return "ends" if case.has_release else "nothing"
+    return "ends" if case.keeps_its_form else "nothing"
 
 
 def _job(case: Case) -> Truth:

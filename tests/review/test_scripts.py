@@ -388,13 +388,22 @@ def test_up_enforces_the_policies_of_an_environment(work_dir: Path) -> None:
     engine(work_dir, "")
     (work_dir / "policy" / "config").mkdir(parents=True)
     (work_dir / "policy" / "config" / "prod.json").write_text("{}")
-    assert script("up", "prod", PULUMI_BACKEND_URL="").returncode == 0
+    assert script("up", "prod", PULUMI_BACKEND_URL="", GPU_SPOT="true").returncode == 0
     arguments = (work_dir / "arguments").read_text().splitlines()
     assert arguments[0] == "up"
     assert {"--yes", "--policy-pack", "policy/config/prod.json"} <= set(arguments)
     assert "--skip-preview" not in arguments
-    assert script("up", "prod", "prod.plan").returncode == 0
+    assert script("up", "prod", "prod.plan", GPU_SPOT="true").returncode == 0
     assert (work_dir / "arguments").read_text().splitlines()[-2:] == ["--plan", "prod.plan"]
+
+
+def test_up_begins_nothing_that_running_agents_are_too_old_for(work_dir: Path) -> None:
+    refusing = work_dir / "refusing"
+    refusing.write_text('#!/bin/sh\necho "$@" > checked\nexit 1\n')
+    refusing.chmod(0o755)
+    assert script("up", "prod", GPU_SPOT=str(refusing)).returncode == 1
+    assert (work_dir / "checked").read_text() == "preflight --stack prod --only node agents\n"
+    assert not (work_dir / "arguments").exists()
 
 
 def test_the_base_judges_the_head(work_dir: Path) -> None:

@@ -100,6 +100,46 @@ def test_an_unknown_or_secret_target_is_not_known(old: str, new: Any, outcome: s
     assert "hunter2" not in text
 
 
+def released(old: dict[str, Any] | None, new: dict[str, Any] | str) -> dict[str, Any]:
+    values = ({"insecureValue": one if isinstance(one, str) else json.dumps(one)} for one in (old or {}, new))
+    before, after = ({**value, "tags": TAGS} for value in values)
+    name = ("aws:ssm/parameter:Parameter", "web-release")
+    if old is None:
+        return step("create", *name, None, after)
+    return step("update", *name, before, after, diffReasons=["insecureValue"])
+
+
+def health(most_at_once: int) -> dict[str, Any]:
+    text = json.dumps({"graceSeconds": 1, "stuckSeconds": 1, "mostAtOnce": most_at_once, "digest": 7})
+    inputs = {"insecureValue": text, "tags": TAGS}
+    return step("same", "aws:ssm/parameter:Parameter", "web-health", inputs, inputs)
+
+
+PROCESS = {"image": "", "command": ["serve"], "environment": {}, "perSlot": 1}
+OTHER = PROCESS | {"command": ["serve", "--fast"]}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "percent", "outcome"),
+    [
+        (PROCESS, OTHER, 20, "ends"),
+        (PROCESS, UNKNOWN, 20, "ends"),
+        (PROCESS, OTHER, 0, "nothing"),
+        (PROCESS, UNKNOWN, 0, "nothing"),
+        (PROCESS, PROCESS | {"image": "ocr@sha256:1"}, 20, "nothing"),
+        (None, PROCESS, 20, "nothing"),
+    ],
+)
+def test_a_release_that_only_new_instances_take_ends_nothing(
+    old: dict[str, Any] | None, new: Any, percent: int, outcome: str
+) -> None:
+    """As the health checker's `_follow_desired` has it."""
+    found, text = said(reviewed(target(), health(percent), released(old, new)))
+    assert found == outcome
+    assert ("restarted" in text) == (outcome == "ends")
+    assert ("only for new instances" in text) == (outcome == "nothing")
+
+
 def test_an_unknown_configuration_is_not_known() -> None:
     config = step(
         *("update", "aws:ssm/parameter:Parameter", "web-config"),

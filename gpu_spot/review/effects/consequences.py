@@ -57,128 +57,60 @@ TYPES: Final = {token.rpartition(":")[2]: f"aws:{token}" for token in _TOKENS}
 """The type of each kind in the table."""
 
 
-def _replaced(kind: str, inputs: str, severity: Severity, words: str) -> Consequence:
-    return Consequence("replace", kind, frozenset(inputs.split()), severity, words)
+_ROWS: Final = """
+replace Subnet lost cidrBlock | **`network.cidr` cannot be changed**: updates fail half-way. Create a second \
+stack and migrate
+replace SecurityGroup lost vpcId | moves to another network: new instances start there, but a file system \
+cannot move. Create a second stack and migrate instead
+replace MountTarget lost subnetId | moves to another network: new instances start there, but a file system \
+cannot move. Create a second stack and migrate instead
+replace FileSystem lost kmsKeyId | is replaced by an empty one: **its files are lost**. Copy them first
+replace Repository lost encryptionConfigurations | is replaced by an empty one: **its images are lost**. \
+Copy them first
+replace FlowLog nothing trafficType | may miss a few minutes of traffic
+replace Broker lost deploymentMode | is replaced: **messages in the old broker are lost**. Drain it first
+replace SpotFleetRequest ends allocationStrategy fleetType launchTemplateConfigs onDemandAllocationStrategy \
+onDemandTargetCapacity replaceUnhealthyInstances spotPrice targetCapacity | **{count} of the fleet are \
+terminated**: it is replaced, and the new fleet starts empty. See "Replacing a fleet without losing workers" \
+first
+replace AccessPoint unknown posixUser rootDirectory | is replaced: mounts of the old one fail; restart the \
+workers. No files are lost
+replace LifecyclePolicy nothing policy | other images expire, within a day
+replace TopicSubscription nothing endpoint | the new address must confirm the subscription
+delete SpotFleetRequest ends | **{count} of the fleet are terminated**: it is deleted
+delete Group.primary ends | **{count} of the primary group are terminated**: it is deleted
+delete Group.fallback ends | **all On-Demand workers are terminated at once**: the group is deleted
+delete LogGroup watch | is deleted, with its logs
+delete Broker lost | is deleted, **with its messages**
+delete Queue lost | is deleted, **with its messages**
+delete Bucket lost | is deleted; AWS rejects this while it is not empty
+delete Repository lost | is deleted; AWS rejects this while it contains images
+delete FileSystem lost | is deleted, **with all files**
+delete AccessPoint unknown | is deleted: its mounts fail
+delete Table lost | is deleted, **with the controller's state**
+delete PlacementGroup watch | is deleted; AWS rejects this while instances are in it
+delete NatGateway unknown | is deleted: connections through it break
+replace NatGateway unknown | is replaced: connections through it break
+replace Cluster ends | is replaced: **every pod of the Kubernetes cluster ends**, and what others run in it
+delete Cluster ends | is deleted: **every pod of the Kubernetes cluster ends**, and what others run in it
+update LaunchTemplate later | new launch template version for new instances; running and warm instances keep \
+the old one
+update Group later mixedInstancesPolicy | new instance mix: running instances are not affected
+update Group later vpcZoneIdentifiers | new zones: running instances are not affected
+update Group later maxSize | new maximum size
+update Group later warmPool | new warm pool settings
+update Broker unknown engineVersion hostInstanceType | changes in the next maintenance window; a \
+single-instance broker is unavailable meanwhile
+update Function nothing | new code or settings: running workers are not affected
+"""
 
 
-def _updated(kind: str, inputs: str, severity: Severity, words: str) -> Consequence:
-    return Consequence("update", kind, frozenset(inputs.split()), severity, words)
+def _consequence(row: str) -> Consequence:
+    """Read ``OP KIND[.ROLE] SEVERITY INPUTS | WORDS``."""
+    head, _, words = row.partition(" | ")
+    op, kind, severity, *inputs = head.split()
+    name, _, role = kind.partition(".")
+    return Consequence(op, name, frozenset(inputs), Severity[severity.upper()], words, role)
 
 
-def _deleted(kind: str, severity: Severity, words: str, side: str = "") -> Consequence:
-    return Consequence("delete", kind, frozenset(), severity, words, side)
-
-
-_FLEET: Final = (
-    "**{count} of the fleet are terminated**: it is replaced, and the new fleet starts empty. "
-    'See "Replacing a fleet without losing workers" first'
-)
-_ANOTHER_NETWORK: Final = (
-    "moves to another network: new instances start there, but a file system cannot move. "
-    "Create a second stack and migrate instead"
-)
-
-CONSEQUENCES: Final = (
-    # What is replaced.
-    _replaced(
-        "Subnet",
-        "cidrBlock",
-        Severity.LOST,
-        "**`network.cidr` cannot be changed**: updates fail half-way. Create a second stack and migrate",
-    ),
-    _replaced("SecurityGroup", "vpcId", Severity.LOST, _ANOTHER_NETWORK),
-    _replaced("MountTarget", "subnetId", Severity.LOST, _ANOTHER_NETWORK),
-    _replaced(
-        "FileSystem",
-        "kmsKeyId",
-        Severity.LOST,
-        "is replaced by an empty one: **its files are lost**. Copy them first",
-    ),
-    _replaced(
-        "Repository",
-        "encryptionConfigurations",
-        Severity.LOST,
-        "is replaced by an empty one: **its images are lost**. Copy them first",
-    ),
-    _replaced("FlowLog", "trafficType", Severity.NOTHING, "may miss a few minutes of traffic"),
-    _replaced(
-        "Broker",
-        "deploymentMode",
-        Severity.LOST,
-        "is replaced: **messages in the old broker are lost**. Drain it first",
-    ),
-    _replaced(
-        "SpotFleetRequest",
-        "launchTemplateConfigs allocationStrategy spotPrice fleetType replaceUnhealthyInstances "
-        "onDemandAllocationStrategy targetCapacity onDemandTargetCapacity",
-        Severity.ENDS,
-        _FLEET,
-    ),
-    _replaced(
-        "AccessPoint",
-        "rootDirectory posixUser",
-        Severity.UNKNOWN,
-        "is replaced: mounts of the old one fail; restart the workers. No files are lost",
-    ),
-    _replaced("LifecyclePolicy", "policy", Severity.NOTHING, "other images expire, within a day"),
-    _replaced(
-        "TopicSubscription", "endpoint", Severity.NOTHING, "the new address must confirm the subscription"
-    ),
-    # What is removed from the stack file.
-    _deleted("SpotFleetRequest", Severity.ENDS, "**{count} of the fleet are terminated**: it is deleted"),
-    _deleted(
-        "Group", Severity.ENDS, "**{count} of the primary group are terminated**: it is deleted", "primary"
-    ),
-    _deleted(
-        "Group",
-        Severity.ENDS,
-        "**all On-Demand workers are terminated at once**: the group is deleted",
-        "fallback",
-    ),
-    _deleted("LogGroup", Severity.WATCH, "is deleted, with its logs"),
-    _deleted("Broker", Severity.LOST, "is deleted, **with its messages**"),
-    _deleted("Queue", Severity.LOST, "is deleted, **with its messages**"),
-    _deleted("Bucket", Severity.LOST, "is deleted; AWS rejects this while it is not empty"),
-    _deleted("Repository", Severity.LOST, "is deleted; AWS rejects this while it contains images"),
-    _deleted("FileSystem", Severity.LOST, "is deleted, **with all files**"),
-    _deleted("AccessPoint", Severity.UNKNOWN, "is deleted: its mounts fail"),
-    _deleted("Table", Severity.LOST, "is deleted, **with the controller's state**"),
-    _deleted("PlacementGroup", Severity.WATCH, "is deleted; AWS rejects this while instances are in it"),
-    _deleted("NatGateway", Severity.UNKNOWN, "is deleted: connections through it break"),
-    Consequence(
-        "replace", "NatGateway", frozenset(), Severity.UNKNOWN, "is replaced: connections through it break"
-    ),
-    *(
-        Consequence(
-            op,
-            "Cluster",
-            frozenset(),
-            Severity.ENDS,
-            f"is {op}d: **every pod of the Kubernetes cluster ends**, and what others run in it",
-        )
-        for op in ("replace", "delete")
-    ),
-    # What changes in place.
-    _updated(
-        "LaunchTemplate",
-        "",
-        Severity.LATER,
-        "new launch template version for new instances; running and warm instances keep the old one",
-    ),
-    _updated(
-        "Group",
-        "mixedInstancesPolicy",
-        Severity.LATER,
-        "new instance mix: running instances are not affected",
-    ),
-    _updated("Group", "vpcZoneIdentifiers", Severity.LATER, "new zones: running instances are not affected"),
-    _updated("Group", "maxSize", Severity.LATER, "new maximum size"),
-    _updated("Group", "warmPool", Severity.LATER, "new warm pool settings"),
-    _updated(
-        "Broker",
-        "hostInstanceType engineVersion",
-        Severity.UNKNOWN,
-        "changes in the next maintenance window; a single-instance broker is unavailable meanwhile",
-    ),
-    _updated("Function", "", Severity.NOTHING, "new code or settings: running workers are not affected"),
-)
+CONSEQUENCES: Final = tuple(map(_consequence, _ROWS.strip().splitlines()))

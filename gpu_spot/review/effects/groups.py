@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -23,11 +24,13 @@ class Groups:
         targets: target of each group; None if it is unknown, or if its workers are pods.
         new: groups that this change creates, also those that come to instances from Kubernetes.
         removed: groups of which everything is deleted.
+        unrestarted: groups whose health checker restarts no worker (``maxUnavailablePercent: 0``).
     """
 
     targets: Mapping[str, int | None]
     new: frozenset[str]
     removed: frozenset[str] = frozenset()
+    unrestarted: frozenset[str] = frozenset()
 
     def of(self, step: EngineStep) -> str:
         """Return a resource's group by its tag or label, else by its name; empty for one of the stack."""
@@ -47,6 +50,7 @@ def find_groups(steps: Sequence[EngineStep]) -> Groups:
     """Return the groups of a preview."""
     targets: dict[str, int | None] = {}
     new: set[str] = set()
+    unrestarted: set[str] = set()
     operations: dict[str, set[str]] = {}
     for step in steps:
         group = group_of(step)
@@ -54,6 +58,8 @@ def find_groups(steps: Sequence[EngineStep]) -> Groups:
             continue
         operations.setdefault(group, set()).add(step.op)
         targets.setdefault(group, None)
+        if step.type == PARAMETER and step.name.endswith("-health") and _restarts_none(value_of(step.now)):
+            unrestarted.add(group)
         if not (step.type == PARAMETER and step.name.endswith("-target")):
             continue
         if step.op == "create":
@@ -64,7 +70,14 @@ def find_groups(steps: Sequence[EngineStep]) -> Groups:
             )
     new |= {group for group, names in operations.items() if names <= {"create"}}
     removed = frozenset(group for group, names in operations.items() if names == {"delete"})
-    return Groups(targets, frozenset(new), removed)
+    return Groups(targets, frozenset(new), removed, frozenset(unrestarted))
+
+
+def _restarts_none(health: str) -> bool:
+    try:
+        return mapping(json.loads(health)).get("mostAtOnce") == 0
+    except ValueError:
+        return False
 
 
 def value_of(inputs: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ from gpu_spot.review.effects.effect import Effect, may_end, workers
 from gpu_spot.review.effects.groups import Groups, value_of
 from gpu_spot.review.preview import EngineStep
 from gpu_spot.review.value_diff import difference_lines, value_differences
-from gpu_spot.review.values import has_unknown, is_hidden, number
+from gpu_spot.review.values import has_unknown, is_hidden, mapping, number
 
 _DERIVED_KEYS: Final = ("onDemandPrices.", "ownPrices.", "slots.")
 """Keys of the controller's settings that are derived from the instance types."""
@@ -67,10 +67,23 @@ def _release(step: EngineStep, group: str, groups: Groups) -> Iterator[Effect]:
     old, new = value_of(step.old), value_of(step.new)
     if step.op == "update" and old == new and not has_unknown(new):
         return
+    details = tuple(difference_lines(old, new)) if old and not has_unknown(new) else ()
+    forms = {_is_container(old), _is_container(new)} - {None}
+    if not old or group in groups.unrestarted or len(forms) > 1:
+        # As the health checker decides (``lambdas/core/rollout/step.py``).
+        yield Effect(Severity.LATER, group, "new release: only for new instances", details)
+        return
     count = groups.targets.get(group)
     words = f"**{workers(count)} restarted** in place, one batch after another: a new release"
-    details = tuple(difference_lines(old, new)) if old and not has_unknown(new) else ()
     yield Effect(Severity.ENDS, group, words, details, count, ends_all=True)
+
+
+def _is_container(release: str) -> bool | None:
+    """Return whether workers of a release are containers, None if it cannot be read."""
+    try:
+        return bool(mapping(json.loads(release)).get("image"))
+    except ValueError:
+        return None
 
 
 def _target(step: EngineStep, group: str) -> Iterator[Effect]:

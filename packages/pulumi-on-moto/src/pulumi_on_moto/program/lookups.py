@@ -39,6 +39,7 @@ class Lookups:
             "aws:eks/getCluster:getCluster": self._cluster,
             "aws:eks/getAddonVersion:getAddonVersion": self._addon_version,
             "aws:ssm/getParameter:getParameter": self._parameter,
+            "aws:ssm/getParametersByPath:getParametersByPath": self._parameters,
             "aws:ec2/getInstances:getInstances": self._instances,
             "aws:resourcegroupstaggingapi/getResources:getResources": self._queues,
             "aws:ec2/getVpc:getVpc": self._vpc,
@@ -188,14 +189,17 @@ class Lookups:
         return {"version": f"v1.{minor}.0-eksbuild.1", "region": self._clients.region, **_echo(args)}
 
     def _queues(self, args: Mapping[str, Any]) -> LookupAnswer:
-        """List the queues and brokers with given tags; moto's Resource Groups has neither kind."""
-        sqs, mq = self._clients("sqs"), self._clients("mq")
+        """List queues, brokers and secrets with given tags; moto's Resource Groups has not all of them."""
+        sqs, mq, secrets = (self._clients(service) for service in ("sqs", "mq", "secretsmanager"))
         tags_of: dict[str, Mapping[str, str]] = {}
         for url in sqs.list_queues().get("QueueUrls", ()):
             attributes = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]
             tags_of[attributes["QueueArn"]] = sqs.list_queue_tags(QueueUrl=url).get("Tags", {})
         for broker in mq.list_brokers()["BrokerSummaries"]:
             tags_of[broker["BrokerArn"]] = mq.list_tags(ResourceArn=broker["BrokerArn"]).get("Tags", {})
+        for page in secrets.get_paginator("list_secrets").paginate():
+            for secret in page["SecretList"]:
+                tags_of[secret["ARN"]] = {tag["Key"]: tag["Value"] for tag in secret.get("Tags", ())}
         filters = {entry["key"]: entry["values"] for entry in args.get("tagFilters") or ()}
         matching = {
             arn: tags for arn, tags in tags_of.items() if all(tags.get(k) in v for k, v in filters.items())
@@ -205,6 +209,16 @@ class Lookups:
                 {"resourceArn": arn, "tags": dict(tags), "complianceDetails": []}
                 for arn, tags in matching.items()
             ],
+            "region": self._clients.region,
+            **_echo(args),
+        }
+
+    def _parameters(self, args: Mapping[str, Any]) -> LookupAnswer:
+        pages = self._clients("ssm").get_paginator("get_parameters_by_path").paginate(Path=args["path"])
+        parameters = [parameter for page in pages for parameter in page["Parameters"]]
+        columns = {"arns": "ARN", "names": "Name", "types": "Type", "values": "Value"}
+        return {
+            **{column: [parameter[key] for parameter in parameters] for column, key in columns.items()},
             "region": self._clients.region,
             **_echo(args),
         }

@@ -36,7 +36,7 @@ from rehearsal.cloud.holders import ScalingGroupHolder
 from rehearsal.cloud.local_cloud import LocalCloud
 from rehearsal.commands.deployed import deployed
 from tests.boot.machine import Machine
-from tests.boot.metadata import Metadata, is_expired
+from tests.boot.metadata import Fault, Metadata, is_expired, met
 from tests.boot.network import CLOUD, METADATA, Network, serving
 
 PORT: Final = 5000
@@ -63,19 +63,6 @@ class RealTime(SimulatedTime):
         """Do nothing: time passes by itself."""
 
 
-@dataclass(frozen=True)
-class Fault:
-    """Answers of a service, and of one operation where it is named, until a time of the monotonic clock."""
-
-    service: str
-    until: float
-    operation: str = ""
-    status: int = 500
-    code: str = "InternalError"
-    is_silent: bool = False
-    """Whether it answers only at the end."""
-
-
 @dataclass
 class Strike:
     """What happens at one of a machine's calls, which gets an error in place of an answer."""
@@ -93,7 +80,7 @@ class Shim:
 
     application: Callable[..., Iterable[bytes]]
     called: Callable[[str, str], None]
-    faults: list[Fault] = field(default_factory=list)
+    faults: list[Fault]
     strikes: list[Strike] = field(default_factory=list)
     calls: list[tuple[float, str, str, str]] = field(default_factory=list)
     """Time, address, service and operation."""
@@ -104,15 +91,8 @@ class Shim:
         self.calls.append((time.monotonic(), environ["REMOTE_ADDR"], service, operation))
         if is_expired(key):
             return _error(start_response, service, 400, "ExpiredTokenException")
-        for fault in self.faults:
-            if (
-                fault.service == service
-                and fault.operation in ("", operation)
-                and time.monotonic() < fault.until
-            ):
-                while fault.is_silent and time.monotonic() < fault.until:
-                    time.sleep(0.1)
-                return _error(start_response, service, fault.status, fault.code)
+        if fault := met(self.faults, service, operation):
+            return _error(start_response, service, fault.status, fault.code)
         strike = self._strike(environ["REMOTE_ADDR"])
         if strike is None or strike.is_done:
             answer = list(self.application(environ, start_response if strike is None else lambda *_: None))
@@ -167,8 +147,9 @@ class Cloud:
 
     def __init__(self, clients: AwsClients, local: LocalCloud, network: Network, disks: Path) -> None:
         self.clients, self.local, self.network = clients, local, network
-        self.metadata = Metadata(self._documents)
-        self.shim = Shim(DomainDispatcherApplication(create_backend_app), self._called)
+        self.faults: list[Fault] = []
+        self.metadata = Metadata(self._documents, self.faults)
+        self.shim = Shim(DomainDispatcherApplication(create_backend_app), self._called, self.faults)
         self.machines: dict[str, Machine] = {}
         self._disks = disks
         self._changing = threading.Lock()

@@ -80,7 +80,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the seconds of each phase and write them to ``out/boot.json``."""
+    """Print the seconds of each phase, and MB, and write them to ``out/boot.json``."""
     phases: dict[str, dict[str, float]] = {}
     for reports in terminalreporter.stats.values():
         for report in reports:
@@ -93,4 +93,4 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         OUT.write_text(json.dumps(phases, indent=1) + "\n")
         for test, seconds in phases.items():
             listed = ", ".join(f"{name} {value:g}" for name, value in seconds.items())
-            terminalreporter.write_line(f"{test}: {listed} s")
+            terminalreporter.write_line(f"{test}: {listed}")

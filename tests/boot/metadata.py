@@ -18,6 +18,34 @@ ROLE: Final = "/latest/meta-data/iam/security-credentials/"
 _NAME: Final = "gpu-spot-instance"
 
 
+@dataclass(frozen=True)
+class Fault:
+    """Answers of a service, or of one operation or path of it, until a time of the monotonic clock."""
+
+    service: str
+    until: float
+    operation: str = ""
+    """How its name begins."""
+    status: int = 500
+    code: str = "InternalError"
+    is_silent: bool = False
+    """Whether it answers only at the end."""
+
+
+def met(faults: list[Fault], service: str, operation: str) -> Fault | None:
+    """Return the fault that a call meets, a silent one at its end."""
+    for fault in list(faults):
+        if (
+            fault.service == service
+            and operation.startswith(fault.operation)
+            and time.monotonic() < fault.until
+        ):
+            while fault.is_silent and fault in faults and time.monotonic() < fault.until:
+                time.sleep(0.1)
+            return fault
+    return None
+
+
 class Documents(Protocol):
     """What the service knows of the machine at an address."""
 
@@ -26,13 +54,12 @@ class Documents(Protocol):
 
 @dataclass
 class Metadata:
-    """The service; faults are by the start of a path, until a time of the monotonic clock."""
+    """The service; its faults are those of ``metadata``."""
 
     documents: Documents
+    faults: list[Fault]
     more: dict[str, dict[str, str]] = field(default_factory=dict)
     """Documents by address, in front of the others."""
-    missing: dict[str, float] = field(default_factory=dict)
-    silent: dict[str, float] = field(default_factory=dict)
     _tokens: set[str] = field(default_factory=set)
 
     def warm(self, address: str, is_warm: bool) -> None:
@@ -52,8 +79,6 @@ class Metadata:
         """Return status and text for a GET."""
         if token not in self._tokens:
             return 401, ""
-        if any(path.startswith(start) and time.monotonic() < end for start, end in self.missing.items()):
-            return 404, ""
         if not (documents := {**self.documents(address), **self.more.get(address, {})}):
             return 404, ""  # not of AWS
         if path == ROLE:
@@ -94,11 +119,8 @@ class Metadata:
                 return str(self.client_address[0])
 
             def _send(self, status: int, text: str) -> None:
-                while any(
-                    self.path.startswith(start) and time.monotonic() < end
-                    for start, end in service.silent.items()
-                ):
-                    time.sleep(0.1)
+                if fault := met(service.faults, "metadata", self.path):
+                    status, text = fault.status, ""
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(text)))
                 self.end_headers()

@@ -170,10 +170,16 @@ class Rig:
 
         self.measure(name, came)
 
+    def sizes(self, machine: Machine) -> None:
+        """Record the memory of each unit's main process, in MB."""
+        for unit in machine.units():
+            if (pid := machine.show(unit, "MainPID")) != "0":
+                kib = machine.run(f"grep VmRSS /proc/{pid}/status").split()[1]
+                self.phases[f"MB of {unit}"] = round(int(kib) / 1000, 1)
+
     def close(self) -> None:
         """End the machines and what is left of faults."""
-        for faults in (self.cloud.shim.faults, self.cloud.metadata.silent, self.cloud.metadata.missing):
-            faults.clear()  # type: ignore[attr-defined]
+        self.cloud.faults.clear()
         for machine in self.machines:
             machine.close()
             if machine.instance in self.cloud.machines:

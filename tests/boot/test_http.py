@@ -19,6 +19,7 @@ def test_a_proxy_finds_the_workers_and_comes_back_after_kills(rig: Rig) -> None:
         assert errors(machine) == []
         assert set(machine.restarts().values()) == {0}
 
+    rig.sizes(proxy)
     proxy.kill("haproxy.service")
     rig.measure("answers after HAProxy's kill", lambda: proxy.run(ASK, check=False) == "200")
     proxy.kill("gpu-spot-proxy.service")

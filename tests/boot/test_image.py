@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 from lambdas.core.model import GroupRole
-from tests.boot.cloud import Fault
 from tests.boot.machine import Machine
+from tests.boot.metadata import Fault
 from tests.boot.rig import Rig, errors
 
 UNITS = {"gpu-spot-metrics.service", "gpu-spot-watch.service", "gpu-spot-work.service"}
@@ -30,6 +30,7 @@ def test_a_launch_hook_is_completed_once_the_image_is_there_and_a_restart_of_doc
     assert set(machine.restarts().values()) == {0}
     assert errors(machine) == []
 
+    rig.sizes(machine)
     before = containers(machine)
     machine.run("systemctl restart docker", 60)
     rig.measure("container after Docker's restart", lambda: containers(machine) not in ("", before))
@@ -49,8 +50,8 @@ def test_without_a_hook_and_with_an_old_toolkit_containers_get_their_gpu(rig: Ri
 def assert_untouched_by_silence(rig: Rig, machine: Machine) -> None:
     """Let AWS answer nothing for a while: the worker goes on, and its heartbeats come back."""
     before, until = containers(machine), time.monotonic() + 25
-    rig.cloud.metadata.silent["/"] = until
-    rig.cloud.shim.faults += [Fault(service, until) for service in ("dynamodb", "ssm", "ec2", "autoscaling")]
+    rig.cloud.faults.append(Fault("metadata", until, is_silent=True))
+    rig.cloud.faults += [Fault(service, until) for service in ("dynamodb", "ssm", "ec2", "autoscaling")]
     rig.wait_for(lambda: time.monotonic() > until)
     rig.heartbeats_come("heartbeat after silence", "boxed", machine)
     assert containers(machine) == before

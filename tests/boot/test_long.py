@@ -1,32 +1,96 @@
-"""Minutes without AWS at each phase of a machine's life, and a full disk."""
+"""Machines that are disturbed in each phase of a life: minutes without AWS, killed units, a full disk."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from datetime import datetime
+from typing import Final
 
 import pytest
 
-from tests.boot.cloud import Fault
+from lambdas.core.model import GroupRole
 from tests.boot.machine import Machine
+from tests.boot.metadata import Fault
 from tests.boot.rig import Rig, errors
+from tests.boot.test_image import containers
 from tests.boot.test_service import DRAIN_SECONDS, said
 from tests.boot.test_training import steps, volumes
 
-SECONDS = 180.0
-SERVICES = ("dynamodb", "ssm", "ec2", "autoscaling", "monitoring", "secretsmanager", "s3")
-KINDS = ("no metadata", "errors of AWS", "no answer of AWS")
+SECONDS: Final = 180.0
+PHASES: Final = ("boot", "work", "drain")
+CALLED: Final = {
+    "program": (
+        "metadata s3 ssm dynamodb ec2 aws",
+        "metadata dynamodb aws",
+        "metadata dynamodb autoscaling aws",
+    ),
+    "disk": (
+        "metadata dynamodb ec2 ssm monitoring aws",
+        "metadata dynamodb ec2 ssm monitoring aws",
+        "metadata dynamodb ec2 autoscaling aws",
+    ),
+    "boxed": ("metadata autoscaling ecr", "metadata ecr", ""),
+}
+"""The services that an entry's machine calls, by phase; ``aws`` is all of them but the metadata."""
+AWS: Final = ["dynamodb", "ssm", "ec2", "autoscaling", "monitoring", "secretsmanager", "s3", "ecr"]
+OUTAGES: Final = [
+    (phase, group, service, kind)
+    for phase_number, phase in enumerate(PHASES)
+    for group, called in CALLED.items()
+    for service in called[phase_number].split()
+    for kind in ("silent", "errors")
+]
+UNITS: Final = {
+    "program": "watch metrics work",
+    "disk": "watch metrics volume run",
+    "boxed": "watch prepare work",
+}
+KILLS: Final = [
+    (phase, group, unit) for phase in PHASES for group, units in UNITS.items() for unit in units.split()
+]
 
 
-def begin_outage(rig: Rig, kind: str, seconds: float) -> float:
-    """Let AWS, or the metadata service, not answer for a while; return when it does again."""
-    until = time.monotonic() + seconds
-    if kind == "no metadata":
-        rig.cloud.metadata.silent["/"] = until
+def live(rig: Rig, group: str, phase: str, disturb: Callable[[Machine], float]) -> Machine:
+    """Let a machine live that is disturbed: from its boot, at work, or from the notice on.
+
+    ``disturb`` returns until when. The work ends in time, the hook is completed once, nothing is made twice.
+    """
+    machine = rig.machine(group, GroupRole.FALLBACK if group == "boxed" else GroupRole.PRIMARY)
+    disturbed = [0.0, 0.0]
+
+    def now(reached: str) -> None:
+        if reached == phase:
+            disturbed[:] = time.time(), disturb(machine)
+
+    now("boot")
+    rig.phase("works", machine, lambda: works(rig, group, machine))
+    now("work")
+    rig.wait_for(lambda: phase != "work" or time.time() > disturbed[1])
+    if group == "disk":
+        reached = steps(machine, "^step")[-1]
+        rig.measure("steps after it", lambda: steps(machine, "^step")[-1] > reached + 100)
     else:
-        silent = kind == "no answer of AWS"
-        rig.cloud.shim.faults += [Fault(one, until, is_silent=silent) for one in SERVICES]
-    return until
+        rig.heartbeats_come("heartbeat after it", group, machine)
+
+    deadline = time.time() + (120 if group == "disk" else DRAIN_SECONDS + 10)
+    if group != "boxed":
+        rig.cloud.notice(machine.instance, deadline - time.time())
+    rig.cloud.terminate(machine.instance)
+    if phase == "drain":
+        rig.wait_for(lambda: machine.run("ls /run/gpu-spot/notice.json", check=False))
+    now("drain")
+    rig.measure("drained", lambda: is_drained(group, machine))
+    assert time.time() < deadline
+    rig.measure("hook completed", lambda: not rig.cloud.state(machine.instance))
+
+    lines = [line.body.get("event") for line in machine.lines()]
+    assert lines.count("lifecycle hook completed") == (2 if group == "boxed" else 1)
+    if group == "disk":
+        assert [(one["State"], one["Attachments"]) for one in volumes(rig, group)] == [("available", [])]
+    at = [datetime.fromisoformat(line.body["time"]).timestamp() for line in errors(machine)]
+    assert not [one for one in at if not disturbed[0] <= one <= disturbed[1] + 15]
+    return machine
 
 
 def works(rig: Rig, group: str, machine: Machine) -> bool:
@@ -34,56 +98,56 @@ def works(rig: Rig, group: str, machine: Machine) -> bool:
     return bool(steps(machine, "^step")) if group == "disk" else rig.ready(group, machine)
 
 
-@pytest.mark.soak
-@pytest.mark.parametrize("group", ["program", "disk"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_boot_outlasts_minutes_without_aws(rig: Rig, kind: str, group: str) -> None:
-    until = begin_outage(rig, kind, SECONDS)
-    machine = rig.machine(group)
-    rig.wait_for(lambda: time.monotonic() > until)
-    rig.booted(machine)
-    rig.phase("works", machine, lambda: works(rig, group, machine))
-    assert set(machine.restarts().values()) == {0}
+def starts(machine: Machine) -> int:
+    """Return how often a process of the work has begun it, or a container was started."""
+    begun = [line for line in machine.lines() if line.body.get("event") == "worker started"]
+    return len(begun) + len(steps(machine, "from step"))
 
 
-@pytest.mark.soak
-@pytest.mark.parametrize("group", ["program", "disk"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_work_outlives_minutes_without_aws(rig: Rig, kind: str, group: str) -> None:
-    machine = rig.machine(group)
-    rig.phase("works", machine, lambda: works(rig, group, machine))
-    began, starts = time.time(), (len(said(machine, "started")), len(steps(machine, "from step")))
-    until = begin_outage(rig, kind, SECONDS)
-    rig.wait_for(lambda: time.monotonic() > until)
+def is_drained(group: str, machine: Machine) -> bool:
+    """Return whether the work has ended as it does at a notice."""
     if group == "disk":
-        reached = steps(machine, "^step")[-1]
-        rig.wait_for(lambda: steps(machine, "^step")[-1] > reached + 100)
-        assert [one["State"] for one in volumes(rig, "disk")] == ["in-use"]
-    else:
-        rig.heartbeats_come("heartbeat after it", group, machine)
-    assert (len(said(machine, "started")), len(steps(machine, "from step"))) == starts
-    assert_well(machine, began, time.time())
+        return bool(steps(machine, "saved at step"))
+    return len(said(machine, "ended")) == 2 if group == "program" else containers(machine) == ""
 
 
 @pytest.mark.parametrize(
-    ("kind", "seconds"),
-    [(KINDS[-1], 12.0), *(pytest.param(kind, SECONDS, marks=pytest.mark.soak) for kind in KINDS)],
+    ("phase", "group", "service", "kind", "seconds"),
+    [
+        ("drain", "program", "aws", "silent", 12.0),
+        *(pytest.param(*outage, SECONDS, marks=pytest.mark.soak) for outage in OUTAGES),
+    ],
 )
-def test_a_drain_is_in_time_without_aws(rig: Rig, kind: str, seconds: float) -> None:
-    """The outage begins when the notice is read; the hook is completed once AWS answers, in the time left."""
-    machine = rig.machine("program")
-    rig.phase("first heartbeat", machine, lambda: rig.ready("program", machine))
-    began, deadline = time.time(), time.time() + DRAIN_SECONDS + 10
-    rig.cloud.notice(machine.instance, deadline - time.time())
-    rig.cloud.terminate(machine.instance)
-    rig.wait_for(lambda: machine.run("ls /run/gpu-spot/notice.json", check=False))
-    begin_outage(rig, kind, seconds)
-    rig.wait_for(lambda: len(said(machine, "ended")) == 2)
-    # At a scale-in, read first, workers end at once; at a Spot notice when their drain begins.
-    assert all(at < deadline - DRAIN_SECONDS + 2 for at in said(machine, "term"))
-    if seconds < SECONDS:
-        rig.measure("hook completed", lambda: not rig.cloud.state(machine.instance))
-    assert_well(machine, began, time.time() + SECONDS)  # the outage may go on
+def test_a_life_outlasts_minutes_without_a_service(
+    rig: Rig, phase: str, group: str, service: str, kind: str, seconds: float
+) -> None:
+    def fail(machine: Machine) -> float:
+        until = time.monotonic() + seconds
+        names = AWS if service == "aws" else [service]
+        rig.cloud.faults += [Fault(name, until, is_silent=kind == "silent") for name in names]
+        return time.time() + seconds
+
+    machine = live(rig, group, phase, fail)
+    assert set(machine.restarts().values()) == {0}
+    assert starts(machine) == (2 if group == "program" else 1)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("phase", "group", "unit"), KILLS)
+def test_a_life_outlasts_a_killed_unit(rig: Rig, phase: str, group: str, unit: str) -> None:
+    name = f"gpu-spot-{unit}.service"
+
+    def kill(machine: Machine) -> float:
+        if phase == "boot":
+            rig.wait_for(lambda: int(machine.run(f"systemctl show -P MainPID {name}", check=False) or 0))
+        machine.run(f"systemctl kill --kill-whom=main --signal=KILL {name}", check=False)
+        return time.time()
+
+    machine = live(rig, group, phase, kill)
+    ends = phase == "drain" or machine.show(name, "Type") == "oneshot"
+    killed = {one: count for one, count in machine.restarts().items() if count}
+    assert killed == {name: 1} or (ends and not killed)
+    assert 0 <= starts(machine) - (2 if group == "program" else 1) <= (2 if unit in ("work", "run") else 0)
 
 
 @pytest.mark.soak
@@ -99,11 +163,6 @@ def test_workers_outlive_a_full_disk(rig: Rig) -> None:
     rig.heartbeats_come("heartbeat after it", "program", machine)
     assert len(said(machine, "started")) == started
     assert len(said(machine, "term")) == 0
-    assert_well(machine, began, time.time())
-
-
-def assert_well(machine: Machine, began: float, ended: float) -> None:
-    """Assert that no unit was restarted, and that each error is of the time between."""
     assert set(machine.restarts().values()) == {0}
     at = [datetime.fromisoformat(line.body["time"]).timestamp() for line in errors(machine)]
-    assert not [one for one in at if not began <= one <= ended]
+    assert not at or began <= min(at)

@@ -38,6 +38,7 @@ def test_its_workers_survive_crashes_and_a_loss_of_power_and_drain_in_time(rig: 
     assert set(machine.restarts().values()) == {0}
     assert errors(machine) == []
 
+    rig.sizes(machine)
     [environment, _] = [
         dict(line.split("=", 1) for line in text.split("\n")) for text in environments(machine)
     ]

@@ -32,6 +32,7 @@ def test_a_reboot_and_a_notice_lose_no_step(rig: Rig) -> None:
     assert errors(machine) == []
     assert set(machine.restarts().values()) == {0}
 
+    rig.sizes(machine)
     reached = steps(machine, "^step")[-1]
     rig.phases["shut down"] = round(machine.stop(), 1)
     assert machine.volumes == set()

@@ -128,7 +128,10 @@ def test_a_life_outlasts_minutes_without_a_service(
         return time.time() + seconds
 
     machine = live(rig, group, phase, fail)
-    assert set(machine.restarts().values()) == {0}
+    restarted = {unit for unit, count in machine.restarts().items() if count}
+    # A job that could not be released keeps its volume for the next start of the unit, which releases it.
+    is_kept = (phase, group, service) in (("drain", "disk", "dynamodb"), ("drain", "disk", "aws"))
+    assert restarted <= ({"gpu-spot-run.service"} if is_kept else set())
     assert starts(machine) == (2 if group == "program" else 1)
 
 

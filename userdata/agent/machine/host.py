@@ -275,13 +275,14 @@ class SystemHost:
             self._polling.on_poll = before
 
     def main_pid(self, unit: str) -> int | None:
-        """Read MainPID from systemd; it is 0 if there is none."""
-        shown = self.run(["systemctl", "show", "--property=MainPID,SubState", unit], _UNIT_SECONDS)
+        """Read MainPID from systemd; it is 0 if there is none. A killed unit is in ``stop-post`` first."""
+        shown = self.run(["systemctl", "show", "--property=MainPID,SubState,Job", unit], _UNIT_SECONDS)
         properties = dict(line.partition("=")[::2] for line in shown.splitlines())
-        pid = properties.get("MainPID", "0")
-        if pid.isdigit() and int(pid) > 0:
-            return int(pid)
-        return 0 if properties.get("SubState", "").startswith("auto-restart") else None
+        # A unit that is started again is dead in between, with a job.
+        ended = properties.get("SubState", "dead") in ("dead", "failed", "exited") and not properties.get(
+            "Job"
+        )
+        return int(properties.get("MainPID", "0")) or (None if ended else 0)
 
     def signal_group(self, pid: int, number: signal.Signals) -> None:
         """Signal the group in one call: none of its processes can fork in between."""

@@ -33,6 +33,7 @@ SLOW: Final = 900.0
 """Time limit of a command that reads or writes whole directories or a device."""
 LOAD: Final = 7200.0
 """Time limit of a command that loads an image, a repository or an environment."""
+_ENDED: Final = ("dead", "failed", "exited")
 _UNIT_SECONDS: Final = 5.0
 _TERMINATION_GRACE_SECONDS: Final = 5.0
 """Seconds between SIGTERM and SIGKILL for a cancelled command."""
@@ -279,9 +280,7 @@ class SystemHost:
         shown = self.run(["systemctl", "show", "--property=MainPID,SubState,Job", unit], _UNIT_SECONDS)
         properties = dict(line.partition("=")[::2] for line in shown.splitlines())
         # A unit that is started again is dead in between, with a job.
-        ended = properties.get("SubState", "dead") in ("dead", "failed", "exited") and not properties.get(
-            "Job"
-        )
+        ended = properties.get("SubState", "dead") in _ENDED and not properties.get("Job")
         return int(properties.get("MainPID", "0")) or (None if ended else 0)
 
     def signal_group(self, pid: int, number: signal.Signals) -> None:

@@ -94,14 +94,14 @@ def live(rig: Rig, group: str, phase: str, disturb: Callable[[Machine], float]) 
 
 
 def works(rig: Rig, group: str, machine: Machine) -> bool:
-    """Return whether a machine has begun its work."""
+    """Return whether a machine has workers its work."""
     return bool(steps(machine, "^step")) if group == "disk" else rig.ready(group, machine)
 
 
 def starts(machine: Machine) -> int:
-    """Return how often a process of the work has begun it, or a container was started."""
-    begun = [line for line in machine.lines() if line.body.get("event") == "worker started"]
-    return len(begun) + len(steps(machine, "from step"))
+    """Return how often a process of the work has workers it, or a container was started."""
+    workers = [line for line in machine.lines() if line.body.get("event") == "worker started"]
+    return len(workers) + len(steps(machine, "from step"))
 
 
 def is_drained(group: str, machine: Machine) -> bool:

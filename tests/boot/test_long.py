@@ -94,12 +94,12 @@ def live(rig: Rig, group: str, phase: str, disturb: Callable[[Machine], float]) 
 
 
 def works(rig: Rig, group: str, machine: Machine) -> bool:
-    """Return whether a machine has workers its work."""
+    """Return whether a machine has begun its work."""
     return bool(steps(machine, "^step")) if group == "disk" else rig.ready(group, machine)
 
 
 def starts(machine: Machine) -> int:
-    """Return how often a process of the work has workers it, or a container was started."""
+    """Return how often a process of the work has begun it, or a container was started."""
     workers = [line for line in machine.lines() if line.body.get("event") == "worker started"]
     return len(workers) + len(steps(machine, "from step"))
 

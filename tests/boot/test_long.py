@@ -21,16 +21,16 @@ SECONDS: Final = 180.0
 PHASES: Final = ("boot", "work", "drain")
 CALLED: Final = {
     "program": (
-        "metadata s3 ssm dynamodb ec2 aws",
+        "metadata s3 ssm dynamodb aws",
         "metadata dynamodb aws",
         "metadata dynamodb autoscaling aws",
     ),
     "disk": (
-        "metadata dynamodb ec2 ssm monitoring aws",
-        "metadata dynamodb ec2 ssm monitoring aws",
+        "metadata s3 ssm dynamodb ec2 aws",
+        "metadata dynamodb ec2 aws",
         "metadata dynamodb ec2 autoscaling aws",
     ),
-    "boxed": ("metadata autoscaling ecr", "metadata ecr", ""),
+    "boxed": ("metadata autoscaling ecr", "metadata dynamodb", ""),
 }
 """The services that an entry's machine calls, by phase; ``aws`` is all of them but the metadata."""
 AWS: Final = ["dynamodb", "ssm", "ec2", "autoscaling", "monitoring", "secretsmanager", "s3", "ecr"]

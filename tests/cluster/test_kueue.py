@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import statistics
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -134,9 +135,9 @@ def check(found: tuple[list[float], list[float], bool]) -> float:
     create = settings(kubernetes=CREATED).kubernetes
     assert create is not None
     assert create.create is not None
-    # The last pauses are no longer than the first: a busy machine may be late once.
-    assert sorted(paused)[len(paused) // 2] < 3 * _PAUSE_SECONDS
-    assert max(paused[-3:]) < 6 * _PAUSE_SECONDS
+    # The last pauses are as long as the first; Kueue's own would double. A busy machine is late in all.
+    half = len(paused) // 2
+    assert statistics.median(paused[half:]) < 3 * statistics.median(paused[:half])
     return asked_share(asked, paused, create.create)
 
 

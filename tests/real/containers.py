@@ -49,10 +49,9 @@ def needed(*programs: str) -> None:
 @contextlib.contextmanager
 def folder() -> Iterator[Path]:
     """A folder that every user may look into; pytest's are for one user only."""
-    made = Path(tempfile.mkdtemp(prefix="gpu-spot-"))
-    made.chmod(0o755)
-    yield made
-    shutil.rmtree(made)
+    with tempfile.TemporaryDirectory(prefix="gpu-spot-") as made:
+        Path(made).chmod(0o755)
+        yield Path(made)
 
 
 def image(place: Path) -> bytes:

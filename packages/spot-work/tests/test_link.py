@@ -208,7 +208,8 @@ def test_a_call_that_arrives_as_the_one_before_ends_is_made() -> None:
     made: list[Any] = []
     link = Link(UrlSource("amqp://h/"), lambda _: iter(()), lambda: None, lambda _: None, 1.0)
     loop = SimpleNamespace(add_callback_threadsafe=due.append)
-    link._connection, link._channel = SimpleNamespace(ioloop=loop), SimpleNamespace(is_open=True)
+    link._connection = SimpleNamespace(ioloop=loop, one_write=contextlib.nullcontext)
+    link._channel = SimpleNamespace(is_open=True)
     link._is_ready = True
 
     def run_loop() -> None:

@@ -251,6 +251,6 @@ def test_one_request_at_a_time_until_one_is_new() -> None:
     consumer.run(lambda values: batches.append(values) or values, Batch(3))  # type: ignore[func-returns-value]
     assert batches[0] == ["c"]
     assert sorted(batches[1:]) == [["a"], ["b"]]
-    consumer = FakeConsumer(replace(request("a"), delivery_count=2), request("b"))
-    consumer.run(lambda value: value)
-    assert consumer.prefetches[:3] == [1, 0, 1]
+    consumer = FakeConsumer(*(replace(request(f"{n}"), delivery_count=2 - n // 3) for n in range(6)))
+    consumer.run(list, Batch(3))
+    assert consumer.prefetches[:4] == [1, 1, 3, 3]

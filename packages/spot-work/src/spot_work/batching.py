@@ -99,6 +99,8 @@ class Prefetch:
     _SHORT_SECONDS: Final = 0.005
     _NOT_SHORT_SECONDS: Final = 0.01
     """Means below which batches are short, and above which they are no longer."""
+    _AHEAD_SECONDS: Final = LONG_SECONDS / 2
+    """Mean below which batches are delivered ahead, until it is that of long ones."""
     _MAX_REQUESTS: Final = 64
     """More than two batches are delivered only up to this number of requests, which are in memory."""
     _WEIGHT: Final = 0.1
@@ -108,13 +110,10 @@ class Prefetch:
         self._has_overflow = has_overflow
         self._ahead = max(size, min(max_batches_ahead * size, self._MAX_REQUESTS - size))
         self._is_short = False
+        self.is_ahead = has_overflow
+        """Whether the next batch is delivered while one runs."""
         self._mean_seconds = 2 * LONG_SECONDS
         """Mean duration of the last batches; they are long until they are known."""
-
-    @property
-    def is_ahead(self) -> bool:
-        """Whether the next batch is delivered while one runs."""
-        return self._has_overflow or self._mean_seconds < LONG_SECONDS
 
     @property
     def idle(self) -> int:
@@ -135,6 +134,8 @@ class Prefetch:
         self._mean_seconds += self._WEIGHT * (seconds - self._mean_seconds)
         limit = self._NOT_SHORT_SECONDS if self._is_short else self._SHORT_SECONDS
         self._is_short = self._mean_seconds < limit
+        limit = LONG_SECONDS if self.is_ahead else self._AHEAD_SECONDS
+        self.is_ahead = self._has_overflow or self._mean_seconds < limit
 
 
 class HandBack:

@@ -111,7 +111,7 @@ class Worker:
         self._size = batch.size
         self._prefetch = self._new_prefetch()
         self._is_careful = True
-        """Have one request only, until one is delivered for the first time: others have ended workers."""
+        """Have one request only, until the first that is new: others may have ended workers."""
         self._hand_back = HandBack(consumer)
         self.batches = BatchTable()
         """Batches by size."""
@@ -143,8 +143,8 @@ class Worker:
                 break
             if deliveries:
                 started_at = time.monotonic()
-                running = 0 if self._is_careful else self._prefetch.running(len(deliveries))
-                self._consumer.set_prefetch(running)
+                if not self._is_careful:
+                    self._consumer.set_prefetch(self._prefetch.running(len(deliveries)))
                 self._on_working(True)
                 with self._hand_back.running():
                     self._process(deliveries)
@@ -183,7 +183,7 @@ class Worker:
         in_delivery = 0.0 if self._prefetch.is_ahead else _IN_DELIVERY_SECONDS
         limited = self._batch if self._size == self._batch.size else replace(self._batch, size=self._size)
         batch = gather(limited, self._receive, time.monotonic, _POLL_SECONDS, in_delivery)
-        if batch:
+        if self._is_careful and batch:
             self._is_careful = any(delivery.request.delivery_count > 1 for delivery in batch)
         return batch
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
+from collections.abc import Iterator
 from typing import Any, Final
 
 import pika
@@ -16,16 +18,17 @@ _BODY_SIZE: Final = struct.Struct(">4xQ")  # in a header's payload, after class 
 
 
 class _Channel(pika.channel.Channel):  # type: ignore[misc]
-    """A channel that takes what the broker delivers until it has confirmed that a consumer is cancelled.
+    """A channel whose consumers can be cancelled without a loss."""
 
-    pika rejects it, which the broker counts as a failure of each request.
-    """
+    def cancel(self, tag: str) -> None:
+        """Cancel a consumer before whatever is sent next; take what is delivered until it is confirmed.
 
-    def _on_deliver(self, method: Any, header: Any, body: bytes) -> None:
-        if (on_message := self._consumers.get(method.method.consumer_tag)) is None:
-            super()._on_deliver(method, header, body)
-        else:
-            on_message(self, method.method, header.properties, body)
+        pika waits for the answer to the call before, and rejects what is delivered meanwhile, which
+        the broker counts as a failure of each request.
+        """
+        arguments = {"consumer_tag": tag}
+        self.callbacks.add(self.channel_number, spec.Basic.CancelOk, self._on_cancelok, arguments=arguments)
+        self._send_method(spec.Basic.Cancel(tag))
 
 
 class Connection(pika.SelectConnection):  # type: ignore[misc]
@@ -33,6 +36,25 @@ class Connection(pika.SelectConnection):  # type: ignore[misc]
 
     pika closes the connection for them, and the broker delivers the message and all its neighbours again.
     """
+
+    _held: list[bytes] | None = None
+
+    @contextlib.contextmanager
+    def one_write(self) -> Iterator[None]:
+        """Send the frames of this context together at its end: pika makes a system call for each."""
+        self._held = []
+        try:
+            yield
+        finally:
+            held, self._held = self._held, None
+            if held and self._transport is not None:
+                super()._adapter_emit_data(b"".join(held))
+
+    def _adapter_emit_data(self, data: bytes) -> None:
+        if self._held is None:
+            super()._adapter_emit_data(data)
+        else:
+            self._held.append(data)
 
     def _create_channel(self, number: int, on_open: Any) -> _Channel:
         return _Channel(self, number, on_open)

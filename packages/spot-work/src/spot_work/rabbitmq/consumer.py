@@ -115,16 +115,12 @@ class RabbitMQConsumer(RequestConsumer):
                 return delivery
 
     def set_prefetch(self, count: int) -> None:
-        """Have at most ``count`` unacknowledged requests from now on; 0: deliver none.
-
-        A prefetch count applies to consumers that start after it. Source: RabbitMQ, "Consumer Prefetch".
-        """
         if count != self._window.prefetch:
             self._window.prefetch = count
-            self._link.call(self._window.apply)
+            self._link.call(self._window.resize)
 
     def hand_back(self) -> None:
-        """Cancel the consumer until `set_prefetch`, and requeue the prefetched requests, each once.
+        """Cancel the consumers until `set_prefetch`, and requeue the prefetched requests, each once.
 
         Brokers before RabbitMQ 4.3 count what comes back as a failure (`_return`): what was delivered
         twice, or may be delivered only once, stays.
@@ -156,7 +152,7 @@ class RabbitMQConsumer(RequestConsumer):
 
     def stop(self) -> None:
         self._stopped.set()
-        self._link.call(self._window.cancel)
+        self.set_prefetch(0)
         self._link.call(self._reject_delayed)
         self._requeue_prefetched()
 
@@ -218,7 +214,7 @@ class RabbitMQConsumer(RequestConsumer):
             yield partial(self._window.open, channel)
 
     def _on_ready(self) -> None:
-        self._link.call(self._window.apply)  # it may have changed while the link was not ready
+        self._link.call(self._window.resize)  # it may have changed while the link was not ready
         if not self.is_connected.is_set():
             log.info("%s: consumer_timeout unknown, RabbitMQ's default is 30 minutes", self._queue.name)
         self.is_connected.set()
@@ -233,7 +229,7 @@ class RabbitMQConsumer(RequestConsumer):
             self._cancelled_ids.popitem(last=False)
 
     def _on_request(self, channel: Any, method: Any, properties: BasicProperties, body: bytes) -> None:
-        self._window.on_delivery()
+        self._window.on_delivery(channel)
         received = None
         try:
             received = wire.read(body, properties)

@@ -119,7 +119,7 @@ class Link:
         self._on_failure = on_failure
         self._on_unprepared = on_unprepared
         self._max_outage_seconds = max_outage_seconds
-        self._connection: pika.SelectConnection | None = None
+        self._connection: Connection | None = None
         self._channel: Any = None
         self._is_ready = False
         self._connection_lock = threading.Lock()
@@ -232,10 +232,12 @@ class Link:
         self._is_login_refused, self._has_read_again = False, True
 
     def _run_calls(self) -> None:
-        while self._calls:
-            function = self._calls.popleft()
-            if self._is_ready and self._channel.is_open:
-                function(self._channel)
+        assert self._connection is not None
+        with self._connection.one_write():
+            while self._calls:
+                function = self._calls.popleft()
+                if self._is_ready and self._channel.is_open:
+                    function(self._channel)
 
     def _shut_down(self, connection: pika.SelectConnection) -> None:
         # A broker that blocks this connection does not read that it is closed.

@@ -37,24 +37,24 @@ class Connection(pika.SelectConnection):  # type: ignore[misc]
     pika closes the connection for them, and the broker delivers the message and all its neighbours again.
     """
 
-    _held: list[bytes] | None = None
+    _unsent: list[bytes] | None = None
 
     @contextlib.contextmanager
     def one_write(self) -> Iterator[None]:
         """Send the frames of this context together at its end: pika makes a system call for each."""
-        self._held = []
+        self._unsent = []
         try:
             yield
         finally:
-            held, self._held = self._held, None
-            if held and self._transport is not None:
-                super()._adapter_emit_data(b"".join(held))
+            unsent, self._unsent = self._unsent, None
+            if unsent and self._transport is not None:
+                super()._adapter_emit_data(b"".join(unsent))
 
     def _adapter_emit_data(self, data: bytes) -> None:
-        if self._held is None:
+        if self._unsent is None:
             super()._adapter_emit_data(data)
         else:
-            self._held.append(data)
+            self._unsent.append(data)
 
     def _create_channel(self, number: int, on_open: Any) -> _Channel:
         return _Channel(self, number, on_open)

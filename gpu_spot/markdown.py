@@ -30,8 +30,3 @@ def short(value: str, max_length: int = MAX_VALUE_LENGTH) -> str:
         return line
     half = (max_length - 3) // 2
     return f"{line[:half]} … {line[-half:]}"
-
-
-def plural(number: int, word: str) -> str:
-    """Return a number with its noun: ``1 worker``, ``2 workers``."""
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"

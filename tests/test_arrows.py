@@ -122,7 +122,7 @@ MAY_IMPORT: dict[str, set[str]] = {
             "lambdas.aws",
             "gpu_spot.text",
         ),
-        *("userdata.agent.aws", "rich"),
+        *("userdata.agent.aws", "rich", "gpu_spot.tables"),
         *("gpu_spot.preflight.unclaimed_volumes", "botocore"),
     },
     # What a command runs, apart from the declaration of its options.
@@ -154,11 +154,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     # It tries what the program declares.
     "research.smoke": {
         *("contracts", "gpu_spot.declared", "gpu_spot.preflight", "infra.components", "lambdas.core"),
-        "botocore",
+        *("botocore", "gpu_spot.tables"),
     },
     "gpu_spot.preflight": {
         *("contracts", "infra.catalogue", "infra.schema", "infra.settings", "lambdas.core.model"),
-        *("boto3", "botocore", "gpu_spot.declared"),
+        *("boto3", "botocore", "gpu_spot.declared", "gpu_spot.tables"),
     },
     "gpu_spot.reference": {
         "contracts",
@@ -172,6 +172,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "gpu_spot.status": {
         *("contracts", "gpu_spot.jobs", "gpu_spot.text", "lambdas.core", "lambdas.aws", "rich")
     },
+    "gpu_spot.tables": set(),
     "gpu_spot.text": set(),
     # What rehearses may import everything; nothing imports it.
     "rehearsal": {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -24,6 +23,7 @@ from gpu_spot.jobs.report import JobReport, with_account
 from gpu_spot.jobs.snapshot import JobHost, JobSnapshot, experiment_of
 from gpu_spot.jobs.status import job_status
 from gpu_spot.jobs.timeline import priced_types
+from gpu_spot.tables import deployed_tables
 from infra.catalogue import on_demand_prices, price_tables
 from lambdas.aws import settings
 from lambdas.aws.budget import UNLIMITED
@@ -56,22 +56,13 @@ class JobTables:
 
 
 def find_tables(dynamodb: Any, stack: str) -> JobTables:
-    """Return the tables of a deployed stack; their names end in a suffix that Pulumi appends.
-
-    Calls: one for each 100 tables of the region. Raises ``JobError`` if they do not exist.
-    """
-    pages = dynamodb.get_paginator("list_tables").paginate()
-    listed: list[str] = [name for page in pages for name in page["TableNames"]]
-
-    def table_name(short: str) -> str:
-        pattern = re.compile(rf"gpu-spot-{re.escape(stack)}-{short}(-[0-9a-f]{{7}})?")
-        matches = [name for name in listed if pattern.fullmatch(name)]
+    """Return the tables of a deployed stack; calls as of ``deployed_tables``. Raises ``JobError`` without."""
+    found = deployed_tables(dynamodb, stack)
+    for table, matches in found.items():
         if len(matches) != 1:
             existing = ", ".join(matches) or "none"
-            raise JobError(f"stack {stack!r} must have one table gpu-spot-{stack}-{short}-…, not {existing}")
-        return matches[0]
-
-    return JobTables(table_name("jobs"), table_name("registry"), table_name("memory"))
+            raise JobError(f"stack {stack!r} must have one table gpu-spot-{stack}-{table}-…, not {existing}")
+    return JobTables(**{table: name for table, [name] in found.items()})
 
 
 class JobReader:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from gpu_spot.markdown import code, label, plural, short
+from gpu_spot.markdown import code, label, short
 from gpu_spot.review import difference
 from gpu_spot.review.effects.axes import AXES, verb
 from gpu_spot.review.effects.consequences import Severity
@@ -19,7 +19,7 @@ from gpu_spot.review.effects.workers import Meaning
 from gpu_spot.review.environments import ReviewedEnvironment
 from gpu_spot.review.preview import Preview
 from gpu_spot.review.verdict import verdict_of
-from gpu_spot.text import OUTLINE
+from gpu_spot.text import OUTLINE, counted
 
 MARKER: Final = "<!-- gpu-spot preview -->"
 """First line of the comment, by which it is found for an update."""
@@ -271,18 +271,12 @@ def _fold(blocks: Sequence[str], max_size: int) -> str:
             break
         included.append(block)
     if not included:
-        return (
-            ""
-            if max_size < frame
-            else f"({plural(len(blocks), 'change')}: see the full output for the diff)\n\n"
-        )
+        elsewhere = f"({counted(len(blocks), 'change')}: see the full output for the diff)\n\n"
+        return "" if max_size < frame else elsewhere
     omitted = len(blocks) - len(included)
     rest = f", most severe first; {omitted} more in the full output" if omitted else ""
-    title = (
-        f"Diff: {len(included)} of {plural(len(blocks), 'change')}{rest}"
-        if omitted
-        else f"Diff: {plural(len(included), 'change')}"
-    )
+    part = f"{len(included)} of " if omitted else ""
+    title = f"Diff: {part}{counted(len(blocks), 'change')}{rest}"
     body = "\n".join(included)
     return f"<details><summary>{title}</summary>\n\n{_FENCE}diff\n{body}\n{_FENCE}\n</details>\n\n"
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from gpu_spot.markdown import plural, short
+from gpu_spot.markdown import short
 from gpu_spot.review import boot_data
 from gpu_spot.review.preview import EngineStep, Preview
 from gpu_spot.review.value_diff import shown, value_differences
+from gpu_spot.text import counted
 
 _SIGNS: Final = {"delete": "-", "replace": "-", "create": "+", "import": "+"}
 _OPERATION_ORDER: Final = ("delete", "replace", "update", "create")
@@ -35,7 +36,7 @@ def _lines(step: EngineStep) -> Iterator[str]:
             differences = boot_data.describe_difference(
                 str(step.old.get(key, "")), str(step.new.get(key, ""))
             )
-            yield f"    boot data{forces}: {plural(len(differences), 'difference')}, described above"
+            yield f"    boot data{forces}: {counted(len(differences), 'difference')}, described above"
             continue
         for path, old_value, new_value in value_differences(step.old.get(key), step.new.get(key), key):
             yield f"-   {path}{forces}: {shown(old_value, _MAX_LENGTH)}"

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 from gpu_spot.errors import ExitStatus
-from gpu_spot.markdown import code, label, plural
+from gpu_spot.markdown import code, label
 from gpu_spot.review.effects.consequences import Severity
 from gpu_spot.review.environments import ReviewedEnvironment
+from gpu_spot.text import counted
 
 VerdictOutcome: TypeAlias = Literal["nothing", "ends", "unknown"]
 
@@ -48,8 +49,9 @@ class ReviewVerdict:
         if self.outcome == "unknown":
             return f"Not known whether workers end in {self.where}."
         if self.is_exact and not self.may_be_more:
-            return f"{plural(self.workers, 'worker')} end{'s' if self.workers == 1 else ''} in {self.where}."
-        minimum = f"At least {plural(self.workers, 'worker')} end" if self.workers else "Workers end"
+            return f"{counted(self.workers, 'worker')} end{'s' if self.workers == 1 else ''} in {self.where}."
+        is_counted = self.workers or self.is_exact
+        minimum = f"At least {counted(self.workers, 'worker')} end" if is_counted else "Workers end"
         return f"{minimum} in {self.where}: how many in all is not known."
 
     def to_json(self) -> dict[str, Any]:

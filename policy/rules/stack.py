@@ -8,24 +8,12 @@ from typing import Final
 from contracts import names
 from policy.rules.model import UNKNOWN, ExternalFacts, PolicyRule, RuleSettings, Subject, names_setting
 
-TAGGED: Final = frozenset(
-    {
-        *(
-            "Broker",
-            "Bucket",
-            "FileSystem",
-            "Function",
-            "Group",
-            "LaunchTemplate",
-            "LoadBalancer",
-            "LogGroup",
-        ),
-        *("MetricAlarm", "NatGateway", "Parameter", "Queue", "Repository", "Role", "Secret", "SecurityGroup"),
-        *("SpotFleetRequest", "Subnet", "Table", "TargetGroup", "Topic", "Vpc", "VpcEndpoint"),
-    }
-)
+_TAGGED: Final = """
+Broker Bucket FileSystem Function Group LaunchTemplate LoadBalancer LogGroup MetricAlarm NatGateway Parameter
+Queue Repository Role Secret SecurityGroup SpotFleetRequest Subnet Table TargetGroup Topic Vpc VpcEndpoint
+"""
+TAGGED: Final = frozenset(_TAGGED.split())
 """Resource kinds that cost money, or that IAM conditions select by tag."""
-
 
 _SELECTED_BY_NAME: Final = {"Bucket": "bucket", "Group": "name", "InstanceProfile": "name", "Secret": "name"}
 """Input with the physical name of the kinds that IAM statements select by its prefix."""
@@ -41,10 +29,11 @@ QueryDefinition QueuePolicy Record RolePolicy RolePolicyAttachment Route RouteTa
 Schedule SecretPolicy SecretVersion SecurityGroupEgressRule SecurityGroupIngressRule SecurityGroupRule
 TopicPolicy TopicSubscription UserPolicy Volume
 """
-_MODULES: Final = """
+_MODULE_NAMES: Final = """
 appautoscaling autoscaling budgets cloudwatch dynamodb ebs ec2 ecr efs eks fis iam kms lambda lb mq rds
 route53 s3 scheduler secretsmanager sns sqs ssm vpc
 """
+_MODULES: Final = frozenset(_MODULE_NAMES.split())
 COVERED: Final = TAGGED | frozenset(_UNTAGGED.split())
 """Resource kinds that the rules were written for; what else is declared, also of other modules, is not."""
 
@@ -98,7 +87,7 @@ def _covered(
 
 def _is_covered(subject: Subject) -> bool:
     """Of the module, too: a route of an API is none of a network."""
-    return subject.kind in COVERED and subject.type.split(":")[1].split("/")[0] in _MODULES.split()
+    return subject.kind in COVERED and subject.type.split(":")[1].split("/")[0] in _MODULES
 
 
 RULES: Final = (

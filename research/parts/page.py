@@ -17,6 +17,7 @@ PAGES: Final = {
     "services": ("service", "http", "http-scaling", "scaling", "request-log"),
     "rollouts": ("rollout",),
     "hosts": ("slices",),
+    "review": ("review",),
 }
 """The parts of each page, in their order."""
 QUOTING: Final = ("README.md", "research/performance.md")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -133,12 +134,12 @@ SERVICES = (
         "kms",
         "lambda",
     ),
-    *("logs", "pricing", "s3", "secretsmanager", "sns", "sqs", "ssm", "ssmmessages", "sts", "xray"),
+    *("logs", "pricing", "s3", "secretsmanager", "sns", "sqs", "ssm", "ssmmessages", "sts", "tag", "xray"),
 )
 
 
 def without_resources() -> dict[str, list[str]]:
-    """The actions of the reference whose only resource is ``*``; ``python -m tests.policy.test_mistakes``."""
+    """The actions of the reference whose only resource is ``*``; of the services in use."""
     actions = {
         service: {
             row["action"].partition(":")[2]: {
@@ -153,6 +154,13 @@ def without_resources() -> dict[str, list[str]]:
         service: sorted(action for action, arns in by_action.items() if arns == {"*"})
         for service, by_action in actions.items()
     }
+
+
+def test_every_service_that_the_program_names_is_listed() -> None:
+    sources = (path.read_text("utf-8") for path in (ROOT / "infra").rglob("*.py"))
+    named = {service for text in sources for service in re.findall(r'"([a-z0-9-]+):[A-Z][A-Za-z]+"', text)}
+    assert "sqs" in named
+    assert named - {"aws"} <= {*SERVICES}
 
 
 def test_the_listed_actions_are_those_without_resource_level_permissions() -> None:

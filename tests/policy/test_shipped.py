@@ -13,9 +13,11 @@ from infra.catalogue import on_demand_prices
 from policy.evaluation import Violation, settings_of, violations
 from policy.rules.model import UNKNOWN, Subject
 from rehearsal.commands.deploy import violated
-from tests.infra.declared import ROOT, Run, run, shipped, variant
+from tests.infra.declared import ROOT, Run, edited_stack, run, shipped, variant
 from tests.infra.test_key import KEY
 from tests.policy.cases import FACTS
+from tests.policy.forms import false_stops, good_forms
+from tests.review.changes import STACKS
 
 FLEET_FILE = ROOT / "stacks" / "Pulumi.fleet.yaml"
 
@@ -60,6 +62,19 @@ def test_an_environment_with_a_key_of_its_own_complies(tmp_path: Path) -> None:
     assert declared.of("Key") == {}
     assert KEY in json.dumps(declared.of("RolePolicy"))
     assert not [one for one in check(declared) if one.level == "mandatory"]
+
+
+@pytest.mark.parametrize(
+    ("stack", "chosen"),
+    [
+        *(("prod", slice(10, None, 14)), ("eks", slice(0, None, 18))),
+        *(pytest.param(stack, slice(None), marks=pytest.mark.soak) for stack in STACKS),
+    ],
+)
+def test_no_policy_stops_a_stack_file_with_two_options(stack: str, chosen: slice) -> None:
+    forms = good_forms(stack)[chosen]
+    stopped = {form.title: false_stops(stack, check(edited_stack(form.apply, stack))) for form in forms}
+    assert stopped == {form.title: [] for form in forms}
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 import pytest
+from pulumi import RunError
 
 from gpu_spot.review.environments import review_environments
 from gpu_spot.review.preview import read
 from gpu_spot.review.verdict import verdict_of
+from tests.infra.declared import Run
+from tests.policy.forms import fingerprint
 from tests.policy.test_shipped import check
 from tests.review.changes import Change, changes
 from tests.review.making import declared, digest
@@ -31,15 +35,23 @@ class Judged:
     directions: frozenset[str] = frozenset()
     stopped_by: frozenset[str] = frozenset()
     """Mandatory policies that the stack violates after the change."""
+    declares: str = ""
+
+
+def declared_unless_refused(stack: str, edit: Callable[[dict[str, Any]], None]) -> Run | None:
+    """Return what an edited sample stack declares; None if the schema or the program refuses it."""
+    try:
+        return declared(stack, edit)
+    except Exception as error:  # the program's own errors of many kinds
+        if "SettingsError" in repr(error) or isinstance(error, (ValueError, KeyError, RunError)):
+            return None
+        raise
 
 
 def judge(change: Change) -> Judged | None:
     """Judge one change; None if nothing changes, or the program refuses it."""
-    try:
-        after = declared(change.stack, change.apply)
-    except Exception as error:  # the program's own errors of many kinds
-        if "SettingsError" not in repr(error) and not isinstance(error, (ValueError, KeyError)):
-            raise
+    after = declared_unless_refused(change.stack, change.apply)
+    if after is None:
         return None
     before = declared(change.stack, None)
     steps = digest(change.stack, before, after)
@@ -51,7 +63,9 @@ def judge(change: Change) -> Judged | None:
     directions = frozenset(effect.direction for effect in reviewed.meaning.effects if effect.direction)
     stopped_by = frozenset(one.rule for one in check(after) if one.level == "mandatory")
     second_axis = second_axis_truth(change, before, after)
-    return Judged(change, fact, verdict, hidden, second_axis, directions, stopped_by)
+    return Judged(
+        change, fact, verdict, hidden, second_axis, directions, stopped_by, declares=fingerprint(after)
+    )
 
 
 def _verdict(stack: str, steps: dict[str, Any]) -> str:

@@ -186,6 +186,36 @@ def test_a_failed_preview_is_not_known_and_says_what_ends_for_certain() -> None:
     assert "At least 2 workers end in `dev` (web): how many in all is not known." in text
 
 
+def scaler(**settings: Any) -> dict[str, Any]:
+    inputs = {"insecureValue": json.dumps(settings), "tags": TAGS}
+    return step("same", "aws:ssm/parameter:Parameter", "web-scaling", inputs, inputs)
+
+
+def test_an_emptied_group_has_no_worker_that_ends() -> None:
+    tags = [{"key": "gpu-spot:group", "value": "web"}, {"key": "gpu-spot:side", "value": "fallback"}]
+    fallback = step("delete", "aws:autoscaling/group:Group", "web-fallback", {"tags": tags})
+    release = step(
+        *("update", "aws:ssm/parameter:Parameter", "web-release"),
+        {"insecureValue": "1", "tags": TAGS},
+        {"insecureValue": "2", "tags": TAGS},
+    )
+    for change in (fallback, release):
+        assert "0 workers end in `dev` (web)." in said(reviewed(target("0"), change))[1]
+        assert "0 workers end" not in said(reviewed(target("2"), change))[1]
+    failed = {"diagnostics": [{"severity": "error", "message": "boom"}]}
+    assert "At least 0 workers end in `dev` (web)" in said(reviewed(target("0"), fallback, **failed))[1]
+
+
+def test_how_many_a_scaler_runs_is_not_known() -> None:
+    """The state has the target as it was declared, which the scaler has changed since."""
+    deleted = step("delete", "aws:autoscaling/group:Group", "g", {"tags": GROUP_TAGS})
+    unknown, counted = (
+        said(reviewed(target("0"), scaler(min=1, dryRun=dry), deleted))[1] for dry in (False, True)
+    )
+    assert "Workers end in `dev` (web): how many in all is not known." in unknown
+    assert "0 workers end in `dev` (web)." in counted
+
+
 def test_protection_removed_from_unchanged_resources_is_named() -> None:
     unprotected = step("same", "aws:s3/bucket:Bucket", "data", {}, {})
     unprotected["oldState"]["protect"] = True

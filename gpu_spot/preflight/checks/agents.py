@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -14,15 +13,13 @@ from contracts.registry import item as registry_item
 from gpu_spot.preflight.account import Account
 from gpu_spot.preflight.check_result import CheckResult
 from gpu_spot.preflight.stack import Stack
+from gpu_spot.tables import deployed_tables
 
 
 def run(stack: Stack, account: Account) -> Iterator[CheckResult]:
     """Check that no worker's agent is two minor versions behind; a stack that is not deployed has none."""
     client = account.clients("dynamodb")
-    # Ends in a suffix that Pulumi appends.
-    registry = re.compile(rf"gpu-spot-{re.escape(stack.name)}-registry(-[0-9a-f]{{7}})?")
-    listed = client.get_paginator("list_tables").paginate()
-    for table in filter(registry.fullmatch, (name for page in listed for name in page["TableNames"])):
+    for table in deployed_tables(client, stack.name)["registry"]:
         yield from _too_old(client, table)
 
 

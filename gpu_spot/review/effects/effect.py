@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from gpu_spot.markdown import code, label, plural
+from gpu_spot.markdown import code, label
 from gpu_spot.review.effects.consequences import Severity
 from gpu_spot.review.preview import EngineStep
+from gpu_spot.text import counted
 
 MAY_END: Final = "may end workers: not known"
 
@@ -56,4 +57,4 @@ def named(step: EngineStep) -> str:
 
 def workers(number: int | None) -> str:
     """Return a number of workers in words; None are all of a group."""
-    return "all workers" if number is None else plural(number, "worker")
+    return "all workers" if number is None else counted(number, "worker")

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from gpu_spot.markdown import code, label, plural
+from gpu_spot.markdown import code, label
 from gpu_spot.review import boot_data
 from gpu_spot.review.effects.axes import DATA, axis_effects, left_behind
 from gpu_spot.review.effects.consequences import CONSEQUENCES, TYPES, Consequence, Severity
@@ -21,6 +21,7 @@ from gpu_spot.review.effects.parameters import parameter_effects
 from gpu_spot.review.preview import EngineStep, Preview
 from gpu_spot.review.value_diff import difference_lines
 from gpu_spot.review.values import has_unknown, items, mapping, number
+from gpu_spot.text import counted
 
 _GROUP_KINDS: Final = frozenset({"Group", "LaunchTemplate", "SpotFleetRequest"})
 """Kinds that are named by their group alone."""
@@ -93,15 +94,20 @@ def assess_preview(preview: Preview) -> Meaning:
         if step.op != "import" and not (step.op == "delete" and step.retained):
             effects += axis_effects(step, groups, preview.steps)
     effects += left_behind(groups, preview.changes)
-    effects = sorted(_merged(effects), key=lambda effect: (-effect.severity, effect.group, effect.words))
+    effects = sorted(
+        _merged(effects, groups), key=lambda effect: (-effect.severity, effect.group, effect.words)
+    )
     touched = {
         effect.group for effect in effects if effect.severity > Severity.NOTHING and effect.axis == "workers"
     }
     return Meaning(tuple(effects), tuple(sorted(groups.targets.keys() - touched)), tuple(_notes(preview)))
 
 
-def _merged(effects: list[Effect]) -> Iterator[Effect]:
-    """Yield one effect for each sentence about a group, without doubts about workers that end anyway."""
+def _merged(effects: list[Effect], groups: Groups) -> Iterator[Effect]:
+    """Yield one effect for each sentence about a group, without doubts about workers that end anyway.
+
+    Of a group with target 0 no worker ends: that is counted.
+    """
     ended = {effect.group for effect in effects if effect.ends_all}
     details: dict[Effect, list[str]] = defaultdict(list)
     for effect in effects:
@@ -109,13 +115,15 @@ def _merged(effects: list[Effect]) -> Iterator[Effect]:
             details[replace(effect, details=())] += effect.details
     for effect, lines in details.items():
         distinct = dict.fromkeys(lines)
+        if effect.severity is Severity.ENDS and groups.targets.get(effect.group) == 0:
+            effect = replace(effect, count=0)
         # The engine's steps are in no fixed order.
         yield replace(effect, details=tuple(sorted(distinct) if effect.words == MAY_END else distinct))
 
 
 def _notes(preview: Preview) -> Iterator[str]:
     if renamed := sum(step.renamed for step in preview.steps if step.op not in ("create", "delete")):
-        yield f"{plural(renamed, 'resource')} renamed in the state by an alias, which replaces nothing"
+        yield f"{counted(renamed, 'resource')} renamed in the state by an alias, which replaces nothing"
     for op, words in (
         ("import", "imported as they are"),
         ("delete", "leave the state and stay in the account"),

@@ -185,8 +185,10 @@ def fleets_from_own_templates(bed: Bed) -> str:
     rows = (([bed.arn("ec2", "launch-template/*")], of_the_stack), (made, here), ([image], of_the_template))
     allowed = {"Effect": "Allow", "Action": "ec2:CreateFleet"}
     statements = [{**allowed, "Resource": arns, "Condition": condition} for arns, condition in rows]
-    policy = {"PolicyName": "own", "PolicyDocument": json.dumps({"Statement": statements})}
-    bed.clients("iam").put_role_policy(RoleName=role.rpartition("/")[2], **policy)
+    words = json.dumps({"Version": "2012-10-17", "Statement": statements})
+    bed.clients("iam").put_role_policy(
+        RoleName=role.rpartition("/")[2], PolicyName="own", PolicyDocument=words
+    )
     bed.sleep(15)  # IAM is eventually consistent
     ec2, subnet = client_of_role(bed, role), next(iter(bed.subnets.values()))
     another = bed.clients("ssm").get_parameter(Name=IMAGE_PARAMETER.replace("ami-k", "ami-minimal-k"))

@@ -223,11 +223,11 @@ def test_the_first_heartbeat_is_waited_for(bed: Bed) -> None:
     client = bed.clients("dynamodb")
     with pytest.raises(Falsified, match="none, expected is one"):
         wait_for_heartbeat(bed)
-    create_table(client, "gpu-spot-smoke-registry-1a2b3c", "group", "worker")
+    create_table(client, "gpu-spot-smoke-registry-1a2b3c4", "group", "worker")
     with pytest.raises(Falsified, match="the first heartbeat in the worker registry: not within 60 s"):
         wait_for_heartbeat(bed, 60)
     row = {"group": {"S": "smoke@arn"}, "worker": {"S": "i-1/0"}}
-    client.put_item(TableName="gpu-spot-smoke-registry-1a2b3c", Item=row)
+    client.put_item(TableName="gpu-spot-smoke-registry-1a2b3c4", Item=row)
     assert wait_for_heartbeat(bed) == "worker i-1/0 reported"
 
 

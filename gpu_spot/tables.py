@@ -12,7 +12,7 @@ TABLES: Final = ("jobs", "memory", "registry")
 def deployed_tables(dynamodb: Any, stack: str) -> dict[str, list[str]]:
     """Return the physical names of each of ``TABLES``: one if the stack is deployed, else none.
 
-    They end in a suffix that Pulumi appends (seven hexadecimal digits: Pulumi's documentation, "Auto-naming").
+    They end in a suffix that Pulumi appends (seven hexadecimal digits: its documentation, "Auto-naming").
     Two of a name are there while the second replaces the first.
 
     Calls: one for each 100 tables of the region; errors are botocore's.

@@ -154,7 +154,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     # It tries what the program declares.
     "research.smoke": {
         *("contracts", "gpu_spot.declared", "gpu_spot.preflight", "infra.components", "lambdas.core"),
-        "botocore",
+        *("botocore", "gpu_spot.tables"),
     },
     "gpu_spot.preflight": {
         *("contracts", "infra.catalogue", "infra.schema", "infra.settings", "lambdas.core.model"),

@@ -85,7 +85,8 @@ def _launch_by_zone(scope: Scope) -> list[Statement]:
 
     ``ec2:CreateFleet`` is bound to these templates, not to Auto Scaling or to a size: a compromised
     controller could request a fleet of its own, which ``AWSServiceRoleForEC2Fleet`` launches.
-    ``aws:CalledVia`` would bound it if Auto Scaling forwards it; only a call on AWS can tell.
+    ``aws:CalledVia``, or ``ec2:IsLaunchTemplateResource`` for images, would bound it if Auto Scaling's call
+    has them; only a call on AWS can tell (``research/smoke/controlling.py`` tries the second).
     Source: Auto Scaling guide, "Launching instances with synchronous provisioning", prerequisites.
     """
     return [

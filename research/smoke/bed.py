@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -125,18 +125,22 @@ class Bed:
             return text
         raise Falsified("not refused")
 
-    def template(self, suffix: str, image: str | None = None) -> str:
-        """Make a launch template with the small type and return its name."""
+    def role(self, suffix: str, principal: dict[str, str], **more: Any) -> str:
+        """Make a role that ``principal`` may assume, under a condition in ``more``, and return its ARN."""
+        trust = {"Effect": "Allow", "Principal": principal, "Action": "sts:AssumeRole", **more}
+        document = json.dumps({"Version": "2012-10-17", "Statement": [trust]})
+        named = {"RoleName": self.name("role", suffix), "Tags": self.tags}
+        made = self.clients("iam").create_role(**named, AssumeRolePolicyDocument=document)
+        return str(made["Role"]["Arn"])
+
+    def template(self, suffix: str, image: str | None = None, tags: Sequence[dict[str, str]] = ()) -> str:
+        """Make a launch template with the small type, and tags of its own, and return its name."""
         name = self.name("template", suffix)
-        data = {
-            "ImageId": image or self.image,
-            "InstanceType": INSTANCE_TYPE,
-            "TagSpecifications": self.tag_specifications("instance", "volume"),
-        }
+        data = {"ImageId": image or self.image, "InstanceType": INSTANCE_TYPE}
         self.clients("ec2").create_launch_template(
             LaunchTemplateName=name,
-            LaunchTemplateData=data,
-            TagSpecifications=self.tag_specifications("launch-template"),
+            LaunchTemplateData={**data, "TagSpecifications": self.tag_specifications("instance", "volume")},
+            TagSpecifications=[{"ResourceType": "launch-template", "Tags": [*self.tags, *tags]}],
         )
         return name
 

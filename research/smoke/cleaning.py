@@ -90,6 +90,8 @@ def _role(clients: Any, name: str) -> Resource | None:
     def delete() -> None:
         for policy in client.list_attached_role_policies(RoleName=name)["AttachedPolicies"]:
             client.detach_role_policy(RoleName=name, PolicyArn=policy["PolicyArn"])
+        for inline in client.list_role_policies(RoleName=name)["PolicyNames"]:
+            client.delete_role_policy(RoleName=name, PolicyName=inline)
         client.delete_role(RoleName=name)
 
     return _tags(client.get_role(RoleName=name)["Role"]), delete

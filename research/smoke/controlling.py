@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
+from botocore.exceptions import ClientError
+from botocore.session import get_session
+
+from contracts import names
 from infra.components.control.wake_ups import event_patterns
-from research.smoke.bed import Bed, Falsified, belief
+from research.smoke.bed import IMAGE_PARAMETER, Bed, Falsified, belief
 
 _GROUPS: Final = "lambdas/aws/capacity/auto_scaling.py"
 _WAKE_UPS: Final = "infra/components/control/wake_ups.py"
@@ -118,43 +122,93 @@ def patterns_of_groups(bed: Bed) -> str:
     )
 
 
-def _bounds(bed: Bed, action: str, arn: str, operator: str, key: str, kind: str = "string") -> str:
-    """Raise ``Falsified`` unless a condition allows the named value and no other in IAM's simulator."""
-    statement = {
-        "Effect": "Allow",
-        "Action": action,
-        "Resource": arn,
-        "Condition": {operator: {key: ["mine"]}},
-    }
-    decisions = [
-        bed.clients("iam").simulate_custom_policy(
-            PolicyInputList=[json.dumps({"Version": "2012-10-17", "Statement": [statement]})],
-            ActionNames=[action],
-            ResourceArns=[arn],
-            ContextEntries=[{"ContextKeyName": key, "ContextKeyValues": [value], "ContextKeyType": kind}],
-        )["EvaluationResults"][0]["EvalDecision"]
-        for value in ("mine", "theirs")
-    ]
-    return _expect(own_is_allowed=decisions[0] == "allowed", other_is_denied=decisions[1] == "implicitDeny")
+_BOUND: Final = (
+    (
+        "autoscaling:SetDesiredCapacity",
+        "autoScalingGroup:*:autoScalingGroupName/gpu-spot-x",
+        "gpu-spot:stack",
+    ),
+    ("ec2:DeleteVolume", "volume/vol-0123456789abcdef0", "gpu-spot:job"),
+    ("dynamodb:UpdateItem", "table/x", ""),
+)
+"""Actions, a resource, and its tag; without one the key of a table's item binds."""
 
 
 @belief("infra/iam/controller_statements.py")
-def tags_bound_groups(bed: Bed) -> str:
-    """SetDesiredCapacity can be bound to groups with a tag."""
-    arn = bed.arn("autoscaling", "autoScalingGroup:*:autoScalingGroupName/gpu-spot-x")
-    key = "aws:ResourceTag/gpu-spot:stack"
-    return _bounds(bed, "autoscaling:SetDesiredCapacity", arn, "StringEquals", key)
+def conditions_bind(bed: Bed) -> str:
+    """SetDesiredCapacity and DeleteVolume can be bound to a tag, UpdateItem to a row's key."""
+    answers = {}
+    for action, resource, tag in _BOUND:
+        arn = bed.arn(action.partition(":")[0], resource)
+        key = f"aws:ResourceTag/{tag}" if tag else "dynamodb:LeadingKeys"
+        operator, kind = ("StringEquals", "string") if tag else ("ForAllValues:StringEquals", "stringList")
+        allowed = {
+            "Effect": "Allow",
+            "Action": action,
+            "Resource": arn,
+            "Condition": {operator: {key: ["me"]}},
+        }
+        document = json.dumps({"Version": "2012-10-17", "Statement": [allowed]})
+        answers[action] = [
+            bed.clients("iam").simulate_custom_policy(
+                PolicyInputList=[document],
+                ActionNames=[action],
+                ResourceArns=[arn],
+                ContextEntries=[{"ContextKeyName": key, "ContextKeyValues": [it], "ContextKeyType": kind}],
+            )["EvaluationResults"][0]["EvalDecision"]
+            for it in ("me", "other")
+        ]
+    return _expect(**{action: them == ["allowed", "implicitDeny"] for action, them in answers.items()})
 
 
-@belief("userdata/agent/aws/permissions.py")
-def tags_bound_volumes(bed: Bed) -> str:
-    """DeleteVolume can be bound to volumes with a tag."""
-    arn, key = bed.arn("ec2", "volume/vol-0123456789abcdef0"), "aws:ResourceTag/gpu-spot:job"
-    return _bounds(bed, "ec2:DeleteVolume", arn, "StringEquals", key)
+def client_of_role(bed: Bed, arn: str) -> Any:
+    """Return a client of EC2 with the credentials of a role."""
+    keys = bed.clients("sts").assume_role(RoleArn=arn, RoleSessionName="smoke")["Credentials"]
+    secret = {"aws_secret_access_key": keys["SecretAccessKey"], "aws_session_token": keys["SessionToken"]}
+    region = bed.clients("ec2").meta.region_name
+    return get_session().create_client("ec2", region, aws_access_key_id=keys["AccessKeyId"], **secret)
 
 
-@belief("userdata/agent/aws/permissions.py")
-def keys_bound_items(bed: Bed) -> str:
-    """UpdateItem can be bound to items with a key: a worker writes its own row of the registry only."""
-    operator, key = "ForAllValues:StringEquals", "dynamodb:LeadingKeys"
-    return _bounds(bed, "dynamodb:UpdateItem", bed.arn("dynamodb", "table/x"), operator, key, "stringList")
+@belief("infra/iam/controller_statements.py")
+def fleets_from_own_templates(bed: Bed) -> str:
+    """The controller's CreateFleet takes the stack's templates alone, and by one condition their image alone.
+
+    Its role has no such condition: EC2's reference does not tell the key's value where a fleet overrides.
+    """
+    own = bed.template("own", tags=[{"Key": names.TAG_STACK, "Value": bed.run}])
+    role = bed.role("fleets", {"AWS": f"arn:{bed.caller[0]}:iam::{bed.caller[1]}:root"})
+    here = {"StringEquals": {"ec2:Region": bed.clients("ec2").meta.region_name}}
+    of_the_template = {**here, "Bool": {"ec2:IsLaunchTemplateResource": "true"}}
+    of_the_stack = {"StringEquals": {f"aws:ResourceTag/{names.TAG_STACK}": bed.run}}
+    made = [bed.arn("ec2", f"{kind}/*") for kind in ("fleet", "instance", "subnet", "volume")]
+    image = bed.arn("ec2", "image/*").replace(bed.caller[1], "")
+    rows = (([bed.arn("ec2", "launch-template/*")], of_the_stack), (made, here), ([image], of_the_template))
+    allowed = {"Effect": "Allow", "Action": "ec2:CreateFleet"}
+    statements = [{**allowed, "Resource": arns, "Condition": condition} for arns, condition in rows]
+    text = json.dumps({"Version": "2012-10-17", "Statement": statements})
+    bed.clients("iam").put_role_policy(RoleName=role.split("/")[1], PolicyName="own", PolicyDocument=text)
+    bed.sleep(15)  # IAM is eventually consistent
+    ec2, subnet = client_of_role(bed, role), next(iter(bed.subnets.values()))
+    another = bed.clients("ssm").get_parameter(Name=IMAGE_PARAMETER.replace("ami-k", "ami-minimal-k"))
+
+    def is_refused(code: str, template: str, **override: str) -> bool:
+        specification = {"LaunchTemplateName": template, "Version": "1"}
+        config = {
+            "LaunchTemplateSpecification": specification,
+            "Overrides": [{"SubnetId": subnet, **override}],
+        }
+        capacity = {"TotalTargetCapacity": 1, "DefaultTargetCapacityType": "on-demand"}
+        fleet = {"TargetCapacitySpecification": capacity, "LaunchTemplateConfigs": [config]}
+        try:
+            ec2.create_fleet(DryRun=True, Type="instant", **fleet)
+        except ClientError as error:
+            return bool(error.response["Error"]["Code"] == code)
+        return False
+
+    return _expect(
+        own_template_is_allowed=is_refused("DryRunOperation", own),
+        another_template_is_refused=is_refused("UnauthorizedOperation", bed.template("other")),
+        another_image_is_refused=is_refused(
+            "UnauthorizedOperation", own, ImageId=another["Parameter"]["Value"]
+        ),
+    )

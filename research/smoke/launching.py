@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from typing import Any, Final
 
@@ -28,52 +27,25 @@ def _expect_kind(text: str, kind: LaunchFailureKind) -> str:
 
 def _dry_run(bed: Bed, **changes: Any) -> str:
     """Return the refusal of a launch that would not be made anyway."""
-    launch = {
-        "ImageId": bed.image,
-        "InstanceType": INSTANCE_TYPE,
-        "SubnetId": next(iter(bed.subnets.values())),
-        "MinCount": 1,
-        "MaxCount": 1,
-    } | changes
-    return bed.refusal(lambda: bed.clients("ec2").run_instances(**launch, DryRun=True), "")
+    launch = {"ImageId": bed.image, "InstanceType": INSTANCE_TYPE, "MinCount": 1, "MaxCount": 1} | changes
+    subnet = next(iter(bed.subnets.values()))
+    return bed.refusal(lambda: bed.clients("ec2").run_instances(**launch, SubnetId=subnet, DryRun=True), "")
 
 
 @belief(_FAILURES)
-def allowed_launch(bed: Bed) -> str:
-    """A trial of a launch that would be made is refused with DryRunOperation, not for its words."""
-    text = _dry_run(bed)
-    if not text.startswith("DryRunOperation"):
-        raise Falsified(text)
-    return text
-
-
-@belief(_FAILURES)
-def unknown_image(bed: Bed) -> str:
-    """A launch with an image that does not exist is refused in words of a configuration error."""
-    return _expect_kind(_dry_run(bed, ImageId="ami-0123456789abcdef0"), LaunchFailureKind.CONFIGURATION)
-
-
-@belief(_FAILURES)
-def wrong_architecture(bed: Bed) -> str:
-    """A launch of an x86_64 image on an arm64 type is refused in words of a configuration error."""
-    return _expect_kind(_dry_run(bed, InstanceType="t4g.nano"), LaunchFailureKind.CONFIGURATION)
+def wrong_images(bed: Bed) -> str:
+    """An image that is unknown, or of another architecture, is refused in a configuration error's words."""
+    texts = (_dry_run(bed, ImageId="ami-0123456789abcdef0"), _dry_run(bed, InstanceType="t4g.nano"))
+    return " / ".join(_expect_kind(text, LaunchFailureKind.CONFIGURATION) for text in texts)
 
 
 @belief(_TEMPLATES)
-def image_id_with_a_warm_pool(bed: Bed) -> str:
-    """A group whose template names an image id may have a warm pool."""
+def warm_pool_by_image_id(bed: Bed) -> str:
+    """A group may have a warm pool if its template names an image id, and none with resolve:ssm:."""
     client, group = bed.clients("autoscaling"), bed.group("pool")
     client.put_warm_pool(AutoScalingGroupName=group, MinSize=0, MaxGroupPreparedCapacity=0)
-    pool = client.describe_warm_pool(AutoScalingGroupName=group).get("WarmPoolConfiguration")
-    if not pool:
+    if not client.describe_warm_pool(AutoScalingGroupName=group).get("WarmPoolConfiguration"):
         raise Falsified("the group has no warm pool")
-    return f"pool state {pool['PoolState']}"
-
-
-@belief(_TEMPLATES)
-def parameter_refuses_a_warm_pool(bed: Bed) -> str:
-    """A group whose template names an image by resolve:ssm: may have no warm pool."""
-    client = bed.clients("autoscaling")
     template = bed.template("parameter", f"resolve:ssm:{IMAGE_PARAMETER}")
     group = bed.group("parameter-pool", LaunchTemplate={"LaunchTemplateName": template, "Version": "$Latest"})
     return bed.refusal(
@@ -107,13 +79,9 @@ def shortage_of_a_group(bed: Bed) -> str:
     By LaunchInstances without a retry it changes nothing.
     """
     specification = {"LaunchTemplateName": bed.template("priced"), "Version": "1"}
-    policy = {
-        "LaunchTemplate": {
-            "LaunchTemplateSpecification": specification,
-            "Overrides": [{"InstanceType": INSTANCE_TYPE}],
-        },
-        "InstancesDistribution": {"OnDemandPercentageAboveBaseCapacity": 0, "SpotMaxPrice": _PRICE},
-    }
+    templates = {"LaunchTemplateSpecification": specification, "Overrides": [{"InstanceType": INSTANCE_TYPE}]}
+    shares = {"OnDemandPercentageAboveBaseCapacity": 0, "SpotMaxPrice": _PRICE}
+    policy = {"LaunchTemplate": templates, "InstancesDistribution": shares}
     group, client = bed.group("priced-group", MixedInstancesPolicy=policy), bed.clients("autoscaling")
     tried = client.launch_instances(
         AutoScalingGroupName=group,
@@ -194,19 +162,13 @@ def shortage_of_a_fleet(bed: Bed) -> str:
 def _fleet(bed: Bed, suffix: str, **options: Any) -> str:
     """Request a fleet of the small type and return its id once it is active."""
     iam, ec2 = bed.clients("iam"), bed.clients("ec2")
-    statement = {
-        "Effect": "Allow",
-        "Principal": {"Service": "spotfleet.amazonaws.com"},
-        "Action": "sts:AssumeRole",
-        "Condition": {
-            "StringEquals": {"aws:SourceAccount": bed.caller[1]},
-            "ArnLike": {"aws:SourceArn": bed.arn("ec2", "spot-fleet-request/sfr-*")},
-        },
+    of_the_run = {
+        "StringEquals": {"aws:SourceAccount": bed.caller[1]},
+        "ArnLike": {"aws:SourceArn": bed.arn("ec2", "spot-fleet-request/sfr-*")},
     }
-    trust = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
-    role_name = bed.name("role", suffix)
-    role = iam.create_role(RoleName=role_name, AssumeRolePolicyDocument=trust, Tags=bed.tags)["Role"]
-    iam.attach_role_policy(RoleName=role_name, PolicyArn=f"arn:{bed.caller[0]}:iam::aws:{_FLEET_POLICY}")
+    role = bed.role(suffix, {"Service": "spotfleet.amazonaws.com"}, Condition=of_the_run)
+    tagging = f"arn:{bed.caller[0]}:iam::aws:{_FLEET_POLICY}"
+    iam.attach_role_policy(RoleName=role.rpartition("/")[2], PolicyArn=tagging)
     bed.sleep(15)  # IAM is eventually consistent
     specification = {"LaunchTemplateName": bed.template(suffix), "Version": "1"}
     overrides = [{"SubnetId": subnet, "InstanceType": INSTANCE_TYPE} for subnet in bed.subnets.values()]
@@ -214,7 +176,7 @@ def _fleet(bed: Bed, suffix: str, **options: Any) -> str:
         "Type": "maintain",
         "TargetCapacity": 0,
         "OnDemandTargetCapacity": 0,
-        "IamFleetRole": role["Arn"],
+        "IamFleetRole": role,
         "TerminateInstancesWithExpiration": True,
         "LaunchTemplateConfigs": [{"LaunchTemplateSpecification": specification, "Overrides": overrides}],
         "TagSpecifications": bed.tag_specifications("spot-fleet-request"),

@@ -6,10 +6,12 @@ import os
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from contracts import names
+from gpu_spot.tables import deployed_tables
 from research.smoke.bed import Bed, Falsified
 
 STACK: Final = "smoke"
@@ -52,18 +54,9 @@ class SmokeStack:
 def wait_for_heartbeat(bed: Bed, seconds: float = BOOT_SECONDS) -> str:
     """Return what the first worker of the stack reported. Raises ``Falsified`` if none does in time."""
     client = bed.clients("dynamodb")
-    prefix = f"gpu-spot-{STACK}-registry"
-    tables = [
-        name
-        for page in client.get_paginator("list_tables").paginate()
-        for name in page["TableNames"]
-        if name.startswith(prefix)
-    ]
+    tables = deployed_tables(client, STACK)["registry"]
     if len(tables) != 1:
-        raise Falsified(f"tables {prefix}…: {', '.join(tables) or 'none'}, expected is one")
-
-    def first() -> Any:
-        return client.scan(TableName=tables[0], ConsistentRead=True)["Items"]
-
-    item = bed.wait_until(first, "the first heartbeat in the worker registry", seconds)[0]
-    return f"worker {item[names.REGISTRY_SORT_KEY]['S']} reported"
+        raise Falsified(f"tables gpu-spot-{STACK}-registry-…: {', '.join(tables) or 'none'}, expected is one")
+    scan = partial(client.scan, TableName=tables[0], ConsistentRead=True)
+    rows = bed.wait_until(lambda: scan()["Items"], "the first heartbeat in the worker registry", seconds)
+    return f"worker {rows[0][names.REGISTRY_SORT_KEY]['S']} reported"

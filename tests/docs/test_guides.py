@@ -97,3 +97,42 @@ def test_without_protection_only_the_storage_of_the_stack_file_must_be_emptied()
 def test_what_stays_is_looked_for_by_the_stacks_tag() -> None:
     commands = re.findall(r"^aws ec2 describe-.* --filters Name=tag:(.*),Values=prod$", PAGE, re.M)
     assert commands == [names.TAG_STACK] * 2
+
+
+def network_of_others() -> dict[str, Any]:
+    """The setting for an existing VPC as docs/operations.md has it, with identifiers of the doubles."""
+    page = (ROOT / "docs" / "operations.md").read_text("utf-8")
+    [text] = re.findall(r"`network: (\{vpcId:[^`]+)` uses an existing VPC", page)
+    assert text.count("subnet-…") == 2
+    for identifier in ("subnet-0000000a", "subnet-0000000b"):
+        text = text.replace("subnet-…", identifier, 1)
+    network: dict[str, Any] = yaml.safe_load(text.replace("vpc-…", "vpc-0000000a"))
+    return network
+
+
+def test_the_setting_for_an_existing_vpc_declares_no_other() -> None:
+    found = edited_stack({"network": network_of_others()})
+    assert not found.of("Vpc")
+    assert not found.of("Subnet")
+    [primary] = (group for name, group in found.of("Group").items() if name.endswith("-primary"))
+    assert set(primary["vpcZoneIdentifiers"]) == {"subnet-0000000a", "subnet-0000000b"}
+
+
+def test_the_entry_for_an_existing_cluster_is_declared_in_it() -> None:
+    page = (ROOT / "docs" / "kubernetes.md").read_text("utf-8").partition("## In an existing cluster")[2]
+    text = page.partition("```yaml\n")[2].partition("```")[0].replace("sha256:…", f"sha256:{'0' * 64}")
+    config = yaml.safe_load(text)["config"]
+    [job] = config["gpu-spot:training"]
+    job |= {"repository": "https://git.example.org/team/training", "revision": "0" * 40}
+    job |= {"command": ["train"], "capacity": {"kind": "mixed-asg", "target": 1}}
+    job["capacity"]["instanceTypes"] = ["g6.xlarge", "g5.xlarge"]
+    files = {"fileSystem": {"accessPoints": [{"name": "checkpoints", "path": "/checkpoints"}]}}
+    own = {"aws:region": "us-west-2", "gpu-spot:network": network_of_others(), "gpu-spot:services": []}
+    found = stack_of({**own, "gpu-spot:storage": files, **config})
+    assert not found.of("Cluster")
+    assert not found.of("Vpc")
+    [declared] = [one for one in found.declared if one["type"] == "kubernetes:batch/v1:Job"]
+    [container] = declared["inputs"]["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == job["image"]
+    [role] = {one["spec"]["role"] for one in found.of("EC2NodeClass").values()}
+    assert role == "research-nodes"

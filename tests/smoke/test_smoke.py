@@ -10,20 +10,23 @@ from typing import Any
 import boto3
 import pytest
 import yaml
+from botocore.exceptions import ClientError
 
 from infra.settings import load_settings
 from pulumi_on_moto import sandbox
+from research.smoke import controlling
 from research.smoke.__main__ import BELIEFS, main, try_beliefs
 from research.smoke.bed import TAG, Bed, Belief, Falsified, RunRecord
 from research.smoke.cleaning import clean_up
 from research.smoke.stack import CONFIG, SmokeStack, wait_for_heartbeat
+from tests.infra.declared import shipped
 from tests.models import create_table
 
 REGION = "us-west-2"
 NOT_ON_MOTO = {
-    "unknown-image": "a trial of a launch finds no fault",
-    "wrong-architecture": "a trial of a launch finds no fault",
-    "parameter-refuses-a-warm-pool": "warm pools are not refused",
+    "wrong-images": "a trial of a launch finds no fault",
+    "warm-pool-by-image-id": "warm pools are not refused",
+    "fleets-from-own-templates": "permissions bind no fleet; played below",
     "shortage-of-a-group": "no market",
     "shortage-of-a-fleet": "no market",
     "targets-of-a-fleet": "fleets launch as a market plays",
@@ -97,6 +100,82 @@ def test_results_are_written_as_they_come_and_a_failure_names_the_code(
     assert "infra/b.py rests on: It is red." in capsys.readouterr().out
 
 
+class Fleets:
+    """Answers ``CreateFleet`` by its template, or ``image`` where one overrides it."""
+
+    def __init__(self, answers: dict[str, str]) -> None:
+        self.answers = answers
+
+    def create_fleet(self, **asked: Any) -> None:
+        assert asked["DryRun"]
+        [config] = asked["LaunchTemplateConfigs"]
+        template = config["LaunchTemplateSpecification"]["LaunchTemplateName"].rpartition("-")[2]
+        key = "image" if "ImageId" in config["Overrides"][0] else template
+        if code := self.answers[key]:
+            raise ClientError({"Error": {"Code": code}}, "CreateFleet")
+
+
+ALLOWED, REFUSED = "DryRunOperation", "UnauthorizedOperation"
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "image", "wrong"),
+    [
+        (ALLOWED, REFUSED, REFUSED, ""),
+        (REFUSED, REFUSED, REFUSED, "own template is allowed"),
+        (ALLOWED, ALLOWED, REFUSED, "another template is refused"),
+        (ALLOWED, REFUSED, ALLOWED, "another image is refused"),
+        (ALLOWED, REFUSED, "", "another image is refused"),
+    ],
+)
+def test_a_fleet_is_tried_as_the_controller(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch, own: str, other: str, image: str, wrong: str
+) -> None:
+    roles: list[str] = []
+
+    def client_of_role(_: Bed, arn: str) -> Fleets:
+        roles.append(arn.rpartition("/")[2])
+        return Fleets({"own": own, "other": other, "image": image})
+
+    monkeypatch.setattr(controlling, "client_of_role", client_of_role)
+    if wrong:
+        with pytest.raises(Falsified, match=f"^not so: {wrong}$"):
+            controlling.fleets_from_own_templates.trial(bed)
+    else:
+        assert controlling.fleets_from_own_templates.trial(bed)
+    tried = bed.clients("iam").get_role_policy(RoleName=roles[0], PolicyName="own")["PolicyDocument"]
+    assert clean_up(bed) == []
+    # As in the controller's role, but for the condition that is tried.
+    of_zones = shipped("research").statements("controller-function")
+    held = [of_zones[name] for name in ("LaunchFromOwnTemplates", "MakeFleets")]
+    assert kinds_and_conditions(tried["Statement"], "r1") == kinds_and_conditions(held, "research")
+
+
+def kinds_and_conditions(statements: list[dict[str, Any]], stack: str) -> dict[str, set[str]]:
+    """The kind of each resource with the keys and values of its conditions."""
+    assert {one for each in statements for one in as_list(each["Action"])} == {"ec2:CreateFleet"}
+    return {
+        arn.rpartition(":")[2]: {
+            f"{key} {value}".replace(stack, "STACK")
+            for operator, keys in each["Condition"].items()
+            for key, value in keys.items()
+            if operator == "StringEquals"
+        }
+        for each in statements
+        for arn in as_list(each["Resource"])
+    }
+
+
+def as_list(value: Any) -> list[str]:
+    return value if isinstance(value, list) else [value]
+
+
+def test_the_credentials_of_a_role_are_used(bed: Bed) -> None:
+    made = controlling.client_of_role(bed, bed.role("assumed", {"AWS": "arn:aws:iam::123456789012:root"}))
+    assert made.describe_vpcs()["Vpcs"]
+    assert clean_up(bed) == []
+
+
 def test_what_is_not_of_the_run_is_never_deleted(bed: Bed) -> None:
     """A resource of the recorded name without the tag, one of another run, and one with the tag only."""
     iam = bed.clients("iam")
@@ -144,11 +223,11 @@ def test_the_first_heartbeat_is_waited_for(bed: Bed) -> None:
     client = bed.clients("dynamodb")
     with pytest.raises(Falsified, match="none, expected is one"):
         wait_for_heartbeat(bed)
-    create_table(client, "gpu-spot-smoke-registry-1a2b3c", "group", "worker")
+    create_table(client, "gpu-spot-smoke-registry-1a2b3c4", "group", "worker")
     with pytest.raises(Falsified, match="the first heartbeat in the worker registry: not within 60 s"):
         wait_for_heartbeat(bed, 60)
     row = {"group": {"S": "smoke@arn"}, "worker": {"S": "i-1/0"}}
-    client.put_item(TableName="gpu-spot-smoke-registry-1a2b3c", Item=row)
+    client.put_item(TableName="gpu-spot-smoke-registry-1a2b3c4", Item=row)
     assert wait_for_heartbeat(bed) == "worker i-1/0 reported"
 
 

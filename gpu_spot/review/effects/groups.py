@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from gpu_spot.review.preview import UNCHANGED, EngineStep
-from gpu_spot.review.values import is_hidden, items, mapping, number
+from gpu_spot.review.values import items, mapping, number
 
 PARAMETER: Final = "aws:ssm/parameter:Parameter"
 _GROUP: Final = "gpu-spot:group"
@@ -49,12 +49,7 @@ def _is_inside(group: Sequence[str], parts: Sequence[str]) -> bool:
 def find_groups(steps: Sequence[EngineStep]) -> Groups:
     """Return the groups of a preview."""
     targets: dict[str, int | None] = {}
-<<<<<<< HEAD
-    new: set[str] = set()
-    unrestarted: set[str] = set()
-=======
-    new, scaled = set[str](), set[str]()
->>>>>>> 2ed0e8bf (Good stack files in pairs of options; an emptied group ends 0 workers; one finder of a stack's tables; tag:GetResources has no resources)
+    new, unrestarted, scaled = set[str](), set[str](), set[str]()
     operations: dict[str, set[str]] = {}
     for step in steps:
         group = group_of(step)
@@ -62,13 +57,12 @@ def find_groups(steps: Sequence[EngineStep]) -> Groups:
             continue
         operations.setdefault(group, set()).add(step.op)
         targets.setdefault(group, None)
-<<<<<<< HEAD
-        if step.type == PARAMETER and step.name.endswith("-health") and _restarts_none(value_of(step.now)):
+        if step.type == PARAMETER and step.name.endswith("-health") and _says(step.now, "mostAtOnce", 0):
             unrestarted.add(group)
-=======
-        if step.type == PARAMETER and step.name.endswith("-scaling") and not is_dry_run(step):
-            scaled.add(group)
->>>>>>> 2ed0e8bf (Good stack files in pairs of options; an emptied group ends 0 workers; one finder of a stack's tables; tag:GetResources has no resources)
+        if step.type == PARAMETER and step.name.endswith("-scaling"):
+            # The state keeps the target as it was declared; a scaler that only logs does not change it.
+            is_dry = all(_says(inputs, "dryRun", True) for inputs in (step.old, step.new) if inputs)
+            scaled |= set() if is_dry else {group}
         if not (step.type == PARAMETER and step.name.endswith("-target")):
             continue
         if step.op == "create":
@@ -79,40 +73,19 @@ def find_groups(steps: Sequence[EngineStep]) -> Groups:
             )
     new |= {group for group, names in operations.items() if names <= {"create"}}
     removed = frozenset(group for group, names in operations.items() if names == {"delete"})
-<<<<<<< HEAD
-    return Groups(targets, frozenset(new), removed, frozenset(unrestarted))
+    return Groups(targets | dict.fromkeys(scaled), frozenset(new), removed, frozenset(unrestarted))
 
 
-def _restarts_none(health: str) -> bool:
+def _says(inputs: Mapping[str, Any], key: str, value: object) -> bool:
     try:
-        return mapping(json.loads(health)).get("mostAtOnce") == 0
+        return bool(mapping(json.loads(value_of(inputs))).get(key) == value)
     except ValueError:
         return False
-=======
-    targets |= dict.fromkeys(scaled)
-    return Groups(targets, frozenset(new), removed)
->>>>>>> 2ed0e8bf (Good stack files in pairs of options; an emptied group ends 0 workers; one finder of a stack's tables; tag:GetResources has no resources)
 
 
 def value_of(inputs: Mapping[str, Any]) -> str:
     """Return the value of a parameter."""
     return str(inputs.get("insecureValue") or inputs.get("value") or "")
-
-
-def is_dry_run(step: EngineStep) -> bool:
-    """Return whether a scaler sets no target before and after a change."""
-    settings = [settings_of(inputs) for inputs in (step.old, step.new) if inputs]
-    return all(item is not None and item.get("dryRun") is True for item in settings)
-
-
-def settings_of(inputs: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the settings in a parameter; None if they are unknown or not JSON."""
-    text = value_of(inputs)
-    try:
-        settings = json.loads(text)
-    except ValueError:
-        return None
-    return settings if isinstance(settings, dict) and not is_hidden(text) else None
 
 
 def group_of(step: EngineStep) -> str:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from gpu_spot.markdown import code, label
 from gpu_spot.review.effects.consequences import Severity
 from gpu_spot.review.effects.effect import Effect, may_end, workers
-from gpu_spot.review.effects.groups import Groups, is_dry_run, settings_of, value_of
+from gpu_spot.review.effects.groups import Groups, value_of
 from gpu_spot.review.preview import EngineStep
 from gpu_spot.review.value_diff import difference_lines, value_differences
-<<<<<<< HEAD
 from gpu_spot.review.values import has_unknown, is_hidden, mapping, number
-=======
-from gpu_spot.review.values import has_unknown, number
->>>>>>> 2ed0e8bf (Good stack files in pairs of options; an emptied group ends 0 workers; one finder of a stack's tables; tag:GetResources has no resources)
 
 _DERIVED_KEYS: Final = ("onDemandPrices.", "ownPrices.", "slots.")
 """Keys of the controller's settings that are derived from the instance types."""
@@ -43,7 +40,7 @@ def parameter_effects(step: EngineStep, group: str, groups: Groups) -> Iterator[
         return
     if leaf == "release" and step.op in ("create", "update"):
         yield from _release(step, group, groups)
-    elif leaf == "scaling" and is_dry_run(step):
+    elif leaf == "scaling" and _is_dry_run(step):
         yield Effect(Severity.NOTHING, group, "the scaler only logs its decisions")
     elif leaf in ("scaling", "release") or (leaf == "config" and step.op != "update"):
         yield may_end(step, group)
@@ -58,6 +55,12 @@ def parameter_effects(step: EngineStep, group: str, groups: Groups) -> Iterator[
         yield from _health(step, group)
     elif leaf not in _OF_OTHERS - _STEERING and set(step.changed) - {"tags", "tagsAll", "description"}:
         yield may_end(step, group)
+
+
+def _is_dry_run(step: EngineStep) -> bool:
+    """Return whether the scaler sets no target before and after a change."""
+    settings = [_settings(inputs) for inputs in (step.old, step.new) if inputs]
+    return all(item is not None and item.get("dryRun") is True for item in settings)
 
 
 def _release(step: EngineStep, group: str, groups: Groups) -> Iterator[Effect]:
@@ -100,7 +103,7 @@ def _target(step: EngineStep, group: str) -> Iterator[Effect]:
 
 
 def _config(step: EngineStep, group: str, groups: Groups) -> Iterator[Effect]:
-    old, new = settings_of(step.old), settings_of(step.new)
+    old, new = _settings(step.old), _settings(step.new)
     if old is None or new is None:
         yield may_end(step, group, "is known after the update: the controller's settings may differ")
         return
@@ -151,6 +154,16 @@ def _undetermined(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[st
             new.get("kind") != "mixed-asg" and key in ("base", "spotPercentage")
         ):
             yield key
+
+
+def _settings(inputs: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the controller's settings; None if they are unknown or not JSON."""
+    text = value_of(inputs)
+    try:
+        settings = json.loads(text)
+    except ValueError:
+        return None
+    return settings if isinstance(settings, dict) and not is_hidden(text) else None
 
 
 def _health(step: EngineStep, group: str) -> Iterator[Effect]:

@@ -18,9 +18,9 @@ def deployed_tables(dynamodb: Any, stack: str) -> dict[str, list[str]]:
     Calls: one for each 100 tables of the region; errors are botocore's.
     """
     pattern = re.compile(rf"gpu-spot-{re.escape(stack)}-({'|'.join(TABLES)})(-[0-9a-f]{{7}})?")
-    found: dict[str, list[str]] = {table: [] for table in TABLES}
+    table_names: dict[str, list[str]] = {table: [] for table in TABLES}
     for page in dynamodb.get_paginator("list_tables").paginate():
         for name in page["TableNames"]:
             if match := pattern.fullmatch(name):
-                found[match[1]].append(name)
-    return found
+                table_names[match[1]].append(name)
+    return table_names

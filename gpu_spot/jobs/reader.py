@@ -57,12 +57,12 @@ class JobTables:
 
 def find_tables(dynamodb: Any, stack: str) -> JobTables:
     """Return the tables of a deployed stack; calls as of ``deployed_tables``. Raises ``JobError`` without."""
-    found = deployed_tables(dynamodb, stack)
-    for table, matches in found.items():
+    tables = deployed_tables(dynamodb, stack)
+    for table, matches in tables.items():
         if len(matches) != 1:
             existing = ", ".join(matches) or "none"
             raise JobError(f"stack {stack!r} must have one table gpu-spot-{stack}-{table}-…, not {existing}")
-    return JobTables(**{table: name for table, [name] in found.items()})
+    return JobTables(**{table: name for table, [name] in tables.items()})
 
 
 class JobReader:

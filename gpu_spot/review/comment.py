@@ -271,8 +271,8 @@ def _fold(blocks: Sequence[str], max_size: int) -> str:
             break
         included.append(block)
     if not included:
-        elsewhere = f"({counted(len(blocks), 'change')}: see the full output for the diff)\n\n"
-        return "" if max_size < frame else elsewhere
+        reference = f"({counted(len(blocks), 'change')}: see the full output for the diff)\n\n"
+        return "" if max_size < frame else reference
     omitted = len(blocks) - len(included)
     rest = f", most severe first; {omitted} more in the full output" if omitted else ""
     part = f"{len(included)} of " if omitted else ""

@@ -130,8 +130,8 @@ class Bed:
         trust = {"Effect": "Allow", "Principal": principal, "Action": "sts:AssumeRole", **more}
         document = json.dumps({"Version": "2012-10-17", "Statement": [trust]})
         named = {"RoleName": self.name("role", suffix), "Tags": self.tags}
-        made = self.clients("iam").create_role(**named, AssumeRolePolicyDocument=document)
-        return str(made["Role"]["Arn"])
+        response = self.clients("iam").create_role(**named, AssumeRolePolicyDocument=document)
+        return str(response["Role"]["Arn"])
 
     def template(self, suffix: str, image: str | None = None, tags: Sequence[dict[str, str]] = ()) -> str:
         """Make a launch template with the small type, and tags of its own, and return its name."""

@@ -137,7 +137,7 @@ _BOUND: Final = (
 @belief("infra/iam/controller_statements.py")
 def conditions_bind(bed: Bed) -> str:
     """SetDesiredCapacity and DeleteVolume can be bound to a tag, UpdateItem to a row's key."""
-    answers = {}
+    decisions = {}
     for action, resource, tag in _BOUND:
         arn = bed.arn(action.partition(":")[0], resource)
         key = f"aws:ResourceTag/{tag}" if tag else "dynamodb:LeadingKeys"
@@ -149,7 +149,7 @@ def conditions_bind(bed: Bed) -> str:
             "Condition": {operator: {key: ["me"]}},
         }
         document = json.dumps({"Version": "2012-10-17", "Statement": [allowed]})
-        answers[action] = [
+        decisions[action] = [
             bed.clients("iam").simulate_custom_policy(
                 PolicyInputList=[document],
                 ActionNames=[action],
@@ -158,7 +158,7 @@ def conditions_bind(bed: Bed) -> str:
             )["EvaluationResults"][0]["EvalDecision"]
             for it in ("me", "other")
         ]
-    return _expect(**{action: them == ["allowed", "implicitDeny"] for action, them in answers.items()})
+    return _expect(**{action: them == ["allowed", "implicitDeny"] for action, them in decisions.items()})
 
 
 def client_of_role(bed: Bed, arn: str) -> Any:
@@ -175,14 +175,18 @@ def fleets_from_own_templates(bed: Bed) -> str:
 
     Its role has no such condition: EC2's reference does not tell the key's value where a fleet overrides.
     """
-    own = bed.template("own", tags=[{"Key": names.TAG_STACK, "Value": bed.run}])
+    mine = bed.template("own", tags=[{"Key": names.TAG_STACK, "Value": bed.run}])
     role = bed.role("fleets", {"AWS": f"arn:{bed.caller[0]}:iam::{bed.caller[1]}:root"})
-    here = {"StringEquals": {"ec2:Region": bed.clients("ec2").meta.region_name}}
-    of_the_template = {**here, "Bool": {"ec2:IsLaunchTemplateResource": "true"}}
+    region = {"StringEquals": {"ec2:Region": bed.clients("ec2").meta.region_name}}
+    of_the_template = {**region, "Bool": {"ec2:IsLaunchTemplateResource": "true"}}
     of_the_stack = {"StringEquals": {f"aws:ResourceTag/{names.TAG_STACK}": bed.run}}
-    made = [bed.arn("ec2", f"{kind}/*") for kind in ("fleet", "instance", "subnet", "volume")]
+    parts = [bed.arn("ec2", f"{kind}/*") for kind in ("fleet", "instance", "subnet", "volume")]
     image = bed.arn("ec2", "image/*").replace(bed.caller[1], "")
-    rows = (([bed.arn("ec2", "launch-template/*")], of_the_stack), (made, here), ([image], of_the_template))
+    rows = (
+        ([bed.arn("ec2", "launch-template/*")], of_the_stack),
+        (parts, region),
+        ([image], of_the_template),
+    )
     allowed = {"Effect": "Allow", "Action": "ec2:CreateFleet"}
     statements = [{**allowed, "Resource": arns, "Condition": condition} for arns, condition in rows]
     text = json.dumps({"Version": "2012-10-17", "Statement": statements})
@@ -206,9 +210,9 @@ def fleets_from_own_templates(bed: Bed) -> str:
         return False
 
     return _expect(
-        own_template_is_allowed=is_refused("DryRunOperation", own),
+        own_template_is_allowed=is_refused("DryRunOperation", mine),
         another_template_is_refused=is_refused("UnauthorizedOperation", bed.template("other")),
         another_image_is_refused=is_refused(
-            "UnauthorizedOperation", own, ImageId=another["Parameter"]["Value"]
+            "UnauthorizedOperation", mine, ImageId=another["Parameter"]["Value"]
         ),
     )

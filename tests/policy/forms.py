@@ -173,6 +173,9 @@ class GoodForm:
         return f"{self.stack} with {' and '.join(self.options)}"
 
     def apply(self, config: dict[str, Any]) -> None:
+        """Set the options; an empty key is as one that is not there."""
+        for key in [key for key, value in config.items() if not value]:
+            del config[key]
         for name in self.options:
             OPTIONS[name](config)
 

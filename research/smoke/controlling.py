@@ -123,11 +123,7 @@ def patterns_of_groups(bed: Bed) -> str:
 
 
 _BOUND: Final = (
-    (
-        "autoscaling:SetDesiredCapacity",
-        "autoScalingGroup:*:autoScalingGroupName/gpu-spot-x",
-        "gpu-spot:stack",
-    ),
+    ("autoscaling:SetDesiredCapacity", "autoScalingGroup:*:autoScalingGroupName/x", "gpu-spot:stack"),
     ("ec2:DeleteVolume", "volume/vol-0123456789abcdef0", "gpu-spot:job"),
     ("dynamodb:UpdateItem", "table/x", ""),
 )

@@ -24,7 +24,7 @@ USER_ID = 54_321
 
 # Whoever asks from that user: refused; from another: answered; elsewhere: answered.
 ASKS = f"""
-import encodings.idna, os, socket, subprocess  # all that is imported, while it can be
+import encodings.idna, os, socket, subprocess, time  # all that is imported, while it can be
 from userdata.agent.machine import accounts, host
 
 address = {{4: "169.254.169.254", 6: "fd00:ec2::254"}}
@@ -32,6 +32,8 @@ subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
 for each in (*address.values(), "169.254.169.123"):
     at_once = ["nodad"] if ":" in each else []  # else it is tentative for a moment
     subprocess.run(["ip", "address", "add", each, "dev", "lo", *at_once], check=True)
+    while subprocess.run(["ip", "route", "get", each], capture_output=True).returncode:
+        time.sleep(0.01)  # the kernel adds its route a moment later
 listening = [socket.create_server((each, 80), family=family, backlog=20) for each, family in [
     (address[4], socket.AF_INET), ("169.254.169.123", socket.AF_INET), (address[6], socket.AF_INET6)]]
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+from spot_work.rabbitmq.outbox import MAX_MESSAGES
 from spot_work.rabbitmq.window import Window
 
 
@@ -70,6 +71,17 @@ def test_it_shrinks_when_all_consumers_have_as_much_as_they_may() -> None:
     assert broker.calls == [2, 14, "consumer of 14"]
 
 
+def test_it_does_not_shrink_while_a_request_may_come_for_a_settled_one() -> None:
+    broker = Broker()
+    shrunk = window(broker, 2, 16)
+    for _ in range(16):
+        shrunk.on_delivery(broker)
+    shrunk.on_settled(broker, 0)
+    shrunk.prefetch = 2
+    shrunk.resize(broker)
+    assert broker.calls == [2, 14]
+
+
 def test_it_shrinks_after_a_moment_on_an_empty_queue() -> None:
     broker = Broker()
     window(broker, 2, 16, 2)
@@ -111,3 +123,12 @@ def test_more_is_taken_while_replies_wait() -> None:
     for later in broker.later:
         later()
     assert broker.calls == [4, 10, "consumer of 10"]
+
+
+def test_no_more_is_taken_than_replies_may_wait() -> None:
+    broker = Broker()
+    full = window(broker, MAX_MESSAGES)
+    for _ in range(MAX_MESSAGES):
+        full.on_delivery(broker)
+    full.extend(MAX_MESSAGES, broker)
+    assert broker.calls == [MAX_MESSAGES]

@@ -17,7 +17,7 @@ PRODUCT_LINES = {
     "contracts": 3_649,
     "infra": 19_525,
     "lambdas": 14_405,
-    "userdata": 17_746,
+    "userdata": 17_747,
     "gpu_spot": 13_121,
     "policy": 1_639,
     "market": 1_775,

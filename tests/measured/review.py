@@ -161,7 +161,7 @@ def page_part(result: Mapping[str, Any]) -> str:
     head = ("tried", "number", "found")
     return (
         "`make bench-review` changes each key that the ten sample stacks have or could have, and resources "
-        "that only other code or another program changes. What ends is told by an oracle of its own: the "
+        "that only other code or another program changes. An oracle of its own says what ends: the "
         "provider's replacements, and what the controllers do.\n\n"
         f"{table(head, [(what, f'{number:,}', found) for what, number, found in rows])}\n\n"
         "Good forms are the changed stack files and "

@@ -281,7 +281,8 @@ class SystemHost:
         properties = dict(line.partition("=")[::2] for line in shown.splitlines())
         # A unit that is started again is dead in between, with a job.
         ended = properties.get("SubState", "dead") in _ENDED and not properties.get("Job")
-        return int(properties.get("MainPID", "0")) or (None if ended else 0)
+        pid = properties.get("MainPID", "0")
+        return int(pid) if pid.isdigit() and int(pid) else (None if ended else 0)
 
     def signal_group(self, pid: int, number: signal.Signals) -> None:
         """Signal the group in one call: none of its processes can fork in between."""

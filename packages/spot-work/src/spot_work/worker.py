@@ -255,7 +255,7 @@ class Worker:
 
     def _limit_batches(self, count: int, seconds: float) -> None:
         """Make the next batches end before the queue delivers their requests again."""
-        timeout = self._consumer.ack_timeout_seconds
+        timeout = getattr(self._consumer, "ack_timeout_seconds", None)
         size = size_within(timeout, self._batch, self._size, count, seconds)
         if size != self._size:
             log.warning("batches of at most %d: %d requests took %.1f s", size, count, seconds)

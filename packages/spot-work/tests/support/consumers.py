@@ -31,7 +31,6 @@ class FakeConsumer:
 
     waiting_count = 0
     max_batches_ahead = 3
-    ack_timeout_seconds: float | None = None
 
     def hand_back(self) -> None:
         self.calls.append("hand back")

@@ -46,7 +46,7 @@ class RequestConsumer(Protocol):
 
     @property
     def ack_timeout_seconds(self) -> float | None:
-        """Time from its delivery after which a request that is not settled comes again; None: unknown."""
+        """Time after which an unsettled request is delivered again; None, or without it: unknown."""
 
     @property
     def waiting_count(self) -> int:

@@ -83,9 +83,9 @@ alone-%: setup
 test-markets: setup ## the tests that replay a market: on real spot traces (GPU_SPOT_TRACES=…), else on the fitted model
 	@HYPOTHESIS_PROFILE=ci $(PYTEST) --durations 20 -m "traces and not soak" $(MARKETS) $(ARGS)
 
-# Each test has a state and plugins of its own, so that the tests of a file may run at once.
+# Each test has a state and plugins of its own, so that the tests of a file may run at once; a year takes an hour.
 test-engine: engine setup ## the sample stacks and the components under the pulumi on PATH, with stand-ins for AWS and Kubernetes
-	@$(PYTEST) --dist worksteal -o faulthandler_timeout=900 --durations 20 tests/engine $(ARGS)
+	@$(PYTEST) --dist worksteal -o faulthandler_timeout=7200 --durations 20 tests/engine $(ARGS)
 
 engine: # before setup, which takes minutes
 	@command -v pulumi >/dev/null || { echo "make test-engine needs pulumi on PATH: https://www.pulumi.com/docs/iac/download-install/" >&2; exit 2; }

@@ -28,7 +28,7 @@ class ReviewVerdict:
     """What ends.
 
     Attributes:
-        outcome: ``ends`` if workers end for certain, ``unknown`` if some may.
+        outcome: ``ends`` if workers end for certain (a group without any has none), ``unknown`` if some may.
         workers: workers that end at least; 0 if no number is known.
         is_exact: whether the number is that of all that end.
         may_be_more: whether others may end besides those that end for certain.
@@ -50,8 +50,7 @@ class ReviewVerdict:
             return f"Not known whether workers end in {self.where}."
         if self.is_exact and not self.may_be_more:
             return f"{counted(self.workers, 'worker')} end{'s' if self.workers == 1 else ''} in {self.where}."
-        is_counted = self.workers or self.is_exact
-        minimum = f"At least {counted(self.workers, 'worker')} end" if is_counted else "Workers end"
+        minimum = f"At least {counted(self.workers, 'worker')} end" if self.workers else "Workers end"
         return f"{minimum} in {self.where}: how many in all is not known."
 
     def to_json(self) -> dict[str, Any]:
@@ -67,7 +66,7 @@ class ReviewVerdict:
 
 def verdict_of(environments: Sequence[ReviewedEnvironment]) -> ReviewVerdict:
     """Return the verdict. Without any preview nothing is known."""
-    ending = [item for item in environments if _ends(item)]
+    ending = [item for item in environments if _ends(item) and _total(item) != (0, True)]
     undetermined = [item for item in environments if _is_undetermined(item)]
     if ending:
         totals = [_total(item) for item in ending]

@@ -281,7 +281,7 @@ def played(workspace: Workspace, year: Sequence[Step], record_property: Any, sin
         outcome = play(workspace, step)
         row = (outcome.result, outcome.verdict, str(outcome.ended), outcome.reach, outcome.seconds)
         record_property(YEAR_PROPERTY, (workspace.stack, str(number), step.title, *row))
-        with (workspace.folder / "year.jsonl").open("a", encoding="utf-8") as rows:  # it takes half an hour
+        with (workspace.folder / "year.jsonl").open("a", encoding="utf-8") as rows:  # it takes an hour
             rows.write(json.dumps([number, step.title, *row, *outcome.wrong]) + "\n")
         wrong += [f"{number} {step.title}: {text}" for text in outcome.wrong]
         assert outcome.result != "failed", wrong
@@ -304,6 +304,7 @@ def test_a_year(stack: str, workspace: Workspace, record_property: Any, pytestco
         if not step.refused:
             workspace.edit(lambda config, keys=step.keys: change(config, keys))
     workspace.up()
-    assert stack != "dev" or len(workspace.run("stack", "export").output) < _MAX_STATE_BYTES
+    if stack == "dev" and not since:
+        assert len(workspace.run("stack", "export").output) < _MAX_STATE_BYTES
     play_controller(workspace, {})
     assert played(workspace, steps(stack), record_property, since) == []

@@ -50,7 +50,7 @@ def acquire(node: Node, stop: Stop) -> None:
     def on_poll() -> None:
         heartbeats.send([0], waiting=True)
         if stop.is_requested or node.is_terminating():
-            raise WorkCancelledError("instance is terminating or stop requested")
+            raise WorkCancelledError("instance is terminating, or a stop was requested")
 
     try:
         acquired = _acquire(node, on_poll, lambda: not jobs.is_finished())

@@ -113,7 +113,7 @@ def _refuse_changes(source: Any) -> None:
     source.on_epoch_end()
     if not first == again == read():
         raise SpotTrainingError(
-            f"a {type(source).__name__} has other batches when it is read again, or after its on_epoch_end():"
+            f"a {type(source).__name__} yields other batches when it is read again, or after on_epoch_end():"
             " a restart begins with the first ones; return the same batch for the same index, and use"
             " SpotModel.fit(shuffle=True)"
         )

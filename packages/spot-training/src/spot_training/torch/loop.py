@@ -291,7 +291,7 @@ class Loop:
             if self._world.may_change:
                 raise SpotTrainingError(
                     "the number of nodes may change, and this loader's position holds for one number of "
-                    "ranks; use EpochBatches, or set the least number of nodes to the most"
+                    "ranks; use EpochBatches, or set a fixed number of nodes"
                 )
         elif before is not None and batches.per_rank and self._ranks.rank == 0:
             size, now = batches.batch_size * before, batches.batch_size * self._ranks.size

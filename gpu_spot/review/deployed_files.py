@@ -25,16 +25,17 @@ def deployed_folders(root: Path) -> frozenset[str]:
     A tuple of packages in one of these modules is what an archive packs.
     """
     packages = {path.parent.name for path in root.glob("*/__init__.py")}
-    waiting, parsed, folders = [root / entry for entry in ENTRY_POINTS], set[Path](), set[str]()
+    waiting, seen, folders = [root / entry for entry in ENTRY_POINTS], set[Path | str](), set[str]()
     while waiting:
         path = waiting.pop()
-        if path in parsed or not path.is_file():
+        if path in seen or not path.is_file():
             continue
-        parsed.add(path)
-        tree = ast.walk(ast.parse(path.read_text("utf-8")))
+        seen.add(path)
         used = {path.relative_to(root).parts[0]}
-        for node in tree:
-            waiting += (file for name in _imported(node) for file in _files(root, name))
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            imported = {*_imported(node)} - seen
+            seen |= imported
+            waiting += (file for name in imported for file in _files(root, name))
             if isinstance(node, ast.Tuple):
                 names = {str(item.value) for item in node.elts if isinstance(item, ast.Constant)}
                 used |= names if names and names <= packages else set()
@@ -49,8 +50,7 @@ def _imported(node: ast.AST) -> Iterator[str]:
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names)
     elif isinstance(node, ast.ImportFrom) and node.module:
-        yield node.module
-        yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        yield from (node.module, *(f"{node.module}.{alias.name}" for alias in node.names))
 
 
 def _files(root: Path, module: str) -> Iterator[Path]:

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from gpu_spot.review.comment import MARKER
-from gpu_spot.review.deployed_files import change_every_stack
+from gpu_spot.review.deployed_files import change_every_stack, deployed_folders
 from tests.infra.declared import ROOT
 from tests.review.making import FORECAST, GOLDEN, made_previews
 from tests.waiting import TIMEOUT_SECONDS
@@ -35,8 +35,14 @@ GH = """#!/usr/bin/env bash
 printf '%s ' "$@" >> calls; echo >> calls
 [[ $* == *--method* ]] || cat answer
 """
-PACKAGES = ("contracts", "infra", "lambdas", "policy", "userdata")
-"""What a preview may import, by tests/test_arrows.py; a test's own imports are others."""
+FILES = {
+    "contracts/names.py": "",
+    "infra/__main__.py": "from infra.program import stack\n",
+    "infra/program/stack.py": "from contracts.names import STACK\n\nPACKED = ('lambdas', 'userdata')\n",
+    "policy/__main__.py": "def pack() -> None:\n    import policy.rules.model\n",
+    "policy/rules/model.py": "",
+}
+"""What a preview imports and packs, in little; of the repository itself a test below tries each file."""
 REVIEW = "import sys; from gpu_spot.cli import main; sys.exit(main())"
 
 
@@ -87,8 +93,12 @@ def git(*arguments: str) -> None:
 def base(work_dir: Path, *environments: str, others: tuple[str, ...] = ("sample",)) -> None:
     """Commit stack files of ``environments``, which the team has named, and of ``others``."""
     git("init", "--quiet", "--initial-branch", "main")
-    for folder in ("gpu_spot/review", *PACKAGES):
-        shutil.copytree(ROOT / folder, work_dir / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    (work_dir / "gpu_spot" / "review").mkdir(parents=True)
+    shutil.copy(ROOT / "gpu_spot" / "review" / "deployed_files.py", work_dir / "gpu_spot" / "review")
+    packages = (f"{name}/__init__.py" for name in ("contracts", "infra", "lambdas", "policy", "userdata"))
+    for path, text in {**dict.fromkeys(packages, ""), **FILES}.items():
+        (work_dir / path).parent.mkdir(parents=True, exist_ok=True)
+        (work_dir / path).write_text(text)
     known = {name: {"previewRoleArn": f"arn:{name}"} if name == "prod" else {} for name in environments}
     (work_dir / ".github" / "stacks.json").write_text(json.dumps(known))
     for name in (*environments, *others):
@@ -139,10 +149,11 @@ def deployed_from(checkout: Path, stack: str) -> dict[tuple[str, str], Any]:
         "import json; from pathlib import Path; from tests.infra import program;"
         f"print(json.dumps(program.declared('known', {stack!r}, Path('stacks/Pulumi.{stack}.yaml'))))"
     )
+    environment = {name: text for name, text in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=checkout,
-        env=os.environ | {"PYTHONPATH": str(checkout), "PYTHONDONTWRITEBYTECODE": "1"},
+        env=environment | {"PYTHONPATH": str(checkout)},  # the next run reads this one's bytecode
         capture_output=True,
         text=True,
         check=True,
@@ -164,6 +175,7 @@ def test_a_line_in_a_file_that_changes_no_stack_changes_nothing_that_is_deployed
     known = sorted(path for path in tracked.stdout.splitlines() if (ROOT / path).is_file())
     changing = set(change_every_stack(known, ROOT))
     assert len(changing) >= 200
+    assert deployed_folders(ROOT) == {"contracts", "infra", "lambdas", "policy", "userdata"}
     assert not {path for path in changing if path.startswith(("docs/", "tests/", "research/", "examples/"))}
     for path in known:
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)

@@ -7,7 +7,7 @@ MAKEFLAGS += --no-print-directory
 
 PYTHON  ?= python3
 # Of two cores: tests wait for two fifths of their time.
-WORKERS ?= 3
+WORKERS ?= 4
 ARGS    ?=
 # Of the libraries' and the machines' tests: which.
 MARKS   ?= not soak
@@ -22,7 +22,7 @@ STAMP  := $(VENV)/.installed
 DISTRIBUTIONS := packages/pulumi-on-moto packages/spot-training packages/spot-work
 UV     := uv==0.13.9
 # A file stays on one worker, so that what its tests share is made once; tests/tiers.py: the longest goes first.
-PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 # Of the providers' 3,800 modules a few are used: they are compiled with all else, the others are not, and
 # neither are packages of which little is imported, or packages' tests.
 empty  :=
@@ -38,7 +38,7 @@ FITS := $(notdir $(basename $(filter-out %/__init__.py,$(sort $(wildcard researc
 # History (decision records, the changelog) keeps its words; generated pages follow their generators.
 PROSE := README.md CONTRIBUTING.md $(filter-out $(addprefix docs/,changes.md options.md stack-file.md),$(wildcard docs/*.md docs/adr/*.md)) research/README.md $(wildcard packages/*/README.md packages/*/docs/*.md)
 
-.PHONY: help setup prices demo aws-smoke check quick test alone engine test-engine test-markets test-real test-cluster test-boot lint types format system-packages system-packages-real bench soak fit declared pictures site lock wheels clean distclean
+.PHONY: help setup prices demo aws-smoke check quick test pytest alone engine test-engine test-markets test-real test-cluster test-boot lint types format system-packages system-packages-real bench soak fit declared pictures site lock wheels clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -71,14 +71,16 @@ check: setup lint ## in half a minute: lint, types, and the quick tests of the t
 quick: setup
 	@HYPOTHESIS_PROFILE=quick $(PYTEST) --quick -m "not long and not soak" $(ARGS)
 
-test: setup system-packages ## lint, types, then what needs Python and small packages of Debian's, but no replay of a market
-	@$(MAKE) --jobs 2 --output-sync alone types lint
+test: setup system-packages ## lint, types, and what needs Python and small packages of Debian's, but no replay of a market
+	@$(MAKE) --jobs 2 pytest lint types alone
+
+pytest: setup # all that pytest finds in tests; the others of `make test` run beside it
 	@HYPOTHESIS_PROFILE=ci $(PYTEST) --durations 20 -m "not soak and not traces" $(ARGS)
 
 alone: $(DISTRIBUTIONS:packages/%=alone-%) ## each library's own tests, where nothing else of the repository can be imported
 
-alone-%: setup
-	@HYPOTHESIS_PROFILE=ci $(BIN)/python -I -S packages/alone.py $* --quiet -m "$(MARKS)"
+alone-%: setup # it says all at its end: others write beside it
+	@HYPOTHESIS_PROFILE=ci $(BIN)/python -I -S packages/alone.py $* --quiet -m "$(MARKS)" 2>&1 | (said=$$(cat); echo "$$said")
 
 test-markets: setup ## the tests that replay a market: on real spot traces (GPU_SPOT_TRACES=…), else on the fitted model
 	@HYPOTHESIS_PROFILE=ci $(PYTEST) --durations 20 -m "traces and not soak" $(MARKETS) $(ARGS)
@@ -92,9 +94,11 @@ engine: # before setup, which takes minutes
 
 test-real: setup system-packages-real ## what needs real frameworks, a broker, containers or the package index
 	@$(PYTEST) --durations 20 -m "not soak" tests/real packages/test_stranger.py $(ARGS)
-	@$(MAKE) real-spot-training real-spot-work
+	@$(MAKE) --jobs 2 --output-sync real-spot-training real-spot-work
 
-real-%: setup system-packages-real # of a library
+real-spot-training: WORKERS = 3
+
+real-%: setup system-packages-real # of a library; the broker's wait, the frameworks' compute
 	@$(PYTEST) --durations 20 -m "$(MARKS)" -c packages/$*/pyproject.toml $(wildcard packages/$*/tests/frameworks packages/$*/tests/broker) $(ARGS)
 
 # The plays of one process run at the same time; building is shown, and done once, of each controller by itself: where

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -27,37 +27,21 @@ class MetadataServer:
 
         class Handler(BaseHTTPRequestHandler):
             def do_PUT(self) -> None:
-                ttl = self.headers.get("X-aws-ec2-metadata-token-ttl-seconds")
-                if self.path != "/latest/api/token" or not ttl or not 1 <= int(ttl) <= 21600:
-                    self._answer(400, "")
-                    return
-                token = secrets.token_urlsafe(16)
-                if not server.status:
-                    server.tokens.add(token)
-                self._answer(200, token)
+                self._answer()
 
             def do_GET(self) -> None:
-                if self.headers.get("X-aws-ec2-metadata-token") not in server.tokens:
-                    self._answer(401, "")
-                elif self.path in server.documents:
-                    self._answer(200, server.documents[self.path])
-                else:
-                    self._answer(404, "not found")
+                self._answer()
 
             def do_POST(self) -> None:
-                self._answer(200, server.post(self.rfile.read(int(self.headers["Content-Length"]))))
+                self._answer(server.post(self.rfile.read(int(self.headers["Content-Length"]))))
 
-            def _answer(self, status: int, text: str) -> None:
-                if server.status and self.command in server.methods:
-                    status = server.status
-                server.requests.append((self.command, self.path, status))
-                body = text.encode() if status == 200 else b""
+            def _answer(self, posted: str = "") -> None:
+                status, headers, text = server.answer(self.command, self.path, self.headers, posted)
                 self.send_response_only(status)
-                if server.wall:
-                    self.send_header("Date", formatdate(server.wall(), usegmt=True))
-                self.send_header("Content-Length", str(len(body)))
+                for name, value in headers.items():
+                    self.send_header(name, value)
                 self.end_headers()
-                self.wfile.write(body)
+                self.wfile.write(text.encode())
 
             def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - its base's name
                 pass
@@ -72,6 +56,31 @@ class MetadataServer:
     def identify(self, instance: str, zone: str, kind: str = "t3.micro", region: str = "us-west-2") -> None:
         document = {"instanceId": instance, "accountId": "123456789012", "availabilityZone": zone}
         self.documents[IDENTITY] = json.dumps({**document, "region": region, "instanceType": kind})
+
+    def answer(
+        self, method: str, path: str, headers: Mapping[str, str], posted: str = ""
+    ) -> tuple[int, dict[str, str], str]:
+        """Return status, headers and text; for those who need no connection, too."""
+        status, text = 200, posted
+        if method == "PUT":
+            ttl = headers.get("X-aws-ec2-metadata-token-ttl-seconds")
+            if path != "/latest/api/token" or not ttl or not 1 <= int(ttl) <= 21600:
+                status = 400
+            else:
+                text = secrets.token_urlsafe(16)
+                self.tokens |= set() if self.status else {text}
+        elif method == "GET":
+            if headers.get("X-aws-ec2-metadata-token") not in self.tokens:
+                status = 401
+            else:
+                text = self.documents.get(path, "")
+                status = 200 if path in self.documents else 404
+        if self.status and method in self.methods:
+            status = self.status
+        self.requests.append((method, path, status))
+        text = text if status == 200 else ""
+        date = {"Date": formatdate(self.wall(), usegmt=True)} if self.wall else {}
+        return status, {**date, "Content-Length": str(len(text.encode()))}, text
 
     def post(self, body: bytes) -> str:
         """Answer what is not metadata; a subclass knows what it is."""

@@ -23,6 +23,7 @@ FAULTS = ("never answers", "answers after a minute", "error", "garbage", "trunca
 BEGIN, CRASH, STOP, DEADLINE = 20.0, 30.0, 200.0, 60.0
 """When the fault begins, a worker crashes and the stop comes; seconds from the stop to the deadline."""
 _MINUTE = 60.0
+_WAITING = FAULTS[:2]
 
 
 @dataclass
@@ -62,7 +63,10 @@ class World(FakeClock):
         self._pass_since = self.monotonic()
 
     def in_background(self, work: Callable[[], None]) -> None:
-        """Run ``work`` in a thread; go on once it has ended or waits."""
+        """Run ``work``, in a thread if it may wait; go on once it has ended or waits."""
+        if self.fault not in _WAITING or self.seconds < self.begin:
+            work()
+            return
         settled = threading.Event()
 
         def run() -> None:

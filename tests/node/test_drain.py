@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import subprocess
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from tests.node.workbench import Bench
 from tests.soak import sample
 from tests.waiting import wait_until
 from userdata.agent import tasks
+from userdata.agent.aws import plain_http
 from userdata.agent.aws.imds import LIFECYCLE_STATE
 from userdata.agent.machine.control_groups import kill_others
 from userdata.agent.machine.errors import AgentError
@@ -248,6 +250,19 @@ def service(tmp_path: Path, clock: FakeClock, metadata_server: MetadataServer) -
     return Node(tmp_path, clock, metadata_server, configs.service())
 
 
+@pytest.fixture
+def unconnected(metadata_server: MetadataServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hours of simulated time are thousands of requests; other tests make each over a connection."""
+
+    def answer(
+        _: object, method: str, path: str, headers: Mapping[str, str], timeout: float
+    ) -> tuple[int, dict[str, str], str]:
+        status, answered, text = metadata_server.answer(method, path, headers)
+        return status, {name.lower(): value for name, value in answered.items()}, text
+
+    monkeypatch.setattr(plain_http, "request", answer)
+
+
 def test_a_process_that_is_started_after_the_signal_gets_its_own(service: Node) -> None:
     service.interrupt()
     service.passes(101)
@@ -280,6 +295,7 @@ def test_the_signal_is_sent_before_the_drain_and_ten_seconds_before_the_end(
     assert wanted < left < wanted + 2
 
 
+@pytest.mark.usefixtures("unconnected")
 def test_a_hook_that_is_never_active_is_not_asked_for_each_second_for_ever(service: Node) -> None:
     service.hook = lambda: False
     deadline = service.interrupt()
@@ -291,6 +307,7 @@ def test_a_hook_that_is_never_active_is_not_asked_for_each_second_for_ever(servi
     assert all(b - a >= 59 for a, b in pairwise(late))
 
 
+@pytest.mark.usefixtures("unconnected")
 def test_a_long_hook_that_is_not_active_is_asked_for_each_second_only_near_its_end(service: Node) -> None:
     service.body["hooks"]["terminateSeconds"] = 7200
     service.restart()
@@ -336,6 +353,7 @@ def play(node: Node, seed: int) -> None:
     assert len(node.hook_calls) < 200
 
 
+@pytest.mark.usefixtures("unconnected")
 @pytest.mark.parametrize("part", sample(range(4), 4))
 def test_random_lives_complete_the_hook_once_and_cut_no_work(
     part: int, tmp_path: Path, metadata_server: MetadataServer

@@ -25,16 +25,16 @@ def deployed_folders(root: Path) -> frozenset[str]:
     A tuple of packages in one of these modules is what an archive packs.
     """
     packages = {path.parent.name for path in root.glob("*/__init__.py")}
-    waiting, seen, folders = [root / entry for entry in ENTRY_POINTS], set[Path | str](), set[str]()
+    waiting, followed, folders = [root / entry for entry in ENTRY_POINTS], set[Path | str](), set[str]()
     while waiting:
         path = waiting.pop()
-        if path in seen or not path.is_file():
+        if path in followed or not path.is_file():
             continue
-        seen.add(path)
+        followed.add(path)
         used = {path.relative_to(root).parts[0]}
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            imported = {*_imported(node)} - seen
-            seen |= imported
+            imported = {*_imported(node)} - followed
+            followed |= imported
             waiting += (file for name in imported for file in _files(root, name))
             if isinstance(node, ast.Tuple):
                 names = {str(item.value) for item in node.elts if isinstance(item, ast.Constant)}

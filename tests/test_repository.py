@@ -140,7 +140,7 @@ def test_a_clone_without_make_setup_gets_the_lock_by_the_engine() -> None:
     # The engine makes an environment and installs what stands beside the program, wherever it was called.
     pip = [sys.executable, "-m", "pip", "install", "--no-index", "--dry-run", "--quiet"]
     asked = [*pip, "--requirement", str(ROOT / "infra" / "requirements.txt")]
-    done = run_process(asked, cwd="/")
+    done = run_process(asked, cwd="/", timeout=400)  # it computes for seconds: minutes on a busy machine
     assert done.returncode == 0, done.stderr
     assert (ROOT / "infra" / "requirements.txt").read_text("utf-8").endswith("-r ../requirements.lock\n")
 

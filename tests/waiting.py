@@ -28,5 +28,5 @@ def wait_until(
 def run_process(command: Sequence[str | Path], **more: Any) -> subprocess.CompletedProcess[str]:
     """Run a command to its end, and return its status and texts."""
     return subprocess.run(
-        command, **{"check": False, **more}, capture_output=True, text=True, timeout=TIMEOUT_SECONDS
+        command, **{"check": False, "timeout": TIMEOUT_SECONDS, **more}, capture_output=True, text=True
     )

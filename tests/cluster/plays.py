@@ -103,7 +103,6 @@ class JobPlay:
             )
 
         pod = wait_until(appeared, interval_seconds=0.1)
-        assert pod is not None
         self._seen.add(pod["metadata"]["uid"])
         return pod
 

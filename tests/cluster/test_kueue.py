@@ -133,7 +133,6 @@ def drought(api: ClusterApi, rounds: int) -> tuple[list[float], list[float], boo
 def check(found: tuple[list[float], list[float], bool]) -> float:
     asked, paused, _ = found
     create = settings(kubernetes=CREATED).kubernetes
-    assert create is not None
     assert create.create is not None
     # The last pauses are as long as the first; Kueue's own would double. A busy machine is late in all.
     half = len(paused) // 2

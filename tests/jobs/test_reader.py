@@ -28,7 +28,6 @@ def test_a_running_job_is_read_from_the_records_of_its_agent(stack: Stack) -> No
     instance = stack.start_training()
     report = stack.reader.report("resnet")
     assert (report.status.phase, report.snapshot.run) == ("running", RUN)
-    assert report.status.host is not None
     assert (report.status.host.instance, report.status.host.market) == (instance, "on-demand")
     assert [one.snapshot.name for one in stack.reader.reports()] == ["resnet"]
 
@@ -43,7 +42,6 @@ def test_the_calls_do_not_grow_with_the_life_of_a_job(stack: Stack) -> None:
         )
     stack.calls.clear()
     report = stack.reader.report("resnet")
-    assert report.timeline is not None
     assert len(report.timeline.attempts) == ATTEMPTS_RETAINED
     assert report.timeline.is_cut
     assert stack.calls == {

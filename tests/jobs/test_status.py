@@ -185,9 +185,7 @@ def test_present_nodes_are_counted_and_a_job_below_its_minimum_waits(stack: Stac
     assert report.to_json(listed)["nodes"] == {"present": 2, "min": 2, "max": 3}
     assert json.dumps(report.to_json(listed))
     one = stack.reader.report("resnet-node-0")
-    assert one.timeline is not None
     assert len(one.timeline.attempts) == 1
-    assert one.status.host is not None
     assert one.status.host.instance == first
     jobs.mark("done")
     jobs.publish_finished()

@@ -73,7 +73,6 @@ def variables_of(container: Manifest) -> dict[str, str]:
 def test_a_job_has_its_image_command_directory_and_variables() -> None:
     _, config, items = both("job")
     pod, job = container(items, "Job"), config.training
-    assert job is not None
     assert pod["image"] == job.image
     assert expanded(pod["command"])[4:] == list(job.command)
     assert pod["workingDir"] == str(CODE_DIR / config.group)
@@ -125,8 +124,6 @@ def test_a_worker_has_its_image_arguments_queue_and_variables(kind: str) -> None
     queue = {"kind": "sqs"} if kind == "sqs" else entries.RABBITMQ
     entry, config, items = both("service", queue=queue)
     pod, service = container(items, "Deployment"), config.service
-    assert service is not None
-    assert service.queue is not None
     assert pod["image"] == service.image
     assert expanded(pod["args"]) == list(service.command)
     assert "command" not in pod  # the image's own entry point, as on instances

@@ -71,7 +71,6 @@ def check() -> dict[str, Any]:
     loads = {s: subprocess.Popen([sys.executable, "-c", LOAD, str(n)], **pipes) for s, n in sizes.items()}
     try:
         for load in loads.values():
-            assert load.stdout is not None
             assert load.stdout.readline() == "up\n", "a load did not start"
         time.sleep(4)
         seen = {p.pid: p for g in gpus.sample().gpus for p in g.processes}

@@ -306,7 +306,6 @@ def train_and_move(group: Group) -> None:
     group.play("volume", third, "up")
     group.play("run", third)
     training = third.config.training
-    assert training is not None
     finished = group.world.clients("ssm").get_parameter(Name=training.finished_parameter)
     made = f"/{third.config.dataset_to_prepare.dataset}" if third.config.dataset_to_prepare else ""
     assert finished["Parameter"]["Value"] == training.revision + made
@@ -347,7 +346,6 @@ def share(group: Group) -> None:
 
 def _ask_for_more(group: Group, node: tasks.Node) -> None:
     """The stack file asks for larger volumes of the tenants by now."""
-    assert node.config.shared_host is not None
     s3 = group.world.clients("s3")
     place = {"Bucket": node.config.shared_host.bucket, "Key": codec.key_of(group.name)}
     listed = codec.decode(s3.get_object(**place)["Body"].read().decode())

@@ -148,13 +148,10 @@ def test_each_attempt_of_an_instance_has_its_time_only(
         job.record_lease_and_volume(node, token, requested_at=clock.wall())
         clock.advance(100.0)
         recorder = recording.recorder(node, configs.REVISION)
-        assert recorder is not None
         recorder.record_start()
         clock.advance(1000.0)
         recording.record_end(node, recorder, "done")
     first, second = (attempts.read(token) for token in (4, 5))
-    assert first is not None
-    assert second is not None
     assert (first.launched, first.booted, first.began) == (launched, launched + 20, launched + 120)
     assert (second.launched, second.booted) == (first.ended, first.ended + 20)
 

@@ -140,7 +140,6 @@ class Instance:
     def _train(self, one: Node, stop: Stop, heartbeats: HeartbeatSender) -> RunEnd:
         name = job_tasks.training(one).job
         held = job_tasks.lease_and_volume(one)
-        assert held is not None
         jobs, clock = job_tasks.jobs(one), self.world.clock
         lease_renewer = LeaseRenewer(partial(job_tasks.leases(one).renew, held[0]), clock, LEASE_SECONDS)
         jobs.mark("running")
@@ -308,7 +307,6 @@ def test_an_experiment_is_a_job_like_any_other(tmp_path: Path) -> None:
     instance = Instance(World(), "i-1", tmp_path)
     [name, *_] = by_name("resnet", MATRIX)
     one = job_tasks.experiment(instance.node, name)
-    assert one.config.training is not None
     assert one.config.training.environment == {"LR": "0.1", "SEED": "1"}
     assert job_tasks.checkpoints(one) == Path("/dltraining/checkpoints") / name
     # What it holds is found again by another process of the machine, and the checkout serves all.

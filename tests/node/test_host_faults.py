@@ -68,7 +68,6 @@ def launch(
         made.data = tmp_path / "data"
         made.data.mkdir(exist_ok=True)
         training = made.config.training
-        assert training
         host.revision = training.revision
         host.ran.clear()
 
@@ -146,7 +145,6 @@ def test_a_revision_that_is_not_there_fails_the_job_in_the_end(launch: Launch, c
     made.host.fetch = refuse
     assert tasks.run(made) == 0
     training = made.config.training
-    assert training
     assert len(fetches) == training.max_restarts + 1
     assert job()["state"]["S"] == "failed"
     assert "not our ref" in job()["reason"]["S"]

@@ -143,7 +143,6 @@ def noticed(workbench: Bench, connections: Callable[[int], int]) -> tuple[Any, A
     workers = workbench.workers(WAITS, count=1)
     workers.tick()
     output = workbench.processes[0].stdout
-    assert output is not None
     assert output.readline() == b"port 8000 8000\n"
     now = workbench.clock.wall()
     notice.write(workbench.tmp, Notice("spot", "terminate", "t", now + 120, now, now))

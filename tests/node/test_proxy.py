@@ -174,7 +174,6 @@ def test_counts_are_those_of_haproxy() -> None:
     )
     counts.sample(110.0, parse_statistics(later), worker)
     state = counts.state()
-    assert state is not None
     assert (state.arrived, state.ended, state.refused, state.waiting, state.in_flight) == (30, 13, 3, 4, 2)
     # One 502, one stream that ended too soon; of one request HAProxy says nothing.
     assert state.cut == 1 + 1
@@ -185,7 +184,6 @@ def test_counts_are_those_of_haproxy() -> None:
     counts.sample(110.5, parse_statistics(later), worker)
     counts.sample(111.0, parse_statistics(later), worker)
     waited = counts.state()
-    assert waited is not None
     assert waited.oldest_seconds == 1.0
     assert waited.cut == state.cut + (30 - (18 + 1 + 6))
 
@@ -195,11 +193,9 @@ def test_a_worker_counts_from_its_first_sample_in_a_reused_server_and_once_it_wa
     counts.sample(0.0, parse_statistics(statistics(ok=50, total=50)), {"s0-1": WorkerKey("i-1", 0)})
     counts.sample(1.0, parse_statistics(statistics(ok=50, status="DOWN")), {"s0-1": WorkerKey("i-2", 0)})
     state = counts.state()
-    assert state is not None
     assert not state.workers
     counts.sample(2.0, parse_statistics(statistics(ok=51)), {"s0-1": WorkerKey("i-2", 0)})
     state = counts.state()
-    assert state is not None
     assert [(worker.instance, worker.done) for worker in state.workers] == [("i-2", 1)]
 
 
@@ -317,7 +313,6 @@ def test_a_new_haproxy_is_filled_at_once(clock: FakeClock) -> None:
     clock.advance(1)
     running.tick()
     assert socket.table.active() == {(0, "10.0.0.1"), (1, "10.0.0.1")}
-    assert running.state is not None
     assert running.state.started_at == clock.wall()
 
 
@@ -413,7 +408,6 @@ def test_the_subcommand_configures_haproxy_once_and_reports_its_requests(
     config = (tmp_path / "etc/haproxy/haproxy.cfg").read_text()
     assert "chroot /var/lib/haproxy" in config
     row = jobs.row()
-    assert row is not None
     account = f"arn:aws:ec2:{jobs.REGION}:123456789012:instance/{made.identity.instance}"
     assert row[names.REGISTRY_KEY] == f"resnet@proxy#{account}"
     assert (row["arrived"], row["ended"]) == ("3", "3")

@@ -77,7 +77,6 @@ class Bench:
 
     def wait_up(self) -> None:
         for process in self.processes:
-            assert process.stdout
             assert process.stdout.readline() == b"up\n"
 
 

@@ -190,7 +190,6 @@ def test_a_workers_requests_are_added_over_its_proxies() -> None:
     for _ in range(6):
         for proxy, failed in (("a", 6), ("b", 0)):
             before = service.proxies[proxy].worker
-            assert before is not None
             service.proxies[proxy].worker = replace(
                 before,
                 done=before.done + 30,
@@ -238,7 +237,6 @@ def test_a_worker_without_an_item_is_left_out(service: Service) -> None:
     service.poll()
     readings = {name: proxy.reading(service.now + 60) for name, proxy in service.proxies.items()}
     state, history = observe(service.history, readings, {}, service.now + 60)
-    assert state is not None
     assert state.workers == ()
     assert history.workers  # it may come back
 
@@ -364,6 +362,5 @@ def test_the_servers_time_for_requests_at_once_is_learned(fixed: float, per_requ
         done = BatchesDone({row.max_size: (float(row.batches), float(row.requests), row.seconds)}, 16)
         learned = learned.update({"g6.xlarge": done})
     speed = learned.speed(Throughput(), {"g6.xlarge": 1})
-    assert speed is not None
     time = BatchTime(fixed, per_request, 16)
     assert speed.rate(12.0) == pytest.approx(time.rate(12.0), rel=0.02)

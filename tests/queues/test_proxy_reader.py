@@ -111,7 +111,6 @@ def test_the_requests_of_a_services_proxies_are_written_from_the_second_pass_on(
     assert aws.stored() is None
     outcome = minute(aws, 60, 120, worker=worker)
     assert outcome.error == ""
-    assert outcome.http is not None
     assert (outcome.http.waiting, outcome.http.proxies, outcome.http.arrival_rate) == (4, 2, 3.0)
     [traffic] = outcome.http.workers
     assert (traffic.instance, traffic.slot, traffic.since, traffic.done) == (worker, 1, since, 180)
@@ -126,7 +125,6 @@ def test_a_proxy_that_cannot_be_read_is_named(aws: Proxies) -> None:
     aws.write(first, 60)
     outcome = aws.poll()
     assert outcome.error == f"{second}: item of 65 s ago"
-    assert outcome.http is not None
     assert (outcome.http.unreadable, outcome.http.arrival_rate) == (1, 2.0)
     aws.put({**proxy_state.key(GROUP, ARNS + second), "arrived": {"S": "many\nlines"}})
     outcome = aws.poll()
@@ -155,7 +153,6 @@ def test_requests_of_a_replaced_proxy_are_counted(aws: Proxies) -> None:
     aws.ec2.terminate_instances(InstanceIds=[second])
     outcome = aws.poll()
     assert outcome.error == ""
-    assert outcome.http is not None
     assert (outcome.http.proxies, outcome.http.arrival_rate) == (1, pytest.approx(1.5))
 
 

@@ -60,7 +60,6 @@ def test_lengths_are_from_sqs_and_rates_from_whole_minutes(sqs: Any) -> None:
     cloudwatch = CloudWatch(oldest=[95.0, 35.0], sent=[120.0, 1.0], deleted=[90.0], empty=[4.0])
     past = QueueHistory()
     state, history = SqsReader(sqs, cloudwatch).observe(QUEUE, past, AT, 5.0)
-    assert state is not None
     assert (state.observed_at, state.ready, state.in_flight, state.oldest_seconds) == (AT, 3, 2, 95.0)
     assert (state.publish_rate, state.ack_rate, state.consumers) == (2.0, 1.5, 2)
     assert history == QueueHistory(AT, oldest_seconds=95.0)
@@ -74,7 +73,6 @@ def test_a_request_in_work_for_an_hour_is_not_an_hour_of_waiting(sqs: Any) -> No
     fill(sqs, 1, 2)
     cloudwatch = CloudWatch(oldest=[3600.0], sent=[1.0, *[0.0] * 58, 2.0])
     state, history = SqsReader(sqs, cloudwatch).observe(QUEUE, QueueHistory(AT - 60), AT, 5.0)
-    assert state is not None
     assert state.oldest_seconds == 60.0
     assert history.oldest_seconds == 60.0
     # Nothing in work: all that is not deleted waits, however long ago it was sent.
@@ -82,7 +80,6 @@ def test_a_request_in_work_for_an_hour_is_not_an_hour_of_waiting(sqs: Any) -> No
     sqs.purge_queue(QueueUrl=url)
     sqs.send_message(QueueUrl=url, MessageBody="x")
     state, _ = SqsReader(sqs, cloudwatch).observe(QUEUE, history, AT + 60, 5.0)
-    assert state is not None
     assert (state.in_flight, state.oldest_seconds) == (0, 3600.0)
 
 
@@ -97,14 +94,12 @@ def test_a_value_of_a_quarter_of_an_hour_ago_is_no_rate_and_no_zero(sqs: Any) ->
 
     cloudwatch.result = late  # type: ignore[method-assign]
     state, _ = reader.observe(QUEUE, QueueHistory(), AT, 5.0)
-    assert state is not None
     assert (state.publish_rate, state.ack_rate, state.oldest_seconds, state.consumers) == (None,) * 4
 
 
 def test_without_ready_messages_the_age_is_0(sqs: Any) -> None:
     fill(sqs, 0, 2)
     state, _ = SqsReader(sqs, CloudWatch(oldest=[95.0])).observe(QUEUE, QueueHistory(), AT, 5.0)
-    assert state is not None
     assert (state.in_flight, state.oldest_seconds, state.consumers) == (2, 0.0, 2)
 
 
@@ -125,7 +120,6 @@ def test_delayed_messages_do_not_count_as_ready(sqs: Any) -> None:
     url = sqs.get_queue_url(QueueName=QUEUE.name)["QueueUrl"]
     sqs.send_message(QueueUrl=url, MessageBody="x", DelaySeconds=900)
     state, _ = SqsReader(sqs, CloudWatch()).observe(QUEUE, QueueHistory(), AT, 5.0)
-    assert state is not None
     assert state.ready == 1
 
 

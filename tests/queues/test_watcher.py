@@ -145,7 +145,6 @@ def test_a_new_instance_of_the_function_continues_with_the_stored_history(
 ) -> None:
     for _ in range(3):
         outcome = deployment.minute(deployment.watcher(queue(api)))
-    assert outcome.state is not None
     assert outcome.state.oldest_seconds == 120.0
 
 
@@ -200,7 +199,6 @@ def test_the_watcher_recovers_after_ten_minutes_without_a_broker(deployment: Dep
         assert "does not respond: ConnectionRefusedError" in deployment.minute(unreachable).error
     assert deployment.row() is None
     outcome = deployment.minute(watcher)
-    assert outcome.state is not None
     assert outcome.state.oldest_seconds == 660.0
     api.respond(STARTED)  # the broker has restarted
     assert deployment.minute(watcher) == QueueOutcome(queue(api))

@@ -138,7 +138,6 @@ def test_a_share_refers_to_the_on_demand_that_the_fallback_buys(
     live: tuple[Instance, ...], target: int, cost: HourlyCost
 ) -> None:
     found = hourly_cost(observed(*live), PRICES, target)
-    assert found is not None
     assert (found.paid, found.on_demand) == (pytest.approx(cost.paid), pytest.approx(cost.on_demand))
 
 

@@ -88,7 +88,6 @@ class Machine:
         self.counts["steps"] += 1
         if kind == "update":
             part, wanted = self.containers[name].part, self.desired[name]
-            assert wanted is not None
             self.containers[name] = replace(
                 self.containers[name],
                 part=part and replace(part, cpus=wanted.part.cpus),

@@ -19,6 +19,19 @@ GROUP = "inference"
 ON_PREMISES = "inference@on-premises"
 
 
+@dataclass(frozen=True)
+class Acts:
+    """What passes did: instances to replace with the reason, restarted workers, incidents by their key."""
+
+    replaced: dict[str, str] = field(default_factory=dict)
+    restarted: list[str] = field(default_factory=list)
+    opened: list[str] = field(default_factory=list)
+    resolved: list[str] = field(default_factory=list)
+
+
+NONE = Acts()
+
+
 @dataclass
 class SimulatedGroup:
     """A group of healthy hosts that complete requests, with ``faults`` by host.
@@ -76,6 +89,9 @@ class SimulatedGroup:
             decisions.append(decision)
         return decisions
 
+    def acts(self, minutes: int = 1) -> Acts:
+        return acts(self.run(minutes))
+
     def _host_now(self, host: WorkerHost) -> WorkerHost:
         [worker] = host.workers
         assert worker.report is not None
@@ -88,6 +104,15 @@ class SimulatedGroup:
         fault = self.faults.get(host.id)
         worker_now = healthy if fault is None else fault(healthy)
         return replace(host, workers=() if worker_now is None else (worker_now,))
+
+
+def acts(decisions: list[HealthDecision]) -> Acts:
+    return Acts(
+        {request.instance: request.reason for one in decisions for request in one.replacement_requests},
+        [f"{restart.instance}/{restart.slot}" for one in decisions for restart in one.restarts],
+        [incident.key for one in decisions for incident in one.new_incidents],
+        [incident.key for one in decisions for incident in one.resolved_incidents],
+    )
 
 
 def with_report(worker: Worker, **changes: object) -> Worker:
@@ -123,24 +148,3 @@ def crashing(interval_seconds: float = 120.0, version: str = "v1") -> Callable[[
         return with_report(worker, starts=starts, version=version, done=0, rate=0.0)
 
     return fault
-
-
-def requested_replacements(decisions: list[HealthDecision]) -> dict[str, str]:
-    """Return the reason of every replacement that was requested in these passes, by instance."""
-    return {
-        request.instance: request.reason
-        for decision in decisions
-        for request in decision.replacement_requests
-    }
-
-
-def restarted(decisions: list[HealthDecision]) -> list[str]:
-    return [f"{restart.instance}/{restart.slot}" for decision in decisions for restart in decision.restarts]
-
-
-def opened_incidents(decisions: list[HealthDecision]) -> list[str]:
-    return [incident.key for decision in decisions for incident in decision.new_incidents]
-
-
-def resolved_incidents(decisions: list[HealthDecision]) -> list[str]:
-    return [incident.key for decision in decisions for incident in decision.resolved_incidents]

@@ -10,16 +10,15 @@ import pytest
 from contracts.group.health_settings import HealthSettings
 from contracts.registry.item import Worker
 from tests.health.simulated_group import (
+    NONE,
     START,
+    Acts,
     SimulatedGroup,
+    acts,
     crashing,
     idle,
     missing,
     not_reporting,
-    opened_incidents,
-    requested_replacements,
-    resolved_incidents,
-    restarted,
     stuck,
     with_report,
     xid,
@@ -30,18 +29,12 @@ Fault = Callable[[Worker], Worker | None]
 
 
 def group_with_fault(fault: Fault | None = None, hosts: tuple[str, ...] = ("i-03",)) -> SimulatedGroup:
-    group = SimulatedGroup().add(*TEN)
-    group.faults = dict.fromkeys(hosts, fault) if fault else {}
-    return group
+    return SimulatedGroup(faults=dict.fromkeys(hosts, fault) if fault else {}).add(*TEN)
 
 
 def test_a_healthy_group_has_no_remediation_and_no_incident() -> None:
     decisions = group_with_fault().run(60)
-    assert (requested_replacements(decisions), restarted(decisions), opened_incidents(decisions)) == (
-        {},
-        [],
-        [],
-    )
+    assert acts(decisions) == NONE
     assert decisions[-1].memory.pending_symptoms == {}
 
 
@@ -53,13 +46,8 @@ def test_an_instance_with_a_fault_that_needs_replacement_is_replaced(
     fault: Fault, verdict: str, minutes: int
 ) -> None:
     decisions = group_with_fault(fault).run(minutes)
-    assert requested_replacements(decisions) == {"i-03": verdict}
-    assert restarted(decisions) == []
-    assert opened_incidents(decisions) == []
-    assert (
-        len({request.requested_at for decision in decisions for request in decision.replacement_requests})
-        == 1
-    )
+    assert acts(decisions) == Acts(replaced={"i-03": verdict})
+    assert len({request.requested_at for one in decisions for request in one.replacement_requests}) == 1
 
 
 @pytest.mark.parametrize(("fault", "verdict"), [(stuck, "stuck"), (idle, "idle-gpu")])
@@ -67,20 +55,15 @@ def test_a_worker_is_restarted_first_and_its_instance_replaced_if_that_fails(
     fault: Fault, verdict: str
 ) -> None:
     group = group_with_fault(fault)
-    decisions = group.run(17)
-    assert restarted(decisions) == ["i-03/0"]
-    assert requested_replacements(decisions) == {}
-    decisions = group.run(20)
-    assert restarted(decisions) == []
-    assert requested_replacements(decisions) == {"i-03": verdict}
+    assert group.acts(17) == Acts(restarted=["i-03/0"])
+    assert group.acts(20) == Acts(replaced={"i-03": verdict})
 
 
 def test_a_successful_restart_is_not_followed_by_a_replacement() -> None:
     group = group_with_fault(stuck)
-    assert restarted(group.run(17)) == ["i-03/0"]
+    assert group.acts(17) == Acts(restarted=["i-03/0"])
     group.faults.clear()
-    decisions = group.run(60)
-    assert (restarted(decisions), requested_replacements(decisions)) == ([], {})
+    assert group.acts(60) == NONE
 
 
 @pytest.mark.parametrize("fault", [stuck, idle])
@@ -89,7 +72,7 @@ def test_a_worker_is_not_stuck_while_the_queue_is_empty_or_unknown(fault: Fault,
     group = group_with_fault(lambda worker: with_report(worker, done=7, rate=0.0), hosts=TEN)
     group.faults["i-03"] = fault
     group.waiting_requests = waiting
-    assert restarted(group.run(60)) == []
+    assert group.acts(60).restarted == []
 
 
 @pytest.mark.parametrize("waiting", [0, None])
@@ -100,135 +83,120 @@ def test_a_worker_is_stuck_if_others_process_ten_requests_though_the_queue_is_em
     group = group_with_fault(lambda worker: with_report(worker, rate=rate), hosts=TEN)
     group.faults["i-03"] = stuck
     group.waiting_requests = waiting
-    assert restarted(group.run(17)) == expected
+    assert group.acts(17) == Acts(restarted=expected)
 
 
 def test_a_stale_queue_state_is_ignored() -> None:
     group = group_with_fault(stuck)
-    backlog = group.snapshot().queue
-    assert backlog is not None
-    assert group.snapshot().has_waiting_requests
-    assert not replace(
-        group.snapshot(), queue=replace(backlog, observed_at=group.now - 200)
-    ).has_waiting_requests
-    assert not replace(
-        group.snapshot(), queue=replace(backlog, observed_at=group.now + 3600)
-    ).has_waiting_requests
+    snapshot = group.snapshot()
+    assert snapshot.has_waiting_requests
+    for seconds in (-200, 3600):
+        stale = replace(snapshot.queue, observed_at=group.now + seconds)
+        assert not replace(snapshot, queue=stale).has_waiting_requests
 
 
 def test_one_slow_request_among_others_is_not_stuck() -> None:
     group = group_with_fault(
         lambda worker: with_report(worker, done=int((worker.heartbeat - START) / 840), rate=0.0)
     )
-    assert restarted(group.run(120)) == []
+    assert group.acts(120) == NONE
 
 
 @pytest.mark.parametrize("ahead", [-600.0, 600.0])
 def test_a_wrong_clock_opens_an_incident_without_remediation(ahead: float) -> None:
     group = group_with_fault(lambda worker: replace(worker, heartbeat=worker.heartbeat + ahead))
-    decisions = group.run(60)
-    assert (requested_replacements(decisions), restarted(decisions)) == ({}, [])
-    assert opened_incidents(decisions) == ["clock/aws"]
+    assert group.acts(60) == Acts(opened=["clock/aws"])
 
 
 def test_a_dead_worker_with_a_clock_ahead_counts_as_not_reporting() -> None:
-    assert requested_replacements(group_with_fault(not_reporting(START + 7200)).run(5)) == {"i-03": "silent"}
+    assert group_with_fault(not_reporting(START + 7200)).acts(5) == Acts(replaced={"i-03": "silent"})
 
 
 def test_an_old_version_opens_an_incident_after_two_hours() -> None:
     group = group_with_fault()
     group.run()
     group.faults = dict.fromkeys(TEN[:7], lambda worker: with_report(worker, version="v2"))
-    assert opened_incidents(group.run(119)) == []
-    decisions = group.run(120)
-    assert opened_incidents(decisions) == ["old-version/aws"]
-    assert requested_replacements(decisions) == {}
+    assert group.acts(119) == NONE
+    assert group.acts(120) == Acts(opened=["old-version/aws"])
     group.faults = dict.fromkeys(TEN, lambda worker: with_report(worker, version="v2"))
-    assert resolved_incidents(group.run(20)) == ["old-version/aws"]
+    assert group.acts(20) == Acts(resolved=["old-version/aws"])
 
 
 def test_a_new_instance_has_the_grace_period_or_twice_the_boot_time() -> None:
     group = group_with_fault()
     group.add("i-new", age=0.0)
     group.faults = {"i-new": missing}
-    assert requested_replacements(group.run(19)) == {}
-    assert requested_replacements(group.run(2)) == {"i-new": "missing"}
+    assert group.acts(19) == NONE
+    assert group.acts(2) == Acts(replaced={"i-new": "missing"})
     slow = group_with_fault()
     slow.boot_seconds = 1200.0
     slow.add("i-new", age=0.0)
     slow.faults = {"i-new": missing}
-    assert requested_replacements(slow.run(55)) == {}
+    assert slow.acts(55) == NONE
 
 
 @pytest.mark.parametrize("fault", [not_reporting(), xid, missing, crashing(), stuck])
 def test_an_exempt_instance_is_never_replaced_or_restarted(fault: Fault) -> None:
     group = group_with_fault(fault)
     group.hosts["i-03"] = replace(group.hosts["i-03"], exemption_reason="draining")
-    assert requested_replacements(group.run(60)) == {}
-    assert restarted(group.run(60)) == []
+    assert group.acts(120) == NONE
 
 
 def test_a_replacement_request_is_withdrawn_on_recovery_termination_and_drain() -> None:
     for end in ("recovers", "goes", "drains"):
         group = group_with_fault(xid)
-        assert requested_replacements(group.run(2)) == {"i-03": "xid"}
+        assert group.acts(2) == Acts(replaced={"i-03": "xid"})
         if end == "recovers":
             group.faults.clear()
         elif end == "goes":
             del group.hosts["i-03"]
         else:
             group.hosts["i-03"] = replace(group.hosts["i-03"], exemption_reason="draining")
-        assert requested_replacements(group.run(1)) == {}, end
+        assert group.acts() == NONE, end
 
 
 def test_a_host_with_malformed_items_is_not_replaced_for_missing_workers() -> None:
     group = group_with_fault(missing)
     group.hosts["i-03"] = replace(group.hosts["i-03"], has_malformed_records=True)
-    assert requested_replacements(group.run(60)) == {}
+    assert group.acts(60) == NONE
 
 
 def test_on_premises_hosts_are_restarted_or_reported_and_never_replaced() -> None:
     for fault, key in ((not_reporting(), "silent"), (xid, "xid"), (crashing(), "crashing")):
         group = group_with_fault().add("gpu-1", "gpu-2", "gpu-3", on_premises=True)
         group.faults = {"gpu-2": fault}
-        decisions = group.run(60)
-        assert (requested_replacements(decisions), restarted(decisions)) == ({}, [])
-        assert opened_incidents(decisions) == [f"{key}/on-premises"]
+        assert group.acts(60) == Acts(opened=[f"{key}/on-premises"])
     group = group_with_fault().add("gpu-1", "gpu-2", "gpu-3", on_premises=True)
     group.faults = {"gpu-2": stuck}
-    decisions = group.run(120)
-    assert (requested_replacements(decisions), restarted(decisions)) == ({}, ["gpu-2/0"])
-    assert opened_incidents(decisions) == ["stuck/on-premises"]
+    assert group.acts(120) == Acts(restarted=["gpu-2/0"], opened=["stuck/on-premises"])
 
 
 def test_without_permission_to_act_no_remediation_starts() -> None:
     group = group_with_fault(xid)
     group.can_act = False
-    assert requested_replacements(group.run(30)) == {}
+    assert group.acts(30) == NONE
 
 
 def test_a_maximum_of_0_percent_disables_remediation() -> None:
     group = group_with_fault(xid)
     group.settings = HealthSettings(max_unavailable_percent=0)
-    decisions = group.run(30)
-    assert requested_replacements(decisions) == {}
-    assert opened_incidents(decisions) == ["budget"]
+    assert group.acts(30) == Acts(opened=["budget"])
 
 
 def test_of_many_unhealthy_instances_only_the_allowed_share_is_replaced_at_once() -> None:
     group = group_with_fault(xid, TEN[:4])
     decisions = group.run(60)
     assert {len(decision.replacement_requests) for decision in decisions} == {2}
-    assert opened_incidents(decisions) == ["budget"]
+    assert acts(decisions).opened == ["budget"]
     for host_id in TEN[:2]:  # the controller has replaced them
         del group.hosts[host_id]
-    assert list(requested_replacements(group.run(1))) == ["i-02"]  # 20 % of eight, at least one
+    assert list(group.acts().replaced) == ["i-02"]  # 20 % of eight, at least one
 
 
 def test_starts_before_the_first_report_count_on_a_new_instance_only() -> None:
     group = SimulatedGroup().add("i-00", "i-01", "i-02", "i-03").add("i-new", age=600.0)
     group.faults = dict.fromkeys(("i-00", "i-new"), lambda worker: with_report(worker, starts=9))
-    assert requested_replacements(group.run(5)) == {"i-new": "crashing"}
+    assert group.acts(5) == Acts(replaced={"i-new": "crashing"})
 
 
 def test_a_crash_loop_is_found_if_the_worker_has_no_item_between_two_starts() -> None:
@@ -239,13 +207,11 @@ def test_a_crash_loop_is_found_if_the_worker_has_no_item_between_two_starts() ->
         return with_report(worker, starts=1 + minute // 2, done=0, rate=0.0) if minute % 2 else None
 
     group.faults = {"i-03": fault}
-    assert requested_replacements(group.run(20)) == {"i-03": "crashing"}
+    assert group.acts(20).replaced == {"i-03": "crashing"}
 
 
 def everywhere(fault: Fault, count: int = 10) -> SimulatedGroup:
-    group = SimulatedGroup().add(*TEN[:count])
-    group.faults = dict.fromkeys(TEN, fault)
-    return group
+    return SimulatedGroup(faults=dict.fromkeys(TEN, fault)).add(*TEN[:count])
 
 
 @pytest.mark.parametrize(
@@ -266,13 +232,11 @@ def test_a_fault_of_all_hosts_replaces_none_and_opens_one_incident(
     group = everywhere(fault, count)
     decisions = group.run(70)
     assert any(decision.new_incidents for decision in decisions[: minutes + 1])
-    assert (requested_replacements(decisions), restarted(decisions)) == ({}, [])
-    [key] = opened_incidents(decisions)
+    [key] = acts(decisions).opened
     assert key.startswith(f"common/{family}/")
+    assert acts(decisions) == Acts(opened=[key])
     group.faults.clear()
-    decisions = group.run(30)
-    assert resolved_incidents(decisions) == [key]
-    assert requested_replacements(decisions) == {}
+    assert group.acts(30) == Acts(resolved=[key])
 
 
 @pytest.mark.parametrize(("fault", "is_mentioned"), [(missing, True), (stuck, False)])
@@ -286,18 +250,14 @@ def test_the_notification_says_what_the_controller_still_replaces(fault: Fault, 
 
 
 def test_a_bad_version_on_a_few_hosts_is_a_common_cause() -> None:
-    group = SimulatedGroup().add(*TEN)
+    group = group_with_fault()
     group.run()
     group.faults = dict.fromkeys(TEN[:3], crashing(version="v2"))
-    decisions = group.run(60)
-    assert requested_replacements(decisions) == {}
-    assert opened_incidents(decisions) == ["common/crashing/version v2"]
+    assert group.acts(60) == Acts(opened=["common/crashing/version v2"])
 
 
 def test_a_single_crashing_host_of_a_version_is_replaced() -> None:
-    group = SimulatedGroup().add(*TEN)
-    group.faults = {"i-05": crashing()}
-    assert requested_replacements(group.run(10)) == {"i-05": "crashing"}
+    assert group_with_fault(crashing(), ("i-05",)).acts(10) == Acts(replaced={"i-05": "crashing"})
 
 
 def test_an_intermittent_cause_is_one_incident_and_suppresses_replacements() -> None:
@@ -308,43 +268,32 @@ def test_an_intermittent_cause_is_one_incident_and_suppresses_replacements() -> 
         decisions += group.run(5)
         group.faults = dict.fromkeys(TEN, xid)
         decisions += group.run(5)
-    assert requested_replacements(decisions) == {}
-    assert opened_incidents(decisions) == ["common/xid/version v1"]
-    assert resolved_incidents(decisions) == []
+    assert acts(decisions) == Acts(opened=["common/xid/version v1"])
 
 
 def test_if_no_worker_of_the_stack_reports_even_a_group_of_one_is_not_replaced() -> None:
     group = SimulatedGroup().add("i-00")
     group.faults = {"i-00": not_reporting()}
     group.is_registry_stale = True
-    decisions = group.run(60)
-    assert requested_replacements(decisions) == {}
-    assert opened_incidents(decisions) == ["common/unheard/registry"]
+    assert group.acts(60) == Acts(opened=["common/unheard/registry"])
 
 
 def test_an_on_premises_outage_does_not_suppress_remediation_in_aws() -> None:
     group = SimulatedGroup().add(*TEN).add("gpu-1", "gpu-2", on_premises=True)
     group.faults = {"gpu-1": not_reporting(), "gpu-2": not_reporting(), "i-03": xid}
-    decisions = group.run(10)
-    assert opened_incidents(decisions) == ["common/unheard/on-premises"]
-    assert requested_replacements(decisions) == {"i-03": "xid"}
+    assert group.acts(10) == Acts(replaced={"i-03": "xid"}, opened=["common/unheard/on-premises"])
 
 
 def test_a_broker_that_is_down_for_ten_minutes_costs_nothing() -> None:
-    group = SimulatedGroup().add(*TEN)
+    group = group_with_fault()
     group.run(30)
     group.faults = dict.fromkeys(TEN, stuck)
     group.waiting_requests = None
-    decisions = group.run(10)
+    assert group.acts(10) == NONE
     group.waiting_requests = 20_000
-    decisions += group.run(2)  # the workers reconnect
+    assert group.acts(2) == NONE  # the workers reconnect
     group.faults.clear()
-    decisions += group.run(60)
-    assert (requested_replacements(decisions), restarted(decisions), opened_incidents(decisions)) == (
-        {},
-        [],
-        [],
-    )
+    assert group.acts(60) == NONE
 
 
 def test_instances_that_never_become_healthy_are_replaced_at_most_three_times_a_day() -> None:
@@ -354,7 +303,7 @@ def test_instances_that_never_become_healthy_are_replaced_at_most_three_times_a_
     for minute in range(24 * 60 - 60):
         [decision] = group.run()
         group.faults = dict.fromkeys(group.hosts, missing)
-        opened += opened_incidents([decision])
+        opened += acts([decision]).opened
         if decision.replacement_requests:  # the controller replaces it
             group.hosts.clear()
             replaced += 1

@@ -174,7 +174,6 @@ def shared(stack: Stack) -> Stack:
     """One experiment is done, one has failed, one runs, one waits."""
     stack.group("resnet", run=GROUP_RUN, break_before_make=False)
     group = agent(stack, GroupJobs, "resnet", GROUP_RUN)
-    assert isinstance(group, GroupJobs)
     group.record_names(NAMES)
     group.mark("running")
     done, failed, runs, _ = (agent(stack, ExperimentJobs, name, RUN) for name in NAMES)

@@ -144,7 +144,6 @@ def test_a_worker_has_its_image_arguments_queue_and_variables(kind: str) -> None
         assert volume["name"] in {mount["name"] for mount in pod["volumeMounts"]}
         assert f'objectName: "{service.queue.secret}"' in provider["parameters"]["objects"]
     assert variables_of(pod) == expected
-    assert isinstance(entry, Service)
     assert needs_of(entry) >= {"queue" if kind == "rabbitmq" else "sqs"}
 
 

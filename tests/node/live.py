@@ -293,7 +293,6 @@ def train_and_move(group: Group) -> None:
     group.play("efs", first)
     group.play("volume", first, "up")
     group.play("run", first, until=45.0)
-    assert isinstance(first.host, NodeHost)
     group.mounted(first.host)
     _look_and_leave(group, first)
     _grow(group, first.host)
@@ -361,7 +360,6 @@ def _grow(group: Group, before: NodeHost) -> None:
     [home] = group.world.clients("ec2").describe_volumes(Filters=ours)["Volumes"]
     larger = replace(node.config.volume, size_gib=home["Size"] + 1)
     node.config = replace(node.config, volume=larger)
-    assert isinstance(node.host, NodeHost)
     node.host.formatted = before.formatted
     group.play("volume", node, "up")
     group.play("volume", node, "down")

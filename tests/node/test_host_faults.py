@@ -81,16 +81,11 @@ def launch(
     return launched
 
 
-def ran(made: tasks.Node) -> list[list[str]]:
-    assert isinstance(made.host, Commands)
-    return made.host.ran
-
-
 def test_a_host_without_its_gpu_is_replaced_and_nothing_is_counted(launch: Launch, aws: Any) -> None:
     nvml = FakeNvml([FakeGpu("GPU-1", error=15)])  # NVML_ERROR_GPU_IS_LOST
     made = launch("exit 1", nvml)
     assert tasks.run(made) == 0
-    assert ran(made) == AT_ONCE
+    assert made.host.ran == AT_ONCE
     assert volumes(aws) == [(f"{REGION}a", "available", "live")]
     item = job()
     assert "holder" not in item
@@ -102,7 +97,7 @@ def test_the_fourth_host_in_a_row_blames_the_job(launch: Launch) -> None:
     for count in range(1, 5):
         made = launch("exit 1", FakeNvml([FakeGpu("GPU-1", error=15)]))
         assert tasks.run(made) == 0
-        assert ran(made) == (AT_ONCE if count < 4 else LATER)
+        assert made.host.ran == (AT_ONCE if count < 4 else LATER)
     item = job()
     assert item["state"]["S"] == "failed"
     assert "4 hosts in a row without a new checkpoint: 1 of 1 GPUs" in item["reason"]["S"]
@@ -120,7 +115,7 @@ def test_a_volume_that_cannot_be_let_go_keeps_no_bad_host(
 
     monkeypatch.setattr(Executor, "down", fail)
     assert tasks.run(made) == 0
-    assert ran(made) == AT_ONCE
+    assert made.host.ran == AT_ONCE
 
 
 def test_a_command_that_cannot_start_fails_the_job_in_the_end(launch: Launch, aws: Any) -> None:
@@ -129,7 +124,7 @@ def test_a_command_that_cannot_start_fails_the_job_in_the_end(launch: Launch, aw
     assert tasks.run(made) == 0
     assert job()["state"]["S"] == "failed"
     assert "cannot be started" in job()["reason"]["S"]
-    assert ran(made) == LATER
+    assert made.host.ran == LATER
     assert volumes(aws) == [(f"{REGION}a", "available", "live")]
 
 
@@ -141,7 +136,6 @@ def test_a_revision_that_is_not_there_fails_the_job_in_the_end(launch: Launch, c
         fetches.append(clock.monotonic())
         raise CommandError("git: exit 128: fatal: remote error: upload-pack: not our ref")
 
-    assert isinstance(made.host, Commands)
     made.host.fetch = refuse
     assert tasks.run(made) == 0
     training = made.config.training
@@ -152,7 +146,6 @@ def test_a_revision_that_is_not_there_fails_the_job_in_the_end(launch: Launch, c
 
 def test_a_server_that_comes_back_within_half_an_hour_costs_nothing(launch: Launch, clock: FakeClock) -> None:
     made = launch("exit 0")
-    assert isinstance(made.host, Commands)
     end = clock.monotonic() + 1200.0
 
     def away() -> None:
@@ -183,7 +176,7 @@ def test_what_breaks_after_a_notice_is_nobodys_fault(launch: Launch, clock: Fake
 
     made.spawn = spawn_with_notice
     assert tasks.run(made) == 0
-    assert ran(made) == []
+    assert made.host.ran == []
     assert (job()["state"]["S"], "hostFaults" in job()) == ("running", False)
 
 

@@ -17,7 +17,6 @@ from tests.node.bench import Bench
 from tests.node.configs import FakeClock
 from tests.node.job_table import Attributes, JobTable, no_answer
 from tests.node.jobs import REGION, MakeNode, job, row, volumes, write_notice
-from tests.node.units import DiskHost
 from tests.waiting import TIMEOUT_SECONDS, wait_until
 from userdata.agent import tasks
 from userdata.agent.lease.fence import fenced
@@ -33,7 +32,6 @@ from userdata.agent.machine.errors import (
 )
 from userdata.agent.machine.host import SystemHost
 from userdata.agent.tasks import job as job_tasks
-from userdata.agent.work import notice
 
 SLOWEST = 42.0
 """Seconds of a DynamoDB call without a response: three attempts of 13 s, and the pauses between them."""
@@ -249,7 +247,7 @@ def test_a_notice_ends_the_fetch_and_nothing_is_counted(bench: Bench, host: Syst
     def send(slots: tuple[int, ...], **more: Any) -> None:
         inner(slots, **more)
         if bench.clock.monotonic() > 2000.0:
-            notice.write(bench.tmp, notice.from_lifecycle("Terminated", bench.clock.wall(), 120.0))
+            write_notice(bench.tmp, bench.clock)
             trainer.stop()
 
     bench.heartbeats.send = send  # type: ignore[method-assign,assignment]
@@ -390,8 +388,6 @@ def test_a_stopped_volume_up_releases_lease_and_volume(
 ) -> None:
     tasks.volume(held, "down")
     successor = make_node("a", "successor")
-    assert isinstance(successor.host, DiskHost)
-    assert isinstance(held.host, DiskHost)
     successor.host.formatted = held.host.formatted
     handlers: list[Any] = []
     successor.on_sigterm = handlers.append

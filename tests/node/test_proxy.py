@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socketserver
 import threading
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -142,26 +143,8 @@ workers,BACKEND,{waiting},{now},{total},{refused},3,4,UP,0,{ok},0,0,{all_errors}
 
 
 def statistics(**values: Any) -> list[str]:
-    defaults = dict.fromkeys(
-        (
-            "flight",
-            "now",
-            "lost",
-            "ok",
-            "errors",
-            "cut",
-            "waiting",
-            "total",
-            "refused",
-            "all_errors",
-            "left",
-            "bout",
-        ),
-        0,
-    )
-    return STATISTICS.format(
-        **{**defaults, "status": "UP", "check": "L7OK", "health": 3, **values}
-    ).splitlines()
+    texts = {"status": "UP", "check": "L7OK", "health": 3}
+    return STATISTICS.format_map(defaultdict(int, {**texts, **values})).splitlines()
 
 
 def test_counts_are_those_of_haproxy() -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from contracts import names
 from tests.node.bench import Bench
+from tests.node.jobs import write_notice
 from userdata.agent.machine.errors import LeaseLostError
-from userdata.agent.work import notice
 
 
 class Results:
@@ -75,7 +75,7 @@ def test_at_a_notice_there_is_the_time_that_the_notice_leaves(bench: Bench) -> N
     def take(seconds: float) -> None:
         if (bench.tmp / "up").exists() and not stopped_at:
             stopped_at.append(bench.clock.monotonic())
-            notice.write(bench.tmp, notice.from_lifecycle("Terminated", bench.clock.wall(), 120.0))
+            write_notice(bench.tmp, bench.clock)
             trainer.stop()
 
     bench.clock.on_sleep = take

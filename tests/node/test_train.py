@@ -13,9 +13,9 @@ import pytest
 
 from contracts.registry.item import Progress
 from tests.node.bench import Bench
+from tests.node.jobs import write_notice
 from tests.waiting import TIMEOUT_SECONDS
 from userdata.agent.machine.errors import LeaseLostError
-from userdata.agent.work import notice
 from userdata.agent.work.training import variables
 from userdata.agent.work.training.checkpoint_files import newest_checkpoint
 
@@ -139,9 +139,7 @@ def test_a_training_that_does_not_end_is_killed_shortly_before_the_instance_is_t
         if not (bench.tmp / "up").exists():
             time.sleep(0.01)
         elif not stopped_at:
-            found = notice.from_lifecycle("Terminated", bench.clock.wall(), 120.0)
-            notice.write(bench.tmp, found)
-            stopped_at.append(found.deadline)
+            stopped_at.append(write_notice(bench.tmp, bench.clock))
             trainer.stop()
         elif stopped_at[0] - bench.clock.wall() <= 9.5:
             bench.processes[0].wait(TIMEOUT_SECONDS)  # simulated time stands still while a real process dies,

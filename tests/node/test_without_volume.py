@@ -76,16 +76,11 @@ def without_volume(made: tasks.Node, **changes: Any) -> tasks.Node:
     return made
 
 
-def host(of: tasks.Node) -> MountHost:
-    assert isinstance(of.host, MountHost)
-    return of.host
-
-
 def test_the_job_runs_under_its_lease_and_gives_it_back_unmounted(one: tasks.Node) -> None:
     seen: list[tuple[str | None, list[str]]] = []
 
     def spawn(argv: Any, env: dict[str, str], cwd: Path) -> Any:
-        seen.append((job().get("holder", {}).get("S"), list(host(one).at)))
+        seen.append((job().get("holder", {}).get("S"), list(one.host.at)))
         assert env["GPU_SPOT_CHECKPOINTS"] == CHECKPOINTS
         assert env["GPU_SPOT_ARTIFACTS"] == f"{CHECKPOINTS}/.artifacts"
         ended = Sleeper()
@@ -99,17 +94,17 @@ def test_the_job_runs_under_its_lease_and_gives_it_back_unmounted(one: tasks.Nod
     assert seen == [(one.identity.instance, [CHECKPOINTS, "/models"])]
     assert job()["state"] == {"S": "done"}
     assert "holder" not in job()
-    assert host(one).at == ["/models"]
+    assert one.host.at == ["/models"]
     # Nobody can be made the owner of anything behind an access point.
-    assert ["mkdir", "--parents", f"{CHECKPOINTS}/.artifacts"] in host(one).ran
-    assert not [argv for argv in host(one).ran if argv[0] == "install" and argv[-1].startswith(CHECKPOINTS)]
-    assert not [argv for argv in host(one).ran if argv[0] in ("systemctl", "chown") and CHECKPOINTS in argv]
+    assert ["mkdir", "--parents", f"{CHECKPOINTS}/.artifacts"] in one.host.ran
+    assert not [argv for argv in one.host.ran if argv[0] == "install" and argv[-1].startswith(CHECKPOINTS)]
+    assert not [argv for argv in one.host.ran if argv[0] in ("systemctl", "chown") and CHECKPOINTS in argv]
     assert job_tasks.progress_directory(one) == Path(CHECKPOINTS)
 
 
 def test_without_the_lease_the_checkpoints_are_not_mounted(one: tasks.Node) -> None:
     assert tasks.efs(one) == 0
-    assert host(one).at == ["/models"]
+    assert one.host.at == ["/models"]
 
 
 def test_a_successor_stands_by_until_the_lease_is_given_back(
@@ -161,7 +156,7 @@ def test_a_finished_job_is_taken_down_and_not_taken_over(one: tasks.Node) -> Non
     job_tasks.jobs(one).mark("done")
     assert tasks.run(one) == 0
     assert "holder" not in job()
-    assert ["shutdown", "--poweroff", "+10"] in host(one).ran
+    assert ["shutdown", "--poweroff", "+10"] in one.host.ran
 
 
 def test_a_lease_that_another_has_taken_ends_the_job_at_once(one: tasks.Node, clock: FakeClock) -> None:
@@ -186,14 +181,14 @@ def test_a_lease_that_another_has_taken_ends_the_job_at_once(one: tasks.Node, cl
     with pytest.raises(LeaseLostError):
         tasks.run(one)
     assert killed[0] - taken[0] <= 31  # it is found at the next renewal
-    assert CHECKPOINTS not in host(one).at
+    assert CHECKPOINTS not in one.host.at
     assert job_tasks.lease_and_volume(one) is None
 
 
 def test_what_cannot_be_unmounted_keeps_its_lease(one: tasks.Node) -> None:
     holding.acquire(one, Stop())
     one.mount()
-    host(one).fails["umount"] = "busy"
+    one.host.fails["umount"] = "busy"
     with pytest.raises(AgentError, match="busy"):
         holding.release(one)
     assert job()["holder"]["S"] == one.identity.instance
@@ -205,7 +200,7 @@ def test_a_file_system_that_is_away_costs_the_host_and_not_the_job(
 ) -> None:
     # The mount point is there, on the root disk.
     monkeypatch.setattr("userdata.agent.work.failures.inspection.check_writable", lambda path: ("", False))
-    host(one).fails["mount"] = "exit 32: mount.nfs4: Connection timed out"
+    one.host.fails["mount"] = "exit 32: mount.nfs4: Connection timed out"
     one.spawn = lambda *_: pytest.fail("nothing may start")
     started_at = clock.monotonic()
     assert tasks.run(one) == 0
@@ -213,7 +208,7 @@ def test_a_file_system_that_is_away_costs_the_host_and_not_the_job(
     assert job()["state"] == {"S": "running"}
     assert job()["hostFaults"]["M"]["count"] == {"N": "1"}
     assert "holder" not in job()
-    assert ["shutdown", "--poweroff", "+0"] in host(one).ran
+    assert ["shutdown", "--poweroff", "+0"] in one.host.ran
 
 
 def test_a_python_of_its_own_does_not_go_onto_the_file_system(one: tasks.Node) -> None:

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contracts.registry.queue_state import QueueState
 from lambdas.core.queues.history import QueueCounts, QueueHistory, dumps, observe, parse
 from lambdas.core.queues.waiting_age import oldest_waiting
 
@@ -49,12 +48,6 @@ class SimulatedQueue:
 
     def counts(self) -> QueueCounts:
         return QueueCounts(len(self.ready), len(self.in_flight), 1, self.published, self.acknowledged)
-
-
-def observe_state(past: QueueHistory, queue: SimulatedQueue, at: float) -> tuple[QueueState, QueueHistory]:
-    state, history = observe(past, queue.counts(), at)
-    assert state is not None
-    return state, history
 
 
 @settings(max_examples=100)
@@ -100,7 +93,7 @@ def test_days_without_delivery_are_stored_in_few_marks() -> None:
     for minute in range(1, 3 * 24 * 60):
         queue.publish(minute * MINUTE)
         _, history = observe(history, queue.counts(), minute * MINUTE)
-    state, history = observe_state(history, queue, 3 * 24 * 60 * MINUTE)
+    state, history = observe(history, queue.counts(), 3 * 24 * 60 * MINUTE)
     assert state.oldest_seconds == pytest.approx(3 * 86_400, rel=0.01)
     assert len(history.marks) <= 120
 
@@ -111,7 +104,7 @@ def test_rates_cover_the_time_between_two_polls() -> None:
     queue.publish(10.0, 90)
     queue.deliver(60)
     queue.acknowledge(30)
-    state, _ = observe_state(history, queue, MINUTE)
+    state, _ = observe(history, queue.counts(), MINUTE)
     assert (state.publish_rate, state.ack_rate, state.consumers) == (1.5, 0.5, 1)
 
 
@@ -120,7 +113,8 @@ def test_the_first_poll_and_the_first_after_a_broker_restart_have_no_state() -> 
     queue.publish(0.0, 100)
     state, history = observe(QueueHistory(), queue.counts(), MINUTE)
     assert state is None
-    _, history = observe_state(history, queue, 2 * MINUTE)
+    state, history = observe(history, queue.counts(), 2 * MINUTE)
+    assert state is not None
     started = QueueCounts(100, 0, 1, 3, 0)  # totals restart from 0, messages remain
     state, history = observe(history, started, 3 * MINUTE)
     assert state is None
@@ -144,12 +138,12 @@ def test_an_empty_queue_has_age_0() -> None:
     queue = SimulatedQueue()
     _, history = observe(QueueHistory(), queue.counts(), 0.0)
     queue.publish(1.0, 9)
-    _, history = observe_state(history, queue, MINUTE)
+    _, history = observe(history, queue.counts(), MINUTE)
     queue.deliver(9)
-    state, history = observe_state(history, queue, 2 * MINUTE)
+    state, history = observe(history, queue.counts(), 2 * MINUTE)
     assert (state.oldest_seconds, state.in_flight) == (0.0, 9)
     queue.acknowledge(9)
-    _, history = observe_state(history, queue, 3 * MINUTE)
+    _, history = observe(history, queue.counts(), 3 * MINUTE)
     assert len(history.marks) == 1
 
 

@@ -17,7 +17,7 @@ from lambdas.core.health import decision as health
 from lambdas.core.health.decision import HealthDecision
 from lambdas.core.health.memory import HealthMemory, dump, parse
 from lambdas.core.health.model import ServiceSnapshot, WorkerHost
-from lambdas.core.rollout.state import MIN_SERVING_SHARE
+from lambdas.core.rollout.state import MIN_SERVING_SHARE, Rollout
 
 START = 1_767_571_200.0
 POLL_SECONDS = 60.0
@@ -119,11 +119,27 @@ class SimulatedService:
             if done():
                 return self.now - started_at
             self.run(1)
-        raise AssertionError(f"not done after {passes} passes: {self.memory.rollout}")
+        raise AssertionError(f"not done after {passes} passes: {self.rollout}")
+
+    def roll_out(self, desired: WorkerRelease, passes: int = 120) -> float:
+        """Name ``desired`` in the stack file; return the seconds until all instances run it."""
+        self.desired = desired
+        return self.run_until(lambda: self.all_run(desired), passes)
+
+    def run_until_rejected(self, passes: int = 120) -> None:
+        self.run_until(lambda: self.rollout.rejected == NEW.version, passes)
+
+    @property
+    def rollout(self) -> Rollout:
+        return self.memory.rollout
 
     @property
     def verified(self) -> list[str]:
-        return [host for host, progress in self.memory.rollout.hosts.items() if progress.is_verified]
+        return [host for host, progress in self.rollout.hosts.items() if progress.is_verified]
+
+    @property
+    def releases(self) -> list[WorkerRelease]:
+        return [instance.release for instance in self.instances.values()]
 
     def all_run(self, desired: WorkerRelease) -> bool:
         is_complete = all(

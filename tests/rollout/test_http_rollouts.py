@@ -54,7 +54,6 @@ class HttpService(SimulatedService):
 
     def _count(self, host: WorkerHost) -> None:
         for worker in host.workers:
-            assert worker.report is not None
             key = (worker.instance, worker.slot)
             since, done, failed = self.counted.get(key, (worker.since, 0, 0))
             if since != worker.since:
@@ -92,9 +91,8 @@ def _silent(report: WorkerReport | None) -> WorkerReport | None:
 def test_a_good_release_reaches_all_workers() -> None:
     service = HttpService(8, 16)
     service.run(6)
-    service.desired = NEW
     service.min_served = 10**9
-    service.run_until(lambda: service.all_run(NEW), 120)
+    service.roll_out(NEW)
     assert min_served_share(service) >= 0.9
     assert (service.messages, service.replaced) == ([], [])
 
@@ -104,7 +102,7 @@ def test_a_bad_release_is_rolled_back(fault: Fault) -> None:
     service = HttpService(8, 16, faults={NEW.version: fault})
     service.run(6)
     service.desired = NEW
-    service.run_until(lambda: service.memory.rollout.rejected == NEW.version, 60)
+    service.run_until_rejected(60)
     service.run_until(lambda: service.all_run(OLD), 60)
     assert service.messages == [f"{ROLLED_BACK}/{NEW.version}"]
     assert service.replaced == []
@@ -114,8 +112,8 @@ def test_a_release_that_fails_some_requests_is_rolled_back() -> None:
     service = HttpService(8, 16, failed_shares={NEW.version: 0.2})
     service.run(6)
     service.desired = NEW
-    service.run_until(lambda: service.memory.rollout.rejected == NEW.version, 120)
-    assert "requests failed" in service.memory.rollout.rejection_reason
+    service.run_until_rejected()
+    assert "requests failed" in service.rollout.rejection_reason
 
 
 def test_a_roll_out_waits_while_requests_are_unknown() -> None:
@@ -125,9 +123,9 @@ def test_a_roll_out_waits_while_requests_are_unknown() -> None:
     service.desired = NEW
     service.run(60)
     assert service.verified == []
-    assert sum(instance.release == NEW for instance in service.instances.values()) == 0
+    assert service.releases.count(NEW) == 0
     service.unreadable = False
-    service.run_until(lambda: any(i.release == NEW for i in service.instances.values()), 20)
+    service.run_until(lambda: NEW in service.releases, 20)
     service.unreadable = True
     service.run(120)
     assert service.verified == []

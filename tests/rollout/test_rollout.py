@@ -29,6 +29,8 @@ from tests.rollout.simulated_service import (
     release,
 )
 
+THIRD = release("third")
+
 
 def documented_seconds(service: SimulatedService) -> float:
     """Return the time of docs/services.md: two boots, one host, then the others in batches."""
@@ -46,7 +48,6 @@ def test_a_good_release_reaches_all_workers_in_the_stated_time(
     target: int, maximum: int, per_slot: int
 ) -> None:
     service = SimulatedService(target, maximum, per_slot)
-    service.desired = NEW
     service.min_served = 10**9
     if maximum > target:
         limit = documented_seconds(service)
@@ -54,15 +55,13 @@ def test_a_good_release_reaches_all_workers_in_the_stated_time(
         limit = documented_seconds(
             replace(service, settings=replace(service.settings, max_unavailable_percent=10))
         )
-    seconds = service.run_until(lambda: service.all_run(NEW), 600)
-    assert seconds <= limit
+    assert service.roll_out(NEW, 600) <= limit
     assert min_served_share(service) >= 0.9
     assert service.messages == []
     service.run(20)
-    assert service.memory.rollout.stable == NEW
-    assert service.memory.rollout.candidate is None
+    assert service.rollout.stable == NEW
+    assert service.rollout.candidate is None
     assert len(service.instances) == target
-    assert service.last_decision is not None
     assert service.last_decision.rollout.request == NO_REQUEST
 
 
@@ -72,7 +71,7 @@ def test_a_bad_release_is_rolled_back_with_one_incident(target: int, maximum: in
     service = SimulatedService(target, maximum, faults={NEW.version: fault})
     service.desired = NEW
     service.min_served = 10**9
-    service.run_until(lambda: service.memory.rollout.rejected == NEW.version, 120)
+    service.run_until_rejected()
     service.run_until(lambda: service.all_run(OLD), 60)
     service.run(180)
     assert min_served_share(service) >= 0.9
@@ -85,15 +84,13 @@ def test_a_bad_release_is_rolled_back_with_one_incident(target: int, maximum: in
 def test_a_rejected_release_is_not_tried_again_until_the_stack_file_names_another() -> None:
     service = SimulatedService(4, 6, faults={NEW.version: "crashes"})
     service.desired = NEW
-    service.run_until(lambda: service.memory.rollout.rejected == NEW.version, 120)
+    service.run_until_rejected()
     service.run_until(lambda: service.all_run(OLD), 60)
     service.run(600)
-    assert {instance.release for instance in service.instances.values()} == {OLD}
-    service.desired = third = release("third")
-    service.run_until(lambda: service.all_run(third), 120)
+    assert set(service.releases) == {OLD}
+    service.roll_out(THIRD)
     service.faults.clear()
-    service.desired = NEW
-    service.run_until(lambda: service.all_run(NEW), 120)
+    service.roll_out(NEW)
 
 
 def test_a_change_of_the_stack_file_during_a_rollout_is_followed() -> None:
@@ -101,11 +98,10 @@ def test_a_change_of_the_stack_file_during_a_rollout_is_followed() -> None:
     service.desired = NEW
     service.run_until(lambda: len(service.verified) >= 3, 120)
     service.min_served = 10**9
-    service.desired = OLD
-    service.run_until(lambda: service.all_run(OLD), 120)
+    service.roll_out(OLD)
     assert min_served_share(service) >= 0.9
     assert service.messages == []
-    assert service.memory.rollout.rejected == ""
+    assert service.rollout.rejected == ""
 
 
 def test_a_release_that_fails_late_is_rolled_back_on_all_hosts() -> None:
@@ -113,7 +109,7 @@ def test_a_release_that_fails_late_is_rolled_back_on_all_hosts() -> None:
     service.desired = NEW
     service.run_until(lambda: len(service.verified) >= 4, 120)
     service.faults[NEW.version] = "crashes"
-    service.run_until(lambda: service.memory.rollout.rejected == NEW.version, 60)
+    service.run_until_rejected(60)
     service.run_until(lambda: service.all_run(OLD), 60)
     assert [key for key in service.messages if key.startswith(ROLLED_BACK)]
 
@@ -122,7 +118,7 @@ def test_without_room_for_surge_a_small_group_reports_a_stalled_rollout() -> Non
     service = SimulatedService(4, 4)
     service.desired = NEW
     service.run(100)
-    assert {instance.release for instance in service.instances.values()} == {OLD}
+    assert set(service.releases) == {OLD}
     assert service.messages == [STALLED]
     service.maximum = 5
     service.run_until(lambda: service.all_run(NEW), 120)
@@ -131,8 +127,7 @@ def test_without_room_for_surge_a_small_group_reports_a_stalled_rollout() -> Non
 def test_the_fix_of_a_release_that_crashes_everywhere_is_rolled_out() -> None:
     service = SimulatedService(6, 8, faults={OLD.version: "crashes"})
     service.run(30)
-    service.desired = NEW
-    service.run_until(lambda: service.all_run(NEW), 120)
+    service.roll_out(NEW)
 
 
 def test_a_broker_outage_does_not_reject_the_release() -> None:
@@ -142,8 +137,8 @@ def test_a_broker_outage_does_not_reject_the_release() -> None:
     service.run(30)
     service.desired = NEW
     service.run(60)
-    assert service.memory.rollout.rejected == ""
-    assert len([instance for instance in service.instances.values() if instance.release == NEW]) <= 1
+    assert service.rollout.rejected == ""
+    assert service.releases.count(NEW) <= 1
     service.faults.clear()
     service.run_until(lambda: service.all_run(NEW), 180)
 
@@ -151,7 +146,7 @@ def test_a_broker_outage_does_not_reject_the_release() -> None:
 def test_replacements_during_a_rollout_start_the_verified_release() -> None:
     service = SimulatedService(8, 12)
     service.desired = NEW
-    service.run_until(lambda: bool(service.memory.rollout.hosts), 60)
+    service.run_until(lambda: bool(service.rollout.hosts), 60)
     assert service.row.release_for("i-new") == OLD
     service.lose(sorted(service.instances)[-1])
     service.run_until(lambda: len(service.verified) >= 6, 120)
@@ -166,7 +161,7 @@ def test_without_restarts_no_rollout_starts() -> None:
     service.settings = replace(service.settings, max_unavailable_percent=0)
     service.desired = NEW
     service.run(60)
-    assert {instance.release for instance in service.instances.values()} == {OLD}
+    assert set(service.releases) == {OLD}
     assert service.row.release_for("i-new") == NEW
 
 
@@ -174,7 +169,7 @@ def test_after_loss_of_the_state_the_desired_release_counts_as_stable() -> None:
     service = SimulatedService(4, 6)
     service.memory = replace(service.memory, rollout=Rollout())
     service.run(2)
-    assert service.memory.rollout.stable == OLD
+    assert service.rollout.stable == OLD
 
 
 def test_a_release_that_loses_requests_is_rolled_back_though_the_queue_is_empty() -> None:
@@ -184,7 +179,7 @@ def test_a_release_that_loses_requests_is_rolled_back_though_the_queue_is_empty(
     for _ in range(60):
         service.run(1)
         tried |= {name for name, instance in service.instances.items() if instance.release == NEW}
-    assert service.memory.rollout.rejected == NEW.version
+    assert service.rollout.rejected == NEW.version
     assert len(tried) == 1
     assert service.all_run(OLD)
 
@@ -202,7 +197,7 @@ def test_an_undetected_hanging_host_neither_counts_as_serving_nor_runs_the_candi
     assert not service.row.candidate_instances
     service.hanging = {hanging}
     service.run_until(lambda: service.instances[healthy].release == NEW, 60)
-    assert service.memory.rollout.rejected == ""
+    assert service.rollout.rejected == ""
     assert not service.violations
 
 
@@ -210,14 +205,13 @@ def test_a_release_that_fails_its_few_requests_is_not_verified() -> None:
     service = SimulatedService(2, 4, waiting_requests=0, worker_rate=0.001)
     service.faults[NEW.version] = "fails all"
     service.desired = NEW
-    service.run_until(lambda: NEW in [instance.release for instance in service.instances.values()], 40)
+    service.run_until(lambda: NEW in service.releases, 40)
     # No other host has requests, so it cannot be expected to have had more.
     service.hanging = {instance.id for instance in service.instances.values() if instance.release != NEW}
     service.run(60)
-    stable = service.memory.rollout.stable
-    assert stable is not None
+    stable = service.rollout.stable
     assert (stable.version, service.verified) == (OLD.version, [])
-    service.run_until(lambda: service.memory.rollout.rejected == NEW.version, 200)
+    service.run_until_rejected(200)
 
 
 @pytest.mark.parametrize(
@@ -230,9 +224,9 @@ def test_a_release_that_fails_more_requests_is_rejected_within_three_minutes_unl
     service = SimulatedService(4, 6)
     service.failed_shares = {OLD.version: before, NEW.version: now}
     service.desired = NEW
-    service.run_until(lambda: NEW in [instance.release for instance in service.instances.values()], 40)
+    service.run_until(lambda: NEW in service.releases, 40)
     service.run(3)  # one instance runs it, the others run the old release
-    assert (service.memory.rollout.rejected == NEW.version) is is_refused
+    assert (service.rollout.rejected == NEW.version) is is_refused
 
 
 @pytest.mark.parametrize("fault", ["well", "fails all"])
@@ -240,30 +234,29 @@ def test_without_requests_a_release_reaches_all_hosts_and_can_still_be_rolled_ba
     service = SimulatedService(2, 4, waiting_requests=0, worker_rate=0.0)
     service.faults[NEW.version] = fault
     service.desired = NEW
-    service.run_until(lambda: {instance.release for instance in service.instances.values()} == {NEW}, 120)
+    service.run_until(lambda: set(service.releases) == {NEW}, 120)
     service.run(120)
     # Nothing is left to do: no surge, and no incident about a stalled rollout.
-    assert service.last_decision is not None
     assert (service.last_decision.rollout.request, service.messages) == (NO_REQUEST, [])
-    assert service.memory.rollout.stable == OLD
+    assert service.rollout.stable == OLD
     service.worker_rate = 0.5
     service.run(40)
     expected = OLD if fault == "fails all" else NEW
-    assert service.memory.rollout.stable == expected
-    assert {instance.release for instance in service.instances.values()} == {expected}
+    assert service.rollout.stable == expected
+    assert set(service.releases) == {expected}
 
 
 def test_a_release_without_reported_requests_waits_an_hour_and_is_rolled_back() -> None:
     service = SimulatedService(4, 6)
     service.silent = {NEW.version}
     service.desired = NEW
-    service.run_until(lambda: NEW in [instance.release for instance in service.instances.values()], 40)
+    service.run_until(lambda: NEW in service.releases, 40)
     service.run(58)
     assert service.verified == []
-    assert [instance.release for instance in service.instances.values()].count(NEW) == 1
+    assert service.releases.count(NEW) == 1
     service.run_until(lambda: service.all_run(OLD), 20)
-    assert service.memory.rollout.rejected == NEW.version
-    assert "report no requests" in service.memory.rollout.rejection_reason
+    assert service.rollout.rejected == NEW.version
+    assert "report no requests" in service.rollout.rejection_reason
 
 
 def test_while_most_requests_fail_with_both_releases_no_further_instance_restarts() -> None:
@@ -272,10 +265,10 @@ def test_while_most_requests_fail_with_both_releases_no_further_instance_restart
     service.run_until(lambda: len(service.verified) >= 3, 120)
     service.failed_since = service.now
     service.run(12)  # restarts that were requested before are done
-    trying = [instance.release for instance in service.instances.values()].count(NEW)
+    trying = service.releases.count(NEW)
     service.run(60)
-    assert [instance.release for instance in service.instances.values()].count(NEW) == trying
-    assert service.memory.rollout.rejected == ""
+    assert service.releases.count(NEW) == trying
+    assert service.rollout.rejected == ""
     service.failed_since = None
     service.run_until(lambda: service.all_run(NEW), 120)
 
@@ -285,7 +278,7 @@ def test_a_comparison_that_decides_nothing_raises_an_incident_before_the_release
     service.failed_shares = {NEW.version: 0.025}  # as many more as allowed
     service.desired = NEW
     service.run_until(lambda: STALLED in service.messages, 90)
-    assert sum(instance.release == NEW for instance in service.instances.values()) == 1
+    assert service.releases.count(NEW) == 1
     description = next(iter(service.memory.incidents.values())).description
     assert "Too few requests tell whether it fails more: " in description
     service.run_until(lambda: service.all_run(NEW), 90)
@@ -296,12 +289,10 @@ def test_a_restart_that_takes_long_within_its_timeout_is_no_fault_of_the_release
     restart_seconds: float,
 ) -> None:
     service = SimulatedService(8, 12, restart_seconds=restart_seconds)
-    service.desired = NEW
-    service.run_until(lambda: service.all_run(NEW), 180)
+    service.roll_out(NEW, 180)
     assert service.messages == []
 
 
-THIRD = release("third")
 FAULTS = st.sampled_from(("well", "well", *BAD))
 
 
@@ -361,9 +352,9 @@ def test_a_release_that_fails_all_requests_gets_few() -> None:
 def test_faults_of_a_host_and_usual_crashes_are_not_blamed_on_the_release() -> None:
     service = SimulatedService(4, 6)
     service.desired = NEW
-    service.run_until(lambda: NEW in [instance.release for instance in service.instances.values()], 40)
+    service.run_until(lambda: NEW in service.releases, 40)
     service.run(1)
-    memory, [host] = service.memory.rollout, service.memory.rollout.hosts
+    memory, [host] = service.rollout, service.rollout.hosts
     for kind, remaining in ((HealthVerdict.MISSING, 0), (HealthVerdict.XID, 1)):
         found = [HostFinding(kind, host, service.now)]
         step = plan_step(service.snapshot(), found, service.settings, DesiredRelease(NEW), memory)

@@ -54,7 +54,6 @@ def learned(time: BatchTime, sizes: list[int], minutes: int = 60) -> LearnedBatc
 @given(st.floats(0, 20), st.floats(0.01, 20))
 def test_batches_of_two_sizes_give_the_batch_time(fixed: float, each: float) -> None:
     fit = learned(BatchTime(fixed, each, 16), [1, 16]).fit()
-    assert fit is not None
     for size in (1, 4, 16):
         assert fit.fixed + fit.per_request * size == pytest.approx(fixed + each * size, rel=0.05)
     assert fit.max_size == 16
@@ -62,7 +61,6 @@ def test_batches_of_two_sizes_give_the_batch_time(fixed: float, each: float) -> 
 
 def test_batches_of_one_size_have_the_prior_and_count_up_to_twice_it() -> None:
     fit = learned(BatchTime(8, 0.25, 16), [1]).fit()
-    assert fit is not None
     assert (fit.fixed, fit.per_request) == pytest.approx((8.25 / 2, 8.25 / 2))
     assert fit.max_size == 2
 
@@ -72,7 +70,6 @@ def test_idle_time_does_not_make_large_batches_unknown() -> None:
     for _ in range(1000):
         busy = busy.update(BatchesDone({1: (10.0, 10.0, 82.5)}, 16))
     fit = busy.fit()
-    assert fit is not None
     assert fit.max_size == 16
     assert fit.rate(16) == pytest.approx(16 / 12, rel=0.02)
 
@@ -81,7 +78,6 @@ def test_no_batches_are_unknown_and_a_rate_is_one_request_at_a_time() -> None:
     assert LearnedBatches().fit() is None
     assert BatchTimes().speed(Throughput(), {"g6": 1}) is None
     speed = BatchTimes().speed(Throughput({"g6": (30.0, 120.0)}, NOW), {"g6": 3})
-    assert speed is not None
     assert (speed.rate(1), speed.rate(16), speed.max_size) == (0.25, 0.25, 1)
 
 
@@ -90,7 +86,6 @@ def test_workers_with_and_without_a_table_are_reckoned_together() -> None:
     speed = times.speed(
         Throughput({"g6": (1.0, 9.0), "g5": (30.0, 120.0)}, NOW), {"g6": 1, "g5": 1, "new": 2}
     )
-    assert speed is not None
     assert speed.rate(8) == pytest.approx((8 / 18 + 0.25) / 2, rel=0.02)
     assert speed.rate(1) == pytest.approx((1 / 4 + 0.25) / 2, rel=0.05)
 

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from copy import copy
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from contracts import names
-from contracts.group.scaling_settings import Bounds
 from contracts.registry import http_state
 from contracts.registry.http_state import HttpState, WorkerTraffic
 from lambdas.aws.scaler import ScalerOutcome
-from lambdas.core.scaling import decide
-from lambdas.core.scaling.memory import ScalingMemory
 from lambdas.core.scaling.model import LoadObservation, Reason
 from lambdas.core.scaling.queue_source import http_source
 from lambdas.handlers import scaler as handler
 from tests.fakes.aws import GROUP, ROOT
-from tests.scaling.test_decide import BOUNDS, MONDAY, SERVED
+from tests.scaling.test_decide import BOUNDS, SERVED, ZERO, Passes
 from tests.scaling.test_scaler import SETTINGS, ScalerAws, reasons
-
-ZERO = replace(BOUNDS, minimum=0)
 
 
 def requests(
@@ -32,58 +29,34 @@ def requests(
     return HttpState(now - 20, waiting, 4 if rate else 0, 0.0, rate, rate - refused, refused, 2, unreadable)
 
 
-def observation(state: HttpState | None, now: float, target: int = 20, ready: int = 20) -> LoadObservation:
-    source = http_source(state)
-    load = source.load(now)
-    return LoadObservation(
-        now,
-        target,
-        load,
-        {"g6.xlarge": ready} if ready else {},
-        0,
-        SERVED if ready and load is not None and load.arrival_rate else {},
-        180,
-        unknown=source.unknown,
-    )
+class HttpPasses(Passes):
+    """Passes over the requests at two proxies; changes are those of ``requests``."""
 
-
-def learned(bounds: Bounds = BOUNDS, minutes: int = 30) -> tuple[ScalingMemory, int, float]:
-    """Return memory and target after some minutes of a steady load, and the time of the next pass."""
-    memory, target = ScalingMemory(), 20
-    for minute in range(minutes):
-        now = MONDAY + minute * 60
-        decision = decide(observation(requests(now), now, target, target), bounds, memory)
-        memory, target = decision.memory, decision.target
-    return memory, target, now + 60
+    def observe(self, *, is_written: bool = True, **changes: Any) -> LoadObservation:
+        source = http_source(requests(self.now, **changes) if is_written else None)
+        load = source.load(self.now)
+        ready = {"g6.xlarge": self.target} if self.target else {}
+        served = SERVED if ready and load is not None and load.arrival_rate else {}
+        return LoadObservation(self.now, self.target, load, ready, 0, served, 180, unknown=source.unknown)
 
 
 def test_a_refused_request_wakes_a_service_without_workers() -> None:
-    memory, now = ScalingMemory(), MONDAY
-    for _ in range(20):
-        decision = decide(observation(requests(now, 0.0), now, 0, 0), ZERO, memory)
-        memory, now = decision.memory, now + 60
-    assert (decision.target, decision.reasons) == (0, (Reason.IDLE,))
-    refused = requests(now, 1 / 60, refused=1 / 60)
-    decision = decide(observation(refused, now, 0, 0), ZERO, memory)
-    assert (decision.target, decision.reasons) == (1, (Reason.WAKE,))
+    service = HttpPasses(ZERO, target=0)
+    [*_, idle] = service.run(20, rate=0.0)
+    assert (idle.target, idle.reasons) == (0, (Reason.IDLE,))
+    [refused] = service.run(rate=1 / 60, refused=1 / 60)
+    assert (refused.target, refused.reasons) == (1, (Reason.WAKE,))
 
 
 def test_a_service_with_requests_at_an_unknown_proxy_is_not_idle() -> None:
-    memory, now = ScalingMemory(), MONDAY
-    for _ in range(60):
-        unknown = requests(now, 0.0, unreadable=1)
-        decision = decide(observation(unknown, now, 3, 3), ZERO, memory)
-        memory, now = decision.memory, now + 60
-        assert decision.target == 3
-        assert Reason.HTTP_UNKNOWN in decision.reasons
-        assert decision.is_alarm
+    decisions = HttpPasses(ZERO, target=3).run(60, rate=0.0, unreadable=1)
+    assert {decision.target for decision in decisions} == {3}
 
 
 def test_what_is_known_of_a_rising_load_scales_out_although_a_proxy_is_unknown() -> None:
-    memory, target, now = learned()
-    known = decide(observation(requests(now, 4.0, 400), now, target, target), BOUNDS, memory)
-    unknown = decide(observation(requests(now, 4.0, 400, 1), now, target, target), BOUNDS, memory)
-    assert unknown.target == known.target > target
+    steady = HttpPasses().after(30)
+    known, unknown = (copy(steady).run(waiting=400, unreadable=one)[0] for one in (0, 1))
+    assert unknown.target == known.target > steady.target
     assert unknown.reasons == (Reason.HTTP_UNKNOWN,)
 
 
@@ -94,33 +67,34 @@ def test_what_is_known_of_a_rising_load_scales_out_although_a_proxy_is_unknown()
         max_size=25,
     )
 )
-def test_unknown_requests_never_lower_the_target(minutes: list[tuple[float, int, int, bool]]) -> None:
-    memory, target = ScalingMemory(), 20
-    for minute, (rate, waiting, unreadable, is_written) in enumerate(minutes):
-        now = MONDAY + minute * 60
-        state = requests(now, rate, waiting, unreadable) if is_written else None
-        decision = decide(observation(state, now, target, target), ZERO, memory)
+def test_unknown_requests_never_lower_the_target_and_raise_an_alarm(
+    minutes: list[tuple[float, int, int, bool]],
+) -> None:
+    service = HttpPasses(ZERO)
+    for rate, waiting, unreadable, is_written in minutes:
+        before = service.target
+        [decision] = service.run(rate=rate, waiting=waiting, unreadable=unreadable, is_written=is_written)
         if unreadable or not is_written:
-            assert decision.target >= target
+            assert decision.target >= before
             assert Reason.HTTP_UNKNOWN in decision.reasons
-        memory, target = decision.memory, decision.target
+            assert decision.is_alarm
 
 
 def test_nothing_is_learned_from_what_is_assumed() -> None:
-    memory, target, now = learned()
-    assumed = observation(requests(now, 40.0, 900, 1, refused=1.0), now, target, target)
+    service = HttpPasses().after(30)
+    memory, service.now = service.memory, service.now + 60
+    assumed = service.observe(rate=40.0, waiting=900, unreadable=1, refused=1.0)
     after = memory.update(assumed, BOUNDS.wait_seconds)
-    assert after.arrivals[-1] == (now, 40.0)
+    assert after.arrivals[-1] == (service.now, 40.0)
     for name in ("profile", "dispersion", "staffed_wait"):
         assert getattr(after, name) == getattr(memory, name)
 
 
 def test_a_refused_request_is_a_late_one() -> None:
-    memory, target, now = learned()
+    service = HttpPasses().after(30)
+    memory, service.now = service.memory, service.now + 60
     factors = [
-        memory.update(
-            observation(requests(now, 4.0, refused=refused), now, target, target), BOUNDS.wait_seconds
-        ).staffed_wait.factor
+        memory.update(service.observe(refused=refused), BOUNDS.wait_seconds).staffed_wait.factor
         for refused in (0.0, 0.1)
     ]
     assert factors[1] < memory.staffed_wait.factor < factors[0]
@@ -177,7 +151,6 @@ def http_service() -> HttpAws:
 def test_the_scaler_reads_the_proxies_requests_and_their_workers() -> None:
     aws = http_service()
     outcome = aws.minutes(15)
-    assert outcome.decision is not None
     assert outcome.decision.expected_rate == pytest.approx(2.0)
     assert outcome.decision.worker_rate == pytest.approx(0.5, rel=0.03)
     assert aws.target < 8

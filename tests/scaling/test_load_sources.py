@@ -24,7 +24,7 @@ from lambdas.core.scaling.queue_source import QueueSource
 from lambdas.core.scaling.throughput import WorkDone
 from lambdas.handlers import scaler as handler
 from tests.fakes.aws import GROUP
-from tests.scaling.test_scaler import PLACE, SETTINGS, ScalerAws
+from tests.scaling.test_scaler import PLACE, SETTINGS, ScalerAws, reasons
 
 MEASURED: Final = RequestLogSettings(unit_seconds=0.001)
 STATED: Final = RequestLogSettings(seconds_per_request=2.0)
@@ -94,16 +94,10 @@ def service(log: RequestLogSettings = MEASURED, size: int = 8, minimum: int = 1)
     return aws
 
 
-def reasons(outcome: ScalerOutcome) -> set[Reason]:
-    assert outcome.decision is not None
-    return set(outcome.decision.reasons)
-
-
 @pytest.mark.parametrize("log", [MEASURED, STATED, ENDED], ids=["measured", "stated", "ended"])
 def test_the_target_follows_the_log(log: RequestLogSettings) -> None:
     aws = service(log)
     outcome = aws.logged(30, 120)
-    assert outcome.decision is not None
     # Two requests a second of two seconds each keep four workers busy, two on an instance.
     assert outcome.decision.worker_rate == pytest.approx(0.5)
     assert 3 <= aws.target <= 5
@@ -220,26 +214,11 @@ def test_in_a_steady_state_queue_and_log_desire_the_same(rate: float, seconds: f
 def test_the_newest_settled_minute_counts() -> None:
     minutes = [LogMinute(MONDAY - age, 60.0 * age, 1.0, 1.0) for age in (30, 90, 150, 240)]
     load = LogSource(minutes, False).load(MONDAY)
-    assert load is not None
     assert (load.ended_at, load.arrival_rate) == (MONDAY - 90, 90.0)
     for age, known in ((SETTLED_SECONDS - 1, False), (SETTLED_SECONDS, True), (STALE_SECONDS, True)):
         source = LogSource([LogMinute(MONDAY - age, 60.0, 1.0, 1.0)], False)
         assert (source.load(MONDAY) is not None) == known
     assert LogSource([LogMinute(MONDAY - STALE_SECONDS - 1, 60.0, 1.0, 1.0)], False).load(MONDAY) is None
-
-
-def test_a_log_without_events_holds_the_target_and_raises_an_alarm() -> None:
-    decision, targets = decided([*steady(30, 4.0, 4.0), *[LogSource((), False)] * 60])
-    assert set(targets[31:]) == {targets[30]}
-    assert decision.reasons[0] is Reason.LOG_UNKNOWN
-    assert decision.is_alarm
-
-
-def test_a_log_with_events_but_no_request_is_idle() -> None:
-    _, targets = decided([*steady(30, 4.0, 4.0), *_silence(30, 40)], replace(BOUNDS, minimum=0))
-    assert targets[-1] == 0
-    _, targets = decided([*steady(30, 4.0, 4.0), *_silence(30, 40)])
-    assert targets[-1] == 1
 
 
 def test_the_first_request_wakes_a_service_at_zero() -> None:

@@ -171,7 +171,7 @@ _SECONDS_OF: Final = {
     "kubernetes/test_stack.py": 12,
     "lambdas/test_many_groups.py": 35,
     "lambdas/test_refusals.py": 14,
-    "lambdas/test_walk.py": 23,
+    "lambdas/test_walk.py": 18,
     "live/test_deadline.py": 10,
     "market/test_engine.py": 14,
     "market/test_rebalancing.py": 18,

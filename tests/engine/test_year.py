@@ -226,11 +226,13 @@ def done_steps(
 ) -> Iterator[dict[str, Any]]:
     """Yield what the providers were called for as steps, with the inputs that were and that are."""
     now = {(one["urn"], one["id"]): one["inputs"] for one in after}
+    deleted = {call["urn"] for call in calls if call["call"] == "delete"}
     for call in calls:
         key = call["urn"], call["id"]
         old, new = before.get(key, {}), now.get(key, {})
+        replaced = call["call"] == "create" and call["urn"] in deleted
         yield {
-            "op": call["call"],
+            "op": "create-replacement" if replaced else call["call"],
             "urn": call["urn"],
             "diffReasons": [name for name in old.keys() | new.keys() if old.get(name) != new.get(name)],
             "oldState": {"inputs": old},

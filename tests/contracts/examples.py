@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from contracts.broker_users import BrokerQueue, BrokerRole, BrokerUser, ManagedBroker
 from contracts.group.config import GroupConfig, PolicyChoice, RunRules
 from contracts.group.health_settings import HealthSettings
@@ -43,6 +45,17 @@ from lambdas.core.scaling.staffed_wait import StaffedWait
 from lambdas.core.scaling.throughput import Throughput
 from lambdas.core.scaling.waiting import WaitingEstimate
 from userdata.agent.tenants.model import MigInstance, Slice, Tenant
+
+
+def texts(**values: str) -> dict[str, Any]:
+    """Return attributes of an item that are texts."""
+    return {name: {"S": value} for name, value in values.items()}
+
+
+def numbers(**values: str) -> dict[str, Any]:
+    """Return attributes of an item that are numbers, word for word."""
+    return {name: {"N": value} for name, value in values.items()}
+
 
 DIGEST = "sha256:" + "a" * 64
 RELEASE = WorkerRelease(f"registry.example/ocr@{DIGEST}", ("serve", "--fast"), {"BATCH": "8"})
@@ -314,66 +327,34 @@ WORKER = Worker(
     agent_version="0.1.0",
 )
 WORKER_ITEM = {
-    "group": {"S": "ocr#arn:aws:ec2:us-west-2:123456789012:instance/i-1"},
-    "worker": {"S": "i-1/3"},
-    "instance": {"S": "i-1"},
-    "since": {"N": "1800000000"},
-    "heartbeat": {"N": "1800000010"},
-    "state": {"S": "draining"},
-    "expires": {"N": "1800003610"},
-    "agentVersion": {"S": "0.1.0"},
-    "deadline": {"N": "1800000120.5"},
+    **texts(group="ocr#arn:aws:ec2:us-west-2:123456789012:instance/i-1", worker="i-1/3", instance="i-1"),
+    **numbers(since="1800000000", heartbeat="1800000010", expires="1800003610", deadline="1800000120.5"),
+    **texts(state="draining", agentVersion="0.1.0"),
     "progress": {
-        "M": {
-            "step": {"N": "7"},
-            "steps": {"N": "100"},
-            "at": {"N": "1800000005.5"},
-            "began": {"N": "1800000001"},
-            "rate": {"N": "0.5"},
-            "best": {"N": "0.75"},
-        }
+        "M": numbers(step="7", steps="100", at="1800000005.5", began="1800000001", rate="0.5", best="0.75")
     },
     "pulse": {
         "M": {
-            "version": {"S": "v1"},
-            "gpu": {"S": "GPU-1"},
-            "at": {"N": "1800000004.5"},
-            "done": {"N": "12"},
-            "failed": {"N": "1"},
-            "rate": {"N": "0.5"},
-            "busy": {"N": "0.25"},
-            "gpuUse": {"N": "93.5"},
-            "xid": {"N": "31"},
-            "starts": {"N": "2"},
+            **texts(version="v1", gpu="GPU-1", stopped="low on memory"),
+            **numbers(at="1800000004.5", done="12", failed="1", rate="0.5", busy="0.25", gpuUse="93.5"),
+            **numbers(xid="31", starts="2", batchSize="16", refused="0.75", failedRate="0.125"),
             "batches": {"L": [{"L": [{"N": "4"}, {"N": "3"}, {"N": "9"}, {"N": "2.5"}, {"N": "1"}]}]},
-            "batchSize": {"N": "16"},
-            "refused": {"N": "0.75"},
-            "stopped": {"S": "low on memory"},
-            "failedRate": {"N": "0.125"},
         }
     },
-    "restart": {"N": "1800000003"},
+    **numbers(restart="1800000003"),
     "waits": {"L": [{"L": [{"S": "vision"}, {"S": "waits for port 8001 of 'speech'"}]}]},
 }
 BACKLOG = QueueState(1800000000.5, 12, 3, 45.5, 1.5, 0.5, 4)
 BACKLOG_ITEM = {
-    "group": {"S": "ocr@queue"},
-    "worker": {"S": "queue"},
-    "at": {"N": "1800000000.5"},
-    "ready": {"N": "12"},
-    "taken": {"N": "3"},
-    "oldest": {"N": "45.5"},
-    "arriving": {"N": "1.5"},
-    "leaving": {"N": "0.5"},
-    "readers": {"N": "4"},
-    "expires": {"N": "1800604800"},
+    **texts(group="ocr@queue", worker="queue"),
+    **numbers(at="1800000000.5", ready="12", taken="3", oldest="45.5", arriving="1.5", leaving="0.5"),
+    **numbers(readers="4", expires="1800604800"),
 }
 RELEASES = WorkerReleases(
     RELEASE, WorkerRelease("", ("serve",)), frozenset({"i-2", "i-1"}), is_candidate_default=True
 )
 RELEASES_ITEM = {
-    "group": {"S": "ocr@release"},
-    "worker": {"S": "release"},
+    **texts(group="ocr@release", worker="release"),
     "releases": {
         "S": '{"mostly":true,"on":["i-1","i-2"],"stable":{"command":["serve","--fast"],'
         f'"environment":{{"BATCH":"8"}},"image":"registry.example/ocr@{DIGEST}"}},'
@@ -410,32 +391,11 @@ ATTEMPT = JobAttempt(
     exporting=1800003580.0,
 )
 ATTEMPT_ITEM = {
-    "job": {"S": "resnet#07"},
-    "token": {"N": "107"},
-    "revision": {"S": "a" * 40},
-    "instance": {"S": "i-1"},
-    "instance_type": {"S": "g5.xlarge"},
-    "zone": {"S": "us-west-2a"},
-    "market": {"S": "spot"},
-    "side": {"S": "primary"},
-    "launched": {"N": "1800000000"},
-    "began": {"N": "1800000060.5"},
-    "seen": {"N": "1800003600"},
-    "started": {"N": "1800000070"},
-    "restarted": {"N": "1800000080"},
-    "starts": {"N": "2"},
-    "resumed": {"N": "1799990000"},
-    "checkpoint": {"N": "1800003500"},
-    "lost": {"N": "12.5"},
-    "told": {"N": "1800003480"},
-    "cause": {"S": "spot"},
-    "stopped": {"N": "1800003590"},
-    "ended": {"N": "1800003595"},
-    "end": {"S": "told"},
-    "booted": {"N": "1800000030"},
-    "first_step": {"N": "100"},
-    "step": {"N": "900"},
-    "repeated": {"N": "20"},
-    "saving": {"N": "31.5"},
-    "exporting": {"N": "1800003580"},
+    **texts(job="resnet#07", revision="a" * 40, instance="i-1", instance_type="g5.xlarge", zone="us-west-2a"),
+    **texts(market="spot", side="primary", cause="spot", end="told"),
+    **numbers(token="107", launched="1800000000", began="1800000060.5", seen="1800003600"),
+    **numbers(started="1800000070", restarted="1800000080", starts="2", resumed="1799990000"),
+    **numbers(checkpoint="1800003500", lost="12.5", told="1800003480", stopped="1800003590"),
+    **numbers(ended="1800003595", booted="1800000030", first_step="100", step="900", repeated="20"),
+    **numbers(saving="31.5", exporting="1800003580"),
 }

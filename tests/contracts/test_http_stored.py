@@ -16,7 +16,13 @@ from contracts.stored import ContractError
 from contracts.watched_queue import WatchedQueue
 from lambdas.core.queues import proxies
 from lambdas.core.queues.proxies import Flow, ProxyCounts, ProxyHistory, WorkerCounts, WorkerMeans
-from tests.contracts.examples import CONFIG
+from tests.contracts.examples import CONFIG, numbers, texts
+
+
+def row_of(worker: str, *numbers: str) -> dict[str, Any]:
+    """Return the attribute of the workers, of which there is one."""
+    return {"workers": {"L": [{"L": [{"S": worker}, *({"N": number} for number in numbers)]}]}}
+
 
 PROXY_ARN = "arn:aws:ec2:us-west-2:123456789012:instance/i-9"
 PROXY = ProxyState(
@@ -33,55 +39,22 @@ PROXY = ProxyState(
     workers=(WorkerRequests("i-1", 3, 440, 5, 2, 200.5, 400.25),),
 )
 PROXY_ITEM = {
-    "group": {"S": f"ocr@proxy#{PROXY_ARN}"},
-    "worker": {"S": "proxy"},
-    "observedAt": {"N": "1800000000.5"},
-    "startedAt": {"N": "1799990000"},
-    "waiting": {"N": "12"},
-    "inFlight": {"N": "3"},
-    "oldestSeconds": {"N": "4.5"},
-    "arrived": {"N": "900"},
-    "ended": {"N": "880"},
-    "refused": {"N": "4"},
-    "cut": {"N": "1"},
-    "repeated": {"N": "2"},
-    "workers": {
-        "L": [{"L": [{"S": "i-1"}, *({"N": number} for number in ("3", "440", "5", "2", "200.5", "400.25"))]}]
-    },
-    "expires": {"N": "1800003600"},
+    **texts(group=f"ocr@proxy#{PROXY_ARN}", worker="proxy"),
+    **numbers(observedAt="1800000000.5", startedAt="1799990000", waiting="12", inFlight="3"),
+    **numbers(oldestSeconds="4.5", arrived="900", ended="880", refused="4", cut="1", repeated="2"),
+    **row_of("i-1", "3", "440", "5", "2", "200.5", "400.25"),
+    **numbers(expires="1800003600"),
 }
 HTTP = HttpState(
     *(1800000000.5, 12, 3, 4.5, 1.5, 1.25, 0.25, 3, 1),
     (WorkerTraffic("i-1", 3, 1799990000.0, 440, 5, 300.0, 1.25, 0.125, 0.75, 2.5),),
 )
 HTTP_ITEM = {
-    "group": {"S": "ocr@queue"},
-    "worker": {"S": "http"},
-    "observedAt": {"N": "1800000000.5"},
-    "waiting": {"N": "12"},
-    "inFlight": {"N": "3"},
-    "oldestSeconds": {"N": "4.5"},
-    "arrivalRate": {"N": "1.5"},
-    "endRate": {"N": "1.25"},
-    "refusedRate": {"N": "0.25"},
-    "proxies": {"N": "3"},
-    "unreadable": {"N": "1"},
-    "workers": {
-        "L": [
-            {
-                "L": [
-                    {"S": "i-1"},
-                    *(
-                        {"N": number}
-                        for number in (
-                            *("3", "1799990000", "440", "5", "300", "1.25", "0.125", "0.75", "2.5"),
-                        )
-                    ),
-                ]
-            }
-        ]
-    },
-    "expires": {"N": "1800604800"},
+    **texts(group="ocr@queue", worker="http"),
+    **numbers(observedAt="1800000000.5", waiting="12", inFlight="3", oldestSeconds="4.5"),
+    **numbers(arrivalRate="1.5", endRate="1.25", refusedRate="0.25", proxies="3", unreadable="1"),
+    **row_of("i-1", "3", "1799990000", "440", "5", "300", "1.25", "0.125", "0.75", "2.5"),
+    **numbers(expires="1800604800"),
 }
 PROXY_HISTORY = ProxyHistory(
     1800000000.0,
@@ -122,9 +95,8 @@ def test_a_proxy_is_a_row_of_the_registry() -> None:
         {"arrived": {"N": "-1"}},
         {"oldestSeconds": {"N": "Infinity"}},
         {"observedAt": {"S": "now"}},
-        {"workers": {"L": [{"L": [{"S": "i-1"}, *({"N": "1"} for _ in range(5))]}]}},
-        # More failed than ended.
-        {"workers": {"L": [{"L": [{"S": "i-1"}, *({"N": n} for n in ("0", "1", "2", "0", "0", "0"))]}]}},
+        row_of("i-1", *["1"] * 5),
+        row_of("i-1", "0", "1", "2", "0", "0", "0"),  # more failed than ended
     ],
 )
 def test_an_impossible_row_of_a_proxy_is_refused(change: dict[str, Any]) -> None:

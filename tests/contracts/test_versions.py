@@ -14,7 +14,6 @@ import pytest
 import contracts
 import lambdas.core
 from contracts import codec
-from contracts.registry import item as registry_item
 from contracts.registry.item import Worker
 from contracts.stored import STRICT, ContractError
 from contracts.stored_fields import fields_of
@@ -71,8 +70,3 @@ def test_a_row_of_an_earlier_and_of_a_later_version_is_read(cls: type[Any]) -> N
 @pytest.mark.parametrize("cls", sorted(OPEN, key=lambda cls: cls.__name__), ids=lambda cls: cls.__name__)
 def test_a_text_with_a_key_of_a_later_version_is_read(cls: type[Any]) -> None:
     assert codec.parse(cls, {**codec.dump(STORED[cls]), "later": 1}) == STORED[cls]
-
-
-def test_a_worker_with_an_attribute_of_a_later_version_is_read() -> None:
-    worker = STORED[Worker]
-    assert registry_item.parse({**registry_item.dump(worker), "later": {"S": "text"}}) == worker

@@ -7,10 +7,13 @@ from typing import Any
 
 from contracts.group.config import GroupConfig, PolicyChoice
 from contracts.group.control import Control
-from lambdas.core.capacity.availability import Decision
+from lambdas.core.capacity.availability import Decision, decide
+from lambdas.core.capacity.memory import Memory
+from lambdas.core.capacity.policies.ready_handover import ReadyHandover
 from lambdas.core.launch_failures import classify
 from lambdas.core.model import (
     Action,
+    Alarm,
     Group,
     GroupRole,
     Instance,
@@ -76,6 +79,7 @@ def observe(
     primary_desired: int | None = None,
     fallback_desired: int | None = None,
     refusals: tuple[LaunchFailure, ...] = (),
+    **more: Any,
 ) -> Observation:
     """Return an observation; desired capacities are the target and the live fallback unless given."""
     live = slots(i for i in instances if i.group_role is GroupRole.FALLBACK)
@@ -85,6 +89,22 @@ def observe(
         fallback_desired=live if fallback_desired is None else fallback_desired,
         instances=instances,
         launch_failures=refusals,
+        **more,
+    )
+
+
+def run(observation: Observation, memory: Memory | None = None, now: float = NOW) -> Decision:
+    """Return what the simplest policy decides."""
+    return decide(observation, ReadyHandover(), memory or Memory(), now)
+
+
+def taken(observation: Observation, decision: Decision) -> Observation:
+    """Return what shows before AWS has ended those who were released."""
+    asked = {a.group_role: a.capacity for a in decision.actions if isinstance(a, SetDesired)}
+    return replace(
+        observation,
+        primary_desired=asked.get(GroupRole.PRIMARY, observation.primary_desired),
+        fallback_desired=asked.get(GroupRole.FALLBACK, observation.fallback_desired),
     )
 
 
@@ -102,8 +122,6 @@ def carried_out(observation: Observation, decision: Decision) -> Observation:
             case TerminateInstances(side, instance_ids, _, freed):
                 desired[side] -= freed
                 gone.update(instance_ids)
-            case _:
-                pass
     return replace(
         observation,
         primary_desired=desired[GroupRole.PRIMARY],
@@ -115,6 +133,10 @@ def carried_out(observation: Observation, decision: Decision) -> Observation:
 def desired(actions: tuple[Action, ...], side: GroupRole) -> int | None:
     """Return the capacity that the actions set for a side, ``None`` if they leave it."""
     return next((a.capacity for a in actions if isinstance(a, SetDesired) and a.group_role is side), None)
+
+
+def alarms(decision: Decision) -> list[str]:
+    return [action.kind for action in decision.actions if isinstance(action, Alarm)]
 
 
 def released(actions: tuple[Action, ...]) -> tuple[str, ...]:

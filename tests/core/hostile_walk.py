@@ -49,6 +49,7 @@ from lambdas.core.model import (
 )
 from tests.core.any_memory import any_memory
 from tests.core.build import group as make_group
+from tests.oracles.shares import on_demand_by_awss_rule
 
 PASSES_OF_A_WORLD: Final = 200
 """Passes in which the signals lie."""
@@ -282,32 +283,18 @@ class World:
         """Return what AWS buys next: On-Demand in the fallback, and up to the share in the primary group."""
         if role is GroupRole.FALLBACK:
             return PurchaseOption.ON_DEMAND
-        held = slots(
-            b.instance
-            for b in self.boxes
-            if b.instance.group_role is role
-            and not b.is_ending
-            and b.instance.purchase_option is PurchaseOption.ON_DEMAND
-        )
-        share = self.group.config.base + -(
-            -max(0, self.desired[role] - self.group.config.base)
-            * (100 - self.group.config.spot_percentage)
-            // 100
-        )
+        members = (b.instance for b in self.boxes if b.instance.group_role is role and not b.is_ending)
+        held = slots(i for i in members if i.purchase_option is PurchaseOption.ON_DEMAND)
+        config = self.group.config
+        share = on_demand_by_awss_rule(self.desired[role], config.base, config.spot_percentage)
         return PurchaseOption.ON_DEMAND if held < share else PurchaseOption.SPOT
 
     def _launch(self, role: GroupRole, option: PurchaseOption, zone: str = "") -> None:
         self.serial += 1
         size = self.draw.choice(self.sizes)
         zone = zone or self.draw.choice(self.group.config.zones or "ab")
-        instance = Instance(
-            f"i-{self.serial}",
-            Pool(self.draw.choice(self.types), zone),
-            option,
-            role,
-            self.now,
-            slots=size,
-        )
+        pool = Pool(self.draw.choice(self.types), zone)
+        instance = Instance(f"i-{self.serial}", pool, option, role, self.now, slots=size)
         hourly = SLOT_PRICE * size * self.draw.choice((1.0, 0.5, 0.1))
         self.boxes.append(Box(instance, hourly, self.draw.uniform(60, 240)))
 
@@ -396,8 +383,6 @@ class World:
                         for box in self.boxes:
                             if box.instance.id in gone and not box.is_ending:
                                 box.is_ending, box.ends_at = True, self.now + self.draw.uniform(0, 120)
-                    case _:
-                        pass
         return decision
 
     def _overspent(self) -> Iterator[str]:
@@ -405,16 +390,13 @@ class World:
         maximum = max(self.group.maximum, self.seen_group.maximum if self.seen_group else 0)
         # AWS itself replaces what ends of a minimum, which only an operator sets.
         allowed = SLOT_PRICE * (maximum + self.minimum + 2 * (self.largest - 1))
-        bill = self._bill()
+        bill = sum(box.hourly for box in self.boxes)
         # What ran when the maximum was lowered may run on; nothing is added to it.
         self.allowed = 0.0 if self._held() <= maximum else min(self.allowed, self._most())
         if bill > max(allowed, self.allowed) + _EPSILON:
             yield f"at {self.now - START:.0f} s: ${bill:g} an hour is more than ${allowed:g}"
         yield from (f"at {self.now - START:.0f} s: AWS refuses: {line}" for line in self.refused)
         self.refused.clear()
-
-    def _bill(self) -> float:
-        return sum(box.hourly for box in self.boxes)
 
 
 def world(seed: int) -> World:

@@ -8,20 +8,26 @@ import pytest
 
 from contracts.group.control import Control, Mode
 from contracts.group.replacement_requests import ReplacementRequest
-from lambdas.core.capacity.availability import Decision, decide
+from lambdas.core.capacity.availability import decide
 from lambdas.core.capacity.memory import Memory, apply_events
 from lambdas.core.capacity.policies import NAMES, build
-from lambdas.core.capacity.policies.ready_handover import ReadyHandover
 from lambdas.core.events import InterruptionNotice, RebalanceRecommendation
-from lambdas.core.model import Alarm, GroupRole, Observation, SetDesired, TerminateInstances
-from tests.core.build import NOW, carried_out, desired, group, observe, on_demand, refusal, released, spot
+from lambdas.core.model import Alarm, GroupRole, SetDesired, TerminateInstances
+from tests.core.build import (
+    NOW,
+    carried_out,
+    desired,
+    group,
+    observe,
+    on_demand,
+    refusal,
+    released,
+    run,
+    spot,
+)
 
 CAPACITY = "Could not launch Spot Instances. UnfulfillableCapacity - Unable to fulfill capacity."
 LIMIT = "Could not launch Spot Instances. MaxSpotInstanceCountExceeded - Max spot instance count exceeded."
-
-
-def run(observation: Observation, memory: Memory | None = None, now: float = NOW) -> Decision:
-    return decide(observation, ReadyHandover(), memory or Memory(), now)
 
 
 def test_a_refused_spot_request_starts_on_demand_for_what_is_missing() -> None:
@@ -92,6 +98,7 @@ def test_a_refusal_that_buying_cannot_mend_raises_an_alarm_once_instead(message:
 
 
 UNKNOWN = "Could not launch Spot Instances. FluxCapacitorDepleted - out of flux"
+ON_DEMAND_CAPACITY = "We currently do not have sufficient g5.xlarge capacity. InsufficientInstanceCapacity"
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -109,14 +116,16 @@ def test_an_unknown_failure_buys_on_demand_within_two_passes_and_raises_an_alarm
     assert "primary:unknown" in memory.active_alarms
 
 
-def test_an_unknown_failure_buys_no_more_than_the_maximum() -> None:
-    state = observe(spot("a"), group=group(maximum=3), refusals=(refusal(UNKNOWN),))
-    assert desired(run(state).actions, GroupRole.FALLBACK) == 2
-
-
-def test_an_unknown_failure_of_on_demand_raises_an_alarm() -> None:
-    state = observe(spot("a"), fallback_desired=3, refusals=(refusal(UNKNOWN, GroupRole.FALLBACK),))
-    assert run(state).actions == (Alarm("fallback-unknown", f"unknown failure: {UNKNOWN}"),)
+@pytest.mark.parametrize(
+    ("message", "alarm"),
+    [
+        (UNKNOWN, Alarm("fallback-unknown", f"unknown failure: {UNKNOWN}")),
+        (ON_DEMAND_CAPACITY, Alarm("fallback-capacity", ON_DEMAND_CAPACITY)),
+    ],
+)
+def test_refused_on_demand_is_an_alarm_even_for_lack_of_capacity(message: str, alarm: Alarm) -> None:
+    state = observe(spot("a"), fallback_desired=3, refusals=(refusal(message, GroupRole.FALLBACK),))
+    assert run(state).actions == (alarm,)
 
 
 def test_a_failure_that_the_version_before_withheld_buys_on_demand_after_the_update() -> None:
@@ -144,12 +153,6 @@ def test_a_limit_does_not_take_back_on_demand_that_serves() -> None:
     assert [type(a) for a in run(state).actions] == [Alarm]
 
 
-def test_refused_on_demand_is_an_alarm_even_for_lack_of_capacity() -> None:
-    message = "We currently do not have sufficient g5.xlarge capacity. InsufficientInstanceCapacity"
-    state = observe(spot("a"), fallback_desired=3, refusals=(refusal(message, GroupRole.FALLBACK),))
-    assert run(state).actions == (Alarm("fallback-capacity", message),)
-
-
 def test_the_maximum_covers_both_groups() -> None:
     tight = group(target=4, maximum=5)
     decision = run(
@@ -168,8 +171,9 @@ def test_a_replacement_for_which_there_is_no_room_leaves_the_minimum(minimum: in
     """AWS refuses to end an instance and to lower the desired capacity below ``MinSize``."""
     state = observe(spot("a"), on_demand("o"), on_demand("p"), group=group(target=1, maximum=3))
     requests = (ReplacementRequest("a", int(NOW) - 60, "stuck"),)
-    bounds = {GroupRole.PRIMARY: (minimum, 3)}
-    actions = run(replace(state, bounds=bounds, replacement_requests=requests)).actions
+    actions = run(
+        replace(state, bounds={GroupRole.PRIMARY: (minimum, 3)}, replacement_requests=requests)
+    ).actions
     ended = [a for a in actions if isinstance(a, TerminateInstances) and a.group_role is GroupRole.PRIMARY]
     assert [(a.instance_ids, a.slots) for a in ended] == [(("a",), lowered)]
 

@@ -15,17 +15,8 @@ from lambdas.core.capacity.memory import Memory, apply_events, dump, parse
 from lambdas.core.capacity.policies.by_deadline import ByDeadline
 from lambdas.core.deadline.record import JobRecord
 from lambdas.core.events import Event, InterruptionNotice, RebalanceRecommendation, WakeUp
-from lambdas.core.model import (
-    GroupRole,
-    Instance,
-    Observation,
-    Pool,
-    PurchaseOption,
-    SetDesired,
-    TerminateInstances,
-    slots,
-)
-from tests.core.build import NOW, carried_out, desired, refusal, released, spot
+from lambdas.core.model import GroupRole, Observation, PurchaseOption, SetDesired, TerminateInstances, slots
+from tests.core.build import NOW, carried_out, desired, refusal, released, spot, taken
 from tests.core.build import group as make_group
 from tests.core.states import WITHHOLDING, memories, observations, policies
 
@@ -34,13 +25,11 @@ from tests.core.states import WITHHOLDING, memories, observations, policies
 def test_the_base_is_always_held(state: Observation, policy, memory) -> None:
     decision = decide(state, policy, memory, NOW)
     after = carried_out(state, decision)
-    asked = desired(decision.actions, GroupRole.PRIMARY)
+    asked, option = desired(decision.actions, GroupRole.PRIMARY), PurchaseOption.ON_DEMAND
     assert asked is None or asked >= state.group.config.base
-    before = slots(
-        i for i in state.instances_of(GroupRole.PRIMARY) if i.purchase_option is PurchaseOption.ON_DEMAND
-    )
-    left = slots(
-        i for i in after.instances_of(GroupRole.PRIMARY) if i.purchase_option is PurchaseOption.ON_DEMAND
+    before, left = (
+        slots(i for i in seen.instances_of(GroupRole.PRIMARY) if i.purchase_option is option)
+        for seen in (state, after)
     )
     assert left >= min(before, state.group.config.base)
 
@@ -61,9 +50,8 @@ def test_nothing_is_requested_above_the_maximum(state: Observation, policy, memo
         if isinstance(action, SetDesired):
             held = slots(state.instances_of(action.group_role))
             before = state.desired_capacity(action.group_role)
-            base = (
-                state.group.config.base + held - slots(after.instances_of(action.group_role))
-            )  # asked for in any case
+            # Asked for in any case.
+            base = state.group.config.base + held - slots(after.instances_of(action.group_role))
             assert action.capacity <= max(state.group.maximum, held, before, base)
 
 
@@ -96,24 +84,17 @@ def test_a_terminated_instance_is_not_launched_again(state: Observation, policy,
 @given(observations(), policies, memories)
 def test_aws_never_picks_the_victim(state: Observation, policy, memory) -> None:
     live = {side: slots(state.instances_of(side)) for side in GroupRole}
-    before = {GroupRole.PRIMARY: state.primary_desired, GroupRole.FALLBACK: state.fallback_desired}
     for action in decide(state, policy, memory, NOW).actions:
         if isinstance(action, SetDesired):
-            assert action.capacity >= min(live[action.group_role], before[action.group_role])
+            before = state.desired_capacity(action.group_role)
+            assert action.capacity >= min(live[action.group_role], before)
 
 
 @given(observations(), policies, memories)
 def test_a_second_run_on_the_same_state_does_nothing(state: Observation, policy, memory) -> None:
     first = decide(state, policy, memory, NOW)
-    remembered = parse(dump(first.memory))
-    asked = {a.group_role: a.capacity for a in first.actions if isinstance(a, SetDesired)}
-    unchanged = replace(
-        state,
-        primary_desired=asked.get(GroupRole.PRIMARY, state.primary_desired),
-        fallback_desired=asked.get(GroupRole.FALLBACK, state.fallback_desired),
-    )
     # AWS has taken the requests; the released instances still show, with the capacity that goes with them.
-    assert decide(unchanged, policy, remembered, NOW).actions == ()
+    assert decide(taken(state, first), policy, parse(dump(first.memory)), NOW).actions == ()
 
 
 @given(observations(), policies, memories)
@@ -130,19 +111,11 @@ def replaced(state: Observation, memory: Memory, round_: int) -> Observation:
     Each is as large as the largest that the group has.
     """
     marked = memory.at_risk.keys() | memory.termination_deadlines.keys()
-    missing = state.primary_desired - slots(
-        i for i in state.instances_of(GroupRole.PRIMARY) if i.id not in marked
-    )
+    staying = (i for i in state.instances_of(GroupRole.PRIMARY) if i.id not in marked)
+    missing = state.primary_desired - slots(staying)
     size = max((i.slots for i in state.instances), default=1)
     launched = (
-        Instance(
-            f"new-{round_}-{n}",
-            Pool("g5.xlarge", "a"),
-            PurchaseOption.SPOT,
-            GroupRole.PRIMARY,
-            NOW,
-            slots=size,
-        )
+        replace(spot(f"new-{round_}-{n}", ready=False, age=0.0), slots=size)
         for n in range(-(-missing // size))
     )
     return replace(state, instances=(*state.instances, *launched))

@@ -15,7 +15,6 @@ from lambdas.core.capacity.availability import decide
 from lambdas.core.capacity.memory import Memory
 from lambdas.core.capacity.policies import DEFAULT, build
 from lambdas.core.model import (
-    Alarm,
     Group,
     GroupRole,
     Instance,
@@ -24,13 +23,11 @@ from lambdas.core.model import (
     PurchaseOption,
     RunBudget,
     SetDesired,
-    TerminateInstances,
 )
 from lambdas.core.money import bill
 from lambdas.core.money.bill import Bill
 from lambdas.core.money.costs import HourlyCost, hourly_cost
-from tests.core.build import NOW, POOL, group, observe, on_demand, spot
-from tests.core.build import group as make_group
+from tests.core.build import NOW, POOL, alarms, group, observe, on_demand, released, spot
 
 HOUR = 3600.0
 BUDGET = RunBudget(10.0, {"g5.xlarge": 1.0}, {"g5.xlarge": 1.0})
@@ -42,7 +39,7 @@ def job(budget: RunBudget | None = BUDGET, run: str = "r1") -> Group:
 
 
 def seen(*instances: Instance, price: float = 0.25, **more: Any) -> Observation:
-    return replace(observe(*instances, group=job(**more)), spot_prices={str(POOL): price})
+    return observe(*instances, group=job(**more), spot_prices={str(POOL): price})
 
 
 def test_an_instance_costs_from_its_launch_on_and_no_more_once_it_is_gone() -> None:
@@ -107,29 +104,24 @@ def remembered(dollars: float, **more: Any) -> Memory:
     return Memory(bill=Bill("r1", dollars, NOW, {}), **more)
 
 
-def kinds(actions: Any) -> list[str]:
-    return [action.kind for action in actions if isinstance(action, Alarm)]
-
-
 def test_four_fifths_of_a_budget_are_said_once_and_the_job_goes_on() -> None:
     looked = seen(spot("i-1", age=0.0))
     decision = decide(looked, POLICY, remembered(7.99), NOW)
-    assert kinds(decision.actions) == []
+    assert alarms(decision) == []
     assert decision.next_run_at is not None
     assert decision.next_run_at <= NOW + 0.01 / 0.25 * HOUR + 1
     decision = decide(looked, POLICY, remembered(8.0), NOW)
-    assert kinds(decision.actions) == [bill.LOW]
-    assert not any(isinstance(action, TerminateInstances) for action in decision.actions)
+    assert alarms(decision) == [bill.LOW]
+    assert released(decision.actions) == ()
     again = decide(looked, POLICY, decision.memory, NOW + 60)
-    assert kinds(again.actions) == []
+    assert alarms(again) == []
     assert bill.LOW in again.memory.active_alarms
 
 
 def test_a_job_with_a_spent_budget_is_terminated_until_the_budget_is_raised() -> None:
     decision = decide(seen(spot("i-1", age=0.0)), POLICY, remembered(10.0), NOW)
-    assert kinds(decision.actions) == [bill.SPENT]
-    [release] = [action for action in decision.actions if isinstance(action, TerminateInstances)]
-    assert release.instance_ids == ("i-1",)
+    assert alarms(decision) == [bill.SPENT]
+    assert released(decision.actions) == ("i-1",)
     empty = replace(seen(), primary_desired=0)
     held = decide(empty, POLICY, decision.memory, NOW + 600)
     assert held.actions == ()
@@ -146,10 +138,9 @@ def test_an_insufficient_budget_raises_an_alarm_at_once_by_the_best_case() -> No
         )
         return seen(replace(on_demand("i-1", age=0.0), progress=progress))
 
-    assert (
-        kinds(decide(with_progress(39 * 3600), POLICY, remembered(0.0), NOW).actions) == []
-    )  # on spot it will do
-    assert kinds(decide(with_progress(41 * 3600), POLICY, remembered(0.0), NOW).actions) == [bill.SHORT]
+    # On spot it will do.
+    assert alarms(decide(with_progress(39 * 3600), POLICY, remembered(0.0), NOW)) == []
+    assert alarms(decide(with_progress(41 * 3600), POLICY, remembered(0.0), NOW)) == [bill.SHORT]
 
 
 def test_a_memory_from_before_budgets_is_read() -> None:
@@ -167,7 +158,7 @@ LARGE = Pool("g5.2xlarge", "us-west-2b")
 
 def priced(*instances: tuple[Pool, PurchaseOption], **spot_prices: float) -> Observation:
     return Observation(
-        make_group("ocr", target=2, maximum=4),
+        group("ocr", target=2, maximum=4),
         2,
         0,
         tuple(

@@ -11,8 +11,8 @@ from lambdas.core.capacity.availability import Decision, decide
 from lambdas.core.capacity.memory import Memory, dump, parse
 from lambdas.core.capacity.policies import NAMES, build
 from lambdas.core.launch_failures import classify
-from lambdas.core.model import Alarm, GroupRole, Instance, LaunchFailure, Observation
-from tests.core.build import NOW, carried_out, group, observe, on_demand, spot
+from lambdas.core.model import GroupRole, Instance, LaunchFailure, Observation
+from tests.core.build import NOW, alarms, carried_out, observe, on_demand, spot
 
 TEXTS = {
     "primary-limit": "VcpuLimitExceeded",
@@ -27,10 +27,6 @@ def step(seen: Observation, memory: Memory, now: float, name: str = "ready-hando
     return decide(seen, build(name), memory, now)
 
 
-def raised(decision: Decision) -> list[str]:
-    return [a.kind for a in decision.actions if isinstance(a, Alarm)]
-
-
 @pytest.mark.parametrize("kind", TEXTS)
 @pytest.mark.parametrize("ended_by", ["success", "target", "configuration", "nothing"])
 def test_a_cause_is_one_alarm_whatever_the_time_between_the_tries(kind: str, ended_by: str) -> None:
@@ -43,24 +39,22 @@ def test_a_cause_is_one_alarm_whatever_the_time_between_the_tries(kind: str, end
     for minute in range(0, 14 * 24 * 60, 45):
         now = NOW + 60 * minute
         if now >= next_try:
-            other = draw.choice(
-                (TEXTS[kind], TEXTS[kind], "UnfulfillableCapacity - Unable to fulfill capacity")
-            )
+            other = draw.choice((TEXTS[kind], TEXTS[kind], "UnfulfillableCapacity - no capacity"))
             other = other if minute else TEXTS[kind]
             failure = (LaunchFailure(GroupRole.PRIMARY, classify(other), now, other),)
             next_try, pause = now + pause, min(2 * pause, 24 * HOUR)
-        seen = observe(
-            *ready, fallback_desired=fallback, refusals=failure if not minute or draw.random() < 0.9 else ()
-        )
+        said = not minute or draw.random() < 0.9
         lost = draw.random() < 0.05  # the activities could not be read
-        seen = replace(
-            seen,
+        seen = observe(
+            *ready,
+            fallback_desired=fallback,
+            refusals=failure if said else (),
             configuration="one",
             activities_unknown=frozenset({GroupRole.PRIMARY}) if lost else frozenset(),
             suspended={GroupRole.PRIMARY: frozenset({"Launch"})} if minute > 24 * 60 else {},
         )
         decision = step(seen, memory, now)
-        memory, opened = decision.memory, [*opened, *raised(decision)]
+        memory, opened = decision.memory, [*opened, *alarms(decision)]
         fallback = carried_out(seen, decision).fallback_desired
         assert f"primary:{kind.removeprefix('primary-')}" in memory.active_alarms
     assert sorted(opened) == sorted([kind, "primary-suspended"])
@@ -94,15 +88,16 @@ def test_no_alarm_is_raised_twice_within_an_hour(name: str) -> None:
             if draw.random() < 0.05
         ]
         instances: list[Instance] = [*silent, spot("c"), *([on_demand("o")] if draw.random() < 0.5 else [])]
-        seen = replace(
-            observe(*instances, refusals=tuple(failures[:1])),
+        seen = observe(
+            *instances,
+            refusals=tuple(failures[:1]),
             suspended={GroupRole.FALLBACK: frozenset({"Launch"})} if draw.random() < 0.5 else {},
             launches_succeed=frozenset({GroupRole.PRIMARY} if draw.random() < 0.2 else ()),
             warm_pool_lacks=draw.choice((None, "", "refused", "refused")),
         )
         decision = step(seen, memory, now, name)
         memory = decision.memory
-        for kind in raised(decision):
+        for kind in alarms(decision):
             assert now - last.get(kind, -HOUR) >= HOUR
             last[kind], opened = now, opened + 1
         is_open = {*memory.active_alarms, *memory.alarms_without_cause}
@@ -113,23 +108,22 @@ def test_no_alarm_is_raised_twice_within_an_hour(name: str) -> None:
 
 
 def test_the_missing_primary_group_is_covered_at_once_and_is_not_changed() -> None:
-    seen = replace(
-        observe(primary_desired=0),
+    seen = observe(
+        primary_desired=0,
         unobserved={GroupRole.PRIMARY: "the fleet is cancelled"},
         missing=frozenset({GroupRole.PRIMARY}),
         modifying=frozenset({GroupRole.PRIMARY}),
     )
     for name in NAMES:
         decision = step(seen, Memory(), NOW, name)
-        assert raised(decision) == ["primary-missing"]
+        assert alarms(decision) == ["primary-missing"]
         after = carried_out(seen, decision)
         assert (after.primary_desired, after.fallback_desired) == (0, seen.group.target)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_without_the_registry_what_has_booted_serves(name: str) -> None:
-    booting = spot("d", ready=False)
-    before = observe(spot("a"), spot("b"), spot("c"), booting, group=group(target=4))
+    before = observe(spot("a"), spot("b"), spot("c"), spot("d", ready=False))
     memory = step(before, Memory(), NOW, name).memory
     instances = tuple(replace(i, ready_since=None) for i in before.instances)
     for minute in range(120):
@@ -138,4 +132,4 @@ def test_without_the_registry_what_has_booted_serves(name: str) -> None:
         memory = decision.memory
         assert decision.state.ready == 3
         assert carried_out(seen, decision).instances == instances
-        assert "silent" not in raised(decision)
+        assert "silent" not in alarms(decision)

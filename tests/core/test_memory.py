@@ -53,39 +53,23 @@ def test_marks_outlive_a_stale_answer_and_are_then_forgotten() -> None:
 
 
 def test_a_failed_termination_is_detected() -> None:
-    memory = Memory(termination_requests={"o": NOW})
-    assert update_memory(
-        memory, observe(on_demand("o")), NOW + TERMINATION_SECONDS - 1
-    ).termination_requests == {"o": NOW}
-    assert (
-        update_memory(memory, observe(on_demand("o")), NOW + TERMINATION_SECONDS).termination_requests == {}
-    )
+    memory, seen = Memory(termination_requests={"o": NOW}), observe(on_demand("o"))
+    for seconds, left in ((TERMINATION_SECONDS - 1, {"o": NOW}), (TERMINATION_SECONDS, {})):
+        assert update_memory(memory, seen, NOW + seconds).termination_requests == left
 
 
 def test_an_instance_that_returns_from_the_warm_pool_is_not_terminating() -> None:
     memory = Memory(termination_requests={"o": NOW})
-    again = replace(on_demand("o"), launched_at=NOW + 200)
-    assert update_memory(memory, observe(again), NOW + 200).termination_requests == {}
     # What is not described yet has no launch time of its own.
-    assert update_memory(
-        memory, observe(replace(again, is_described=False)), NOW + 200
-    ).termination_requests == {"o": NOW}
+    for described, left in ((True, {}), (False, {"o": NOW})):
+        again = replace(on_demand("o"), launched_at=NOW + 200, is_described=described)
+        assert update_memory(memory, observe(again), NOW + 200).termination_requests == left
 
 
 def test_the_earlier_of_two_deadlines_counts() -> None:
     memory = apply_events(Memory(), [InterruptionNotice("i-1", NOW + 120)], NOW)
-    assert update_memory(memory, observe(spot("i-1", deadline=NOW + 100)), NOW).termination_deadlines == {
-        "i-1": NOW + 100
-    }
-
-
-def test_memory_survives_storage() -> None:
-    memory = update_memory(
-        apply_events(Memory(), [InterruptionNotice("i-1", NOW + 120)], NOW),
-        observe(spot("i-1"), on_demand("o")),
-        NOW,
-    )
-    assert parse(dump(memory)) == memory
+    later = update_memory(memory, observe(spot("i-1", deadline=NOW + 100)), NOW)
+    assert later.termination_deadlines == {"i-1": NOW + 100}
 
 
 def test_the_memory_of_the_largest_group_fits_into_an_item() -> None:

@@ -8,16 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lambdas.core.capacity.availability import Decision, decide
 from lambdas.core.capacity.memory import Memory, dump, parse
 from lambdas.core.capacity.on_premises import COOLDOWN_SECONDS, OnPremisesOffset, update, with_offset
-from lambdas.core.capacity.policies.ready_handover import ReadyHandover
-from lambdas.core.model import GroupRole, Observation
-from tests.core.build import NOW, desired, group, observe, released, spot
-
-
-def run(state: Observation, memory: Memory, now: float = NOW) -> Decision:
-    return decide(state, ReadyHandover(), memory, now)
+from lambdas.core.model import GroupRole
+from tests.core.build import NOW, desired, group, observe, released, run, spot
 
 
 def test_they_count_after_the_cooldown_and_with_the_least_that_was_seen() -> None:
@@ -62,8 +56,8 @@ def test_aws_has_the_rest_and_always_the_base(base: int, slots: int, left: int) 
 
 
 def test_instances_are_terminated_for_on_premises_workers_and_launched_if_those_disappear() -> None:
-    state = replace(observe(*(spot(name) for name in "abcd")), on_premises_slots=2)
-    first = run(state, Memory())
+    state = observe(*map(spot, "abcd"), on_premises_slots=2)
+    first = run(state)
     assert first.actions == ()
     later = run(state, parse(dump(first.memory)), NOW + COOLDOWN_SECONDS)
     assert len(released(later.actions)) == 2

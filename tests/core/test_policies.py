@@ -27,10 +27,10 @@ from lambdas.core.capacity.history import (
 from lambdas.core.capacity.memory import TERMINATION_SECONDS, Memory, dump, parse, update_memory
 from lambdas.core.capacity.policies import DEFAULT, NAMES, build
 from lambdas.core.capacity.policies.expected_cost import ExpectedCost
-from lambdas.core.model import GroupRole, Observation, PurchaseOption, SetDesired
-from tests.core.build import NOW, desired, observe, on_demand, refusal, released, spot
+from lambdas.core.model import GroupRole, Observation, PurchaseOption
+from tests.core.build import NOW, POOL, desired, observe, on_demand, refusal, released, spot, taken
 from tests.core.build import group as make_group
-from tests.core.test_availability_properties import observations
+from tests.core.states import observations
 
 LEADS = (45.0, 30.0, 30.0, 30.0, 30.0)
 BOOTS = {PurchaseOption.ON_DEMAND: (60.0,), PurchaseOption.SPOT: (180.0,)}
@@ -70,15 +70,6 @@ def test_from_what_cost_a_job_starts_on_demand_at_the_notice(
     assert (desired(decision.actions, GroupRole.FALLBACK) or 0) == on_demand_slots
 
 
-def unchanged(state: Observation, actions: tuple) -> Observation:
-    asked = {a.group_role: a.capacity for a in actions if isinstance(a, SetDesired)}
-    return replace(
-        state,
-        primary_desired=asked.get(GroupRole.PRIMARY, state.primary_desired),
-        fallback_desired=asked.get(GroupRole.FALLBACK, state.fallback_desired),
-    )
-
-
 @given(observations(), st.sampled_from(NAMES), costs, st.floats(0, 1), st.booleans())
 def test_the_plan_does_not_change_before_its_next_run(
     state: Observation, name: str, cost: float, share: float, learned: bool
@@ -86,19 +77,18 @@ def test_the_plan_does_not_change_before_its_next_run(
     policy = ExpectedCost(cost) if name == ExpectedCost.name else build(name)
     memory = replace(LEARNED, fallback_leads=LEADS) if learned else Memory()
     first = decide(state, policy, memory, NOW)
-    until = min(
-        first.next_run_at or NOW + 600, NOW + TERMINATION_SECONDS
-    )  # a release is believed for so long
+    # A release is believed for so long.
+    until = min(first.next_run_at or NOW + 600, NOW + TERMINATION_SECONDS)
     later = NOW + share * (until - NOW)
     assume(later < until - 1e-6)
-    again = decide(unchanged(state, first.actions), policy, parse(dump(first.memory)), later)
+    again = decide(taken(state, first), policy, parse(dump(first.memory)), later)
     assert again.actions == ()
 
 
-def young(since: float, **boots: tuple[float, ...]) -> Memory:
-    record = PoolRecord(since=since, start_age=0.0)
+def young(since: float) -> Memory:
     history = History(
-        pools={str(spot("x").pool): record}, pool_by_instance={f"s{n}": str(spot("x").pool) for n in range(4)}
+        pools={str(POOL): PoolRecord(since=since, start_age=0.0)},
+        pool_by_instance={f"s{n}": str(POOL) for n in range(4)},
     )
     return Memory(boots=BOOTS, history=history)
 
@@ -118,11 +108,10 @@ def test_cover_is_held_for_spot_in_a_young_pool_until_the_pool_is_old_enough() -
     assert len(released(decide(state, ExpectedCost(10.0), young(NOW - 300), NOW).actions)) == 4
 
 
-def correlated(losses: float, seconds: float, lost_at: float = NOW - 60) -> Memory:
-    pool = str(spot("x").pool)
-    record = PoolRecord(since=lost_at, start_age=50_000.0, lost_at=lost_at)
-    living = {f"s{n}": pool for n in range(3)}
-    history = History({pool: record}, living, correlated_losses=losses, correlated_seconds=seconds)
+def correlated(losses: float, seconds: float) -> Memory:
+    record = PoolRecord(since=NOW - 60, start_age=50_000.0, lost_at=NOW - 60)
+    living = {f"s{n}": str(POOL) for n in range(3)}
+    history = History({str(POOL): record}, living, correlated_losses=losses, correlated_seconds=seconds)
     return Memory(boots=BOOTS, history=history)
 
 
@@ -133,7 +122,7 @@ def test_what_a_failing_pool_has_left_is_covered_as_far_as_it_may_be_missing() -
     first = decide(state, policy, correlated(23.0, 1200.0), NOW)
     assert desired(first.actions, GroupRole.FALLBACK) == 2
     assert first.next_run_at == pytest.approx(NOW - 60 + CORRELATION_SECONDS)
-    stable = decide(unchanged(state, first.actions), policy, first.memory, first.next_run_at)
+    stable = decide(taken(state, first), policy, first.memory, first.next_run_at)
     assert desired(stable.actions, GroupRole.FALLBACK) == 0
     # Where drops take all at once, what is left after one is in no danger.
     assert decide(state, policy, correlated(0.0, 6000.0), NOW).actions == ()
@@ -172,28 +161,25 @@ def test_a_spare_leaves_room_for_the_successors_of_a_pool() -> None:
 
 @pytest.mark.parametrize(("price", "wanted"), [(0.7, None), (0.98, 0), (1.0, 0)])
 def test_what_saves_nothing_is_not_bought_as_spot(price: float, wanted: int | None) -> None:
-    state = observe(*fleet(*[None] * 4), group=ROOMY)
-    state = replace(state, spot_prices={"dear@a": 3.0, "cheap@a": price})
-    assert decide(state, build(DEFAULT), LEARNED, NOW).actions == ()  # what serves may stay
-    state = observe(group=ROOMY, primary_desired=4)
-    state = replace(state, spot_prices={"dear@a": 3.0, "cheap@a": price})
+    prices = {"dear@a": 3.0, "cheap@a": price}
+    serves = observe(*fleet(*[None] * 4), group=ROOMY, spot_prices=prices)
+    assert decide(serves, build(DEFAULT), LEARNED, NOW).actions == ()  # and may stay
+    state = observe(group=ROOMY, primary_desired=4, spot_prices=prices)
     assert desired(decide(state, build(DEFAULT), LEARNED, NOW).actions, GroupRole.PRIMARY) == wanted
     # Whom no shortage hurts buys no on-demand in its place.
     assert desired(decide(state, ExpectedCost(0.0), LEARNED, NOW).actions, GroupRole.PRIMARY) is None
 
 
 def test_a_pool_that_loses_piece_by_piece_has_had_one_loss() -> None:
-    pool, memory = str(spot("x").pool), LEARNED
-    lost = 0
+    memory = LEARNED
     for n in range(4):
         memory = update_memory(memory, observe(*fleet(*[None] * (4 - n))), NOW + 60 * n)
-        assert memory.history.record(pool).losses == (lost := min(n, 1)), lost
-    assert memory.history.correlated_losses == pytest.approx(
-        1.95
-    )  # the second and the third, the older faded
+        assert memory.history.record(str(POOL)).losses == min(n, 1)
+    # The second and the third, the older faded.
+    assert memory.history.correlated_losses == pytest.approx(1.95)
     memory = update_memory(memory, observe(spot("s0")), NOW + 3600)
     memory = update_memory(memory, observe(), NOW + 3660)
-    assert memory.history.record(pool).losses == pytest.approx(1.95)
+    assert memory.history.record(str(POOL)).losses == pytest.approx(1.95)
 
 
 def test_one_scout_tries_a_pool_where_shortage_is_dear() -> None:
@@ -204,19 +190,14 @@ def test_one_scout_tries_a_pool_where_shortage_is_dear() -> None:
 
 def test_the_scouts_friends_follow_when_the_pool_has_lasted() -> None:
     scout = spot("s0", age=200)
-    memory = replace(
-        young(NOW - 200), history=replace(young(NOW - 200).history, pool_by_instance={"s0": str(scout.pool)})
-    )
+    memory = young(NOW - 200)
+    memory = replace(memory, history=replace(memory.history, pool_by_instance={"s0": str(POOL)}))
     state = observe(scout, primary_desired=1, group=ROOMY)
     first = decide(state, ExpectedCost(1000.0), memory, NOW)
     assert desired(first.actions, GroupRole.PRIMARY) is None
     assert first.next_run_at is not None
-    assert (
-        desired(
-            decide(state, ExpectedCost(1000.0), first.memory, first.next_run_at).actions, GroupRole.PRIMARY
-        )
-        == 4
-    )
+    later = decide(state, ExpectedCost(1000.0), first.memory, first.next_run_at)
+    assert desired(later.actions, GroupRole.PRIMARY) == 4
 
 
 def test_no_scout_tries_where_what_it_finds_saves_too_little() -> None:
@@ -253,7 +234,6 @@ def test_a_cheap_shortage_waits_for_spot_to_be_launched_until_it_counts_as_refus
 
 
 def test_losses_teach_how_long_pools_last() -> None:
-    pool = str(spot("x").pool)
     memory, lost = LEARNED, replace(make_group(), maximum=12)
     for round_ in range(10):
         start = NOW + 10_000 * round_
@@ -261,18 +241,18 @@ def test_losses_teach_how_long_pools_last() -> None:
         memory = update_memory(memory, observe(refusals=(refusal(NO_ROOM_TO_GROW),), group=lost), start)
         memory = update_memory(memory, observe(instance, group=lost), start + 60)
         memory = update_memory(memory, observe(group=lost), start + 300)
-    assert memory.history.pool_hazard_factor(pool, 1.0) > 1.5  # lost ten times within five minutes
+    assert memory.history.pool_hazard_factor(str(POOL), 1.0) > 1.5  # lost ten times within five minutes
     assert memory.history.unannounced_share > 0.3  # without a word
     stable = update_memory(LEARNED, observe(spot("s")), NOW)
     stable = update_memory(stable, observe(), NOW + 500_000)
-    assert stable.history.pool_hazard_factor(pool, 1.0) < 1.0
+    assert stable.history.pool_hazard_factor(str(POOL), 1.0) < 1.0
 
 
 def test_a_termination_by_the_controller_is_not_a_loss() -> None:
     memory = update_memory(LEARNED, observe(spot("s")), NOW)
     memory = update_memory(replace(memory, termination_requests={"s": NOW}), observe(), NOW + 60)
     assert memory.history.losses == 0.0
-    assert memory.history.record(spot("s").pool).since is None
+    assert memory.history.record(str(POOL)).since is None
 
 
 def test_an_observation_without_events_does_not_change_the_memory() -> None:
@@ -284,7 +264,7 @@ def test_an_observation_without_events_does_not_change_the_memory() -> None:
 def test_history_is_bounded_and_survives_storage() -> None:
     memory = Memory()
     for n in range(200):
-        there = replace(spot(f"s{n}"), pool=replace(spot("x").pool, zone=f"zone-{n}"))
+        there = replace(spot(f"s{n}"), pool=replace(POOL, zone=f"zone-{n}"))
         memory = update_memory(memory, observe(there), NOW + 60 * n)
     assert len(memory.history.pools) <= 64
     assert codec.parse(History, json.loads(json.dumps(codec.dump(memory.history)))) == memory.history

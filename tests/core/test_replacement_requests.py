@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 
 from contracts.group.control import Control, Mode
 from contracts.group.replacement_requests import NOT_SERVING, ReplacementRequest
-from lambdas.core.capacity.availability import Decision, decide
+from lambdas.core.capacity.availability import decide
 from lambdas.core.capacity.memory import (
     REPLACEMENT_WINDOW_SECONDS,
     Memory,
@@ -18,10 +19,9 @@ from lambdas.core.capacity.memory import (
     without_failed_request,
 )
 from lambdas.core.capacity.policies import build
-from lambdas.core.capacity.policies.ready_handover import ReadyHandover
 from lambdas.core.capacity.replacements import REPLACEMENT_DIVISOR, REQUEST_SECONDS, filter_requests
-from lambdas.core.model import Group, GroupRole, Instance, Observation, slots
-from tests.core.build import NOW, carried_out, desired, group, observe, on_demand, released, spot
+from lambdas.core.model import GroupRole, Instance, Observation, TerminateInstances, slots
+from tests.core.build import NOW, carried_out, desired, group, observe, on_demand, released, run, spot, taken
 from tests.core.states import memories, observations, policies
 
 ALONE = group(fallback=False, maximum=6)
@@ -34,23 +34,8 @@ def wishing(state: Observation, *with_requests: str, why: str = "xid") -> Observ
     )
 
 
-def run(state: Observation, memory: Memory | None = None, now: float = NOW) -> Decision:
-    return decide(state, ReadyHandover(), memory or Memory(), now)
-
-
-def taken(state: Observation, decision: Decision) -> Observation:
-    """Return what shows before AWS has ended those who were released."""
-    asked = {side: desired(decision.actions, side) for side in GroupRole}
-    primary, fallback = asked[GroupRole.PRIMARY], asked[GroupRole.FALLBACK]
-    return replace(
-        state,
-        primary_desired=state.primary_desired if primary is None else primary,
-        fallback_desired=state.fallback_desired if fallback is None else fallback,
-    )
-
-
-def four(*others: Instance, **changes: object) -> Observation:
-    return replace(observe(*(spot(name) for name in "abcd"), *others), **changes)  # type: ignore[arg-type]
+def four(*others: Instance, **more: Any) -> Observation:
+    return observe(*map(spot, "abcd"), *others, **more)
 
 
 def test_a_serving_instance_is_terminated_once_its_successor_serves() -> None:
@@ -85,7 +70,7 @@ def test_an_instance_that_does_not_report_is_terminated_early_under_any_verdict(
 
 
 def test_without_a_fallback_the_group_itself_launches_the_successor() -> None:
-    state = replace(four(), group=ALONE)
+    state = four(group=ALONE)
     first = run(wishing(state, "a"))
     assert (desired(first.actions, GroupRole.PRIMARY), released(first.actions)) == (5, ())
     more = replace(state, primary_desired=5, instances=(*state.instances, spot("e")))
@@ -95,18 +80,16 @@ def test_without_a_fallback_the_group_itself_launches_the_successor() -> None:
 
 
 def test_at_the_maximum_a_serving_instance_is_not_terminated() -> None:
-    full = replace(four(), group=replace(ALONE, maximum=4))
+    full = four(group=replace(ALONE, maximum=4))
     assert run(wishing(full, "a")).actions == ()
     failed = run(wishing(full, "a", why="stuck"))
-    assert [type(a).__name__ for a in failed.actions] == [
-        "TerminateInstances"
-    ]  # its successor when it is gone
+    assert [type(a) for a in failed.actions] == [TerminateInstances]  # its successor when it is gone
     gone = carried_out(full, failed)
     assert desired(run(gone, failed.memory).actions, GroupRole.PRIMARY) == 4
 
 
 def test_on_demand_of_the_fallback_is_replaced_by_its_like() -> None:
-    state = replace(observe(spot("a"), spot("b"), spot("c"), on_demand("o")), primary_desired=4)
+    state = observe(spot("a"), spot("b"), spot("c"), on_demand("o"))
     first = run(wishing(state, "o"))
     assert (desired(first.actions, GroupRole.FALLBACK), released(first.actions)) == (2, ())
     both = replace(state, fallback_desired=2, instances=(*state.instances, on_demand("p")))
@@ -146,7 +129,7 @@ def test_interrupted_instances_do_not_count_as_replacements() -> None:
 
 def test_a_request_does_not_affect_the_pools_and_buys_no_cover() -> None:
     policy = build("expected-cost")
-    state = observe(*(spot(name) for name in "abcd"))
+    state = four()
     memory = decide(state, policy, Memory(), NOW).memory
     decision = decide(wishing(state, "a"), policy, memory, NOW)
     assert desired(decision.actions, GroupRole.FALLBACK) == 1
@@ -154,45 +137,23 @@ def test_a_request_does_not_affect_the_pools_and_buys_no_cover() -> None:
     assert decision.next_run_at == decide(state, policy, memory, NOW).next_run_at
 
 
-def accepted(
-    request: ReplacementRequest,
-    group: Group = group(),  # noqa: B008
-    *instances: Instance,
-) -> tuple[tuple[ReplacementRequest, ...], str]:
-    found, lines = filter_requests([request], group, instances or (spot("a"),), NOW)
-    return found, " ".join(lines)
-
-
 @pytest.mark.parametrize(
-    ("replacement", "changes", "message"),
+    ("instance", "at", "changes", "ignored"),
     [
-        (ReplacementRequest("z", int(NOW), "xid"), {}, "replacement requests ignored: z (not in the group)"),
-        (
-            ReplacementRequest("a", int(NOW - REQUEST_SECONDS), "xid"),
-            {},
-            "replacement requests ignored: a (not from the last 6 hours)",
-        ),
-        (
-            ReplacementRequest("a", int(NOW + 3600), "xid"),
-            {},
-            "replacement requests ignored: a (not from the last 6 hours)",
-        ),
-        (
-            ReplacementRequest("a", int(NOW), "xid"),
-            {"break_before_make": True},
-            "replacement requests ignored: a (training job)",
-        ),
-        (
-            ReplacementRequest("a", int(NOW), "xid"),
-            {"control": Control(Mode.MANUAL, 1)},
-            "replacement requests ignored: a (mode manual)",
-        ),
+        ("z", NOW, {}, "z (not in the group)"),
+        ("a", NOW - REQUEST_SECONDS, {}, "a (not from the last 6 hours)"),
+        ("a", NOW + 3600, {}, "a (not from the last 6 hours)"),
+        ("a", NOW, {"break_before_make": True}, "a (training job)"),
+        ("a", NOW, {"control": Control(Mode.MANUAL, 1)}, "a (mode manual)"),
+        ("b", NOW, {}, "b (not in the group)"),
     ],
 )
 def test_ignored_requests_are_reported_in_one_line(
-    replacement: ReplacementRequest, changes: dict[str, object], message: str
+    instance: str, at: float, changes: dict[str, Any], ignored: str
 ) -> None:
-    assert accepted(replacement, group(**changes)) == ((), message)
+    members = (spot("a"), replace(spot("b"), is_terminating=True))
+    found = filter_requests([ReplacementRequest(instance, int(at), "xid")], group(**changes), members, NOW)
+    assert found == ((), (f"replacement requests ignored: {ignored}",))
 
 
 def test_the_base_stays_and_on_demand_above_it_does_not() -> None:
@@ -204,15 +165,6 @@ def test_the_base_stays_and_on_demand_above_it_does_not() -> None:
     )
     found, _ = filter_requests(requests, group(base=1), base, NOW)
     assert [request.instance for request in found] == ["a"]
-
-
-def test_a_terminating_instance_is_not_in_the_group() -> None:
-    assert (
-        accepted(ReplacementRequest("a", int(NOW), "xid"), group(), replace(spot("a"), is_terminating=True))[
-            0
-        ]
-        == ()
-    )
 
 
 @given(observations(), policies, memories)

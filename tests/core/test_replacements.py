@@ -8,7 +8,7 @@ import pytest
 
 from contracts.group.control import Control, Mode
 from contracts.group.rollout_request import RolloutRequest
-from lambdas.core.capacity.availability import Decision, decide
+from lambdas.core.capacity.availability import decide
 from lambdas.core.capacity.memory import (
     MARK_RETENTION_SECONDS,
     MAX_BOOT_SECONDS,
@@ -16,14 +16,12 @@ from lambdas.core.capacity.memory import (
     Memory,
     apply_events,
 )
-from lambdas.core.capacity.policies import build
-from lambdas.core.capacity.policies.ready_handover import ReadyHandover
+from lambdas.core.capacity.policies import NAMES, build
 from lambdas.core.events import ScheduledChange
-from lambdas.core.model import Alarm, GroupRole, Instance, Observation, SetDesired, TerminateInstances
+from lambdas.core.model import Alarm, GroupRole, Instance, Observation, SetDesired
 from lambdas.core.rollout.surge import MAX_AGE_SECONDS, with_surge
-from tests.core.build import NOW, carried_out, desired, group, observe, on_demand, released, spot
+from tests.core.build import NOW, alarms, carried_out, desired, group, observe, on_demand, released, run, spot
 
-POLICY = build("ready-handover", {})
 FOUR = ("a", "b", "c", "d")
 
 
@@ -32,8 +30,8 @@ def rolls(seen: Observation, surge: int = 1, *restarting: str, at: float = NOW -
 
 
 def wanted(seen: Observation) -> dict[GroupRole, int]:
-    decision = decide(seen, POLICY, Memory(), NOW)
-    assert not [action for action in decision.actions if isinstance(action, TerminateInstances)]
+    decision = run(seen)
+    assert released(decision.actions) == ()
     return {a.group_role: a.capacity for a in decision.actions if isinstance(a, SetDesired)}
 
 
@@ -76,15 +74,10 @@ def test_a_group_that_people_steer_is_theirs() -> None:
 
 def test_once_it_is_over_one_that_is_too_many_goes() -> None:
     five = [*map(spot, FOUR), spot("e", age=900.0)]
-    decision = decide(observe(*five, primary_desired=5), POLICY, Memory(), NOW)
-    assert [a.instance_ids for a in decision.actions if isinstance(a, TerminateInstances)] == [("e",)]
+    assert released(run(observe(*five, primary_desired=5)).actions) == ("e",)
 
 
 RETIRES = NOW + 14 * 86_400
-
-
-def run(observation: Observation, memory: Memory, now: float = NOW) -> Decision:
-    return decide(observation, ReadyHandover(), memory, now)
 
 
 def reporting(name: str, deadline: float = RETIRES) -> Memory:
@@ -92,7 +85,7 @@ def reporting(name: str, deadline: float = RETIRES) -> Memory:
 
 
 def fleet(*others: Instance) -> tuple[Instance, ...]:
-    return spot("a"), spot("b"), spot("c"), spot("d"), *others
+    return *map(spot, FOUR), *others
 
 
 def test_a_retirement_far_ahead_buys_nothing_and_is_remembered() -> None:
@@ -101,27 +94,19 @@ def test_a_retirement_far_ahead_buys_nothing_and_is_remembered() -> None:
     assert decision.memory.retiring == {"a": RETIRES}  # the account's other instances are not ours
 
 
-def test_a_retiring_instance_is_terminated_after_its_successor_is_launched() -> None:
-    now = RETIRES - RETIREMENT_LEAD_SECONDS
-    state = observe(*fleet())
-    first = run(state, reporting("a"), now)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_retiring_instance_is_terminated_after_its_successor_is_launched(name: str) -> None:
+    policy, at = build(name), RETIRES - RETIREMENT_LEAD_SECONDS
+    first = decide(observe(*fleet()), policy, reporting("a"), at)
     assert desired(first.actions, GroupRole.FALLBACK) == 1
     served = observe(*fleet(on_demand("o")), fallback_desired=1)
-    second = run(served, first.memory, now + 120)
+    second = decide(served, policy, first.memory, at + 120)
     assert released(second.actions) == ("a",)
     after = carried_out(served, second)
     # Spot is asked for in its place.
     assert after.primary_desired == 4
-    back = observe(*(i for i in after.instances), spot("e"), fallback_desired=1)
-    assert released(run(back, second.memory, now + 400).actions) == ("o",)
-
-
-def test_the_default_policy_has_a_successor_before_aws_retires_anybody() -> None:
-    policy, at = build("expected-cost"), RETIRES - RETIREMENT_LEAD_SECONDS
-    first = decide(observe(*fleet()), policy, reporting("a"), at)
-    assert desired(first.actions, GroupRole.FALLBACK) == 1
-    serves = observe(*fleet(on_demand("o")), fallback_desired=1)
-    assert released(decide(serves, policy, first.memory, at + 120).actions) == ("a",)
+    back = observe(*after.instances, spot("e"), fallback_desired=1)
+    assert released(decide(back, policy, second.memory, at + 400).actions) == ("o",)
 
 
 def test_a_retiring_instance_is_not_terminated_before_another_serves() -> None:
@@ -151,7 +136,7 @@ def test_an_instance_that_never_reports_is_replaced_with_one_alarm() -> None:
     assert released(decision.actions) == ("m",)
     assert carried_out(state, decision).primary_desired == 4
     again = run(replace(state, instances=(*state.instances[:3], state.instances[4])), decision.memory)
-    assert not any(isinstance(action, Alarm) for action in again.actions)
+    assert alarms(again) == []
 
 
 def test_a_boot_has_the_time_that_a_boot_may_take() -> None:
@@ -175,7 +160,7 @@ def test_if_most_do_not_report_the_cause_is_shared_and_none_is_terminated(mutes:
     state = observe(*(spot(name, ready=name not in names[:mutes]) for name in names), fallback_desired=4)
     decision = run(state, Memory(not_reporting=dict.fromkeys(names[:mutes], NOW - MAX_BOOT_SECONDS)))
     assert len(released(decision.actions)) == going
-    assert [action.kind for action in decision.actions if isinstance(action, Alarm)] == ["silent"]
+    assert alarms(decision) == ["silent"]
 
 
 @pytest.mark.parametrize(("others", "going"), [("fell silent", 0), ("boot", 1), ("serve", 1)])
@@ -206,10 +191,3 @@ def test_an_unresponsive_instance_of_the_base_stays_with_an_alarm() -> None:
     state = observe(base, spot("a"), spot("b"), spot("c"), on_demand("o"), group=group(base=1))
     decision = run(state, Memory(not_reporting={"base": NOW - MAX_BOOT_SECONDS}))
     assert [type(action) for action in decision.actions] == [Alarm]
-
-
-def test_the_base_leaves_less_room_for_on_demand_on_a_cold_start() -> None:
-    tight = group(target=4, maximum=5, base=2)
-    decision = run(observe(group=tight, primary_desired=0), Memory())
-    asked = [desired(decision.actions, side) for side in (GroupRole.PRIMARY, GroupRole.FALLBACK)]
-    assert asked == [2, 3]

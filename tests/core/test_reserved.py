@@ -10,12 +10,12 @@ from lambdas.core.capacity.availability import decide
 from lambdas.core.capacity.memory import Memory
 from lambdas.core.capacity.plan import Policy
 from lambdas.core.capacity.policies import NAMES, build
-from lambdas.core.model import Action, GroupRole, Instance, Observation, TerminateInstances
+from lambdas.core.model import GroupRole, Instance, Observation
 from market.replay.engine import Replay
 from market.replay.fleet import LightFleet
 from market.replay.groups import SPOT_REFUSAL, GroupShape
 from market.supply import placement
-from tests.core.build import NOW, carried_out, group, observe, on_demand, refusal, spot
+from tests.core.build import NOW, carried_out, group, observe, on_demand, refusal, released, spot
 from tests.market.markets import market, trace
 
 RESERVED = group(reserved=2)
@@ -34,9 +34,8 @@ def moves(policy: Policy, seen: Observation) -> dict[GroupRole, int]:
     return {side: after.desired_capacity(side) for side in GroupRole}
 
 
-def released(policy: Policy, seen: Observation) -> set[str]:
-    decided: tuple[Action, ...] = decide(seen, policy, Memory(), NOW).actions
-    return {i for action in decided if isinstance(action, TerminateInstances) for i in action.instance_ids}
+def leaving(policy: Policy, seen: Observation) -> set[str]:
+    return {*released(decide(seen, policy, Memory(), NOW).actions)}
 
 
 def test_at_the_start_spot_stands_in_until_it_is_there(policy: Policy) -> None:
@@ -47,9 +46,9 @@ def test_at_the_start_spot_stands_in_until_it_is_there(policy: Policy) -> None:
 
 def test_spot_goes_when_what_is_paid_for_serves_and_not_before(policy: Policy) -> None:
     boots = [replace(one, ready_since=None) for one in PAID]
-    assert released(policy, observe(*SPOT, *boots, group=RESERVED)) == set()
+    assert leaving(policy, observe(*SPOT, *boots, group=RESERVED)) == set()
     seen = observe(*SPOT, *PAID, group=RESERVED)
-    assert len(released(policy, seen) & {one.id for one in SPOT}) == 2
+    assert len(leaving(policy, seen) & {one.id for one in SPOT}) == 2
     assert moves(policy, seen) == {GroupRole.PRIMARY: 2, GroupRole.FALLBACK: 2}
 
 
@@ -77,7 +76,7 @@ def test_an_instance_of_several_slots_takes_as_many_of_it(policy: Policy) -> Non
     seen = observe(*SPOT[:2], big, group=RESERVED, primary_desired=2, fallback_desired=2)
     assert decide(seen, policy, Memory(), NOW).actions == ()
     # What does not fit into the reservation is not in it.
-    assert len(released(policy, observe(*SPOT, bigger, group=RESERVED, fallback_desired=4))) == 0
+    assert leaving(policy, observe(*SPOT, bigger, group=RESERVED, fallback_desired=4)) == set()
 
 
 def test_limits_withhold_no_reservation(policy: Policy) -> None:

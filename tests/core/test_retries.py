@@ -46,8 +46,7 @@ def trying_at(group: Group) -> float:
 
 
 def seen(*instances: object, group: Group = JOB, primary: int = 0, price: float = 0.3) -> Observation:
-    state = observe(*instances, group=group, primary_desired=primary)
-    return replace(state, spot_prices={str(POOL): price})
+    return observe(*instances, group=group, primary_desired=primary, spot_prices={str(POOL): price})
 
 
 def at(time: float, state: Observation, memory: Memory = BELIEF) -> Decision:

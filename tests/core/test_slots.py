@@ -112,13 +112,9 @@ def test_a_group_that_is_to_be_empty_is_emptied_whatever_was_asked_for() -> None
 
 
 def test_a_termination_reaches_the_target_while_the_other_group_is_modifying() -> None:
-    state = observe(
-        *(spot(f"i-{n}") for n in range(4)),
-        sized(on_demand("i-od"), 4),
-        primary_desired=8,
-        fallback_desired=1,
-    )
-    decision = look(replace(state, modifying=frozenset({GroupRole.PRIMARY})))
+    members = (*(spot(f"i-{n}") for n in range(4)), sized(on_demand("i-od"), 4))
+    state = observe(*members, primary_desired=8, fallback_desired=1, modifying=frozenset({GroupRole.PRIMARY}))
+    decision = look(state)
     assert released(decision.actions) == ("i-od",)
     assert carried_out(state, decision).fallback_desired == 0
 

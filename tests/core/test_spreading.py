@@ -50,10 +50,8 @@ class Zones:
             decision = decide(self.seen, build("expected-cost"), self.memory, now)
             tries = [a for a in decision.actions if isinstance(a, SetDesired) and a.only_there]
             others = tuple(a for a in decision.actions if a not in tries)
-            self.seen, self.memory = (
-                carried_out(self.seen, replace(decision, actions=others)),
-                decision.memory,
-            )
+            self.seen = carried_out(self.seen, replace(decision, actions=others))
+            self.memory = decision.memory
             self.ended += released(others)
             self.ready.append(decision.state.ready)
             for action in tries:

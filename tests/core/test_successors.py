@@ -124,5 +124,5 @@ def test_a_notice_that_was_too_short_ends_the_waiting() -> None:
 
 def test_a_replacement_by_request_has_its_successor_at_once() -> None:
     request = ReplacementRequest("a", int(NOW) - 60, "xid")
-    state = replace(observe(*map(spot, "abcd")), replacement_requests=(request,))
+    state = observe(*map(spot, "abcd"), replacement_requests=(request,))
     assert requested(state, LEARNED) == 1

@@ -185,7 +185,7 @@ class FakeAws:
             self.row(Worker(partition(instance_id, group), instance_id, 0, *at, "ready", report=REPORT))
         return ids
 
-    def set(self, group: str, **leaves: str) -> None:
+    def set(self, group: str = GROUP, **leaves: str) -> None:
         self.parameters |= {f"{ROOT}/{group}/{leaf}": text for leaf, text in leaves.items()}
 
     def row(self, worker: Worker) -> None:

@@ -17,15 +17,7 @@ from infra.catalogue.on_demand_prices import price
 from infra.schema.services.bursts import held_wait, needed_headroom
 from infra.settings import load_settings
 from lambdas.handlers import scaler as handler
-from tests.infra.declared import (
-    HEADINGS,
-    ROOT,
-    Run,
-    edited_stack,
-    in_capacity,
-    in_service,
-    shipped,
-)
+from tests.infra.declared import HEADINGS, ROOT, Run, edited_stack, in_capacity, in_service, shipped
 from tests.infra.training import EXISTING
 
 CAPACITY = {"kind": "mixed-asg", "target": 8, "max": 20, "instanceTypes": ["g6.xlarge"]}

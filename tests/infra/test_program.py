@@ -19,15 +19,7 @@ from lambdas.core.capacity import policies
 from market.replay.groups import GroupShape
 from tests.apart import apart
 from tests.infra import program
-from tests.infra.declared import (
-    STACKS,
-    edited_file,
-    edited_stack,
-    in_capacity,
-    in_service,
-    run,
-    shipped,
-)
+from tests.infra.declared import STACKS, edited_file, edited_stack, in_capacity, in_service, run, shipped
 from userdata.agent.tasks.launch import EXTENSION_SECONDS, MAX_FAILING_SECONDS
 
 UNKNOWN = "<unknown>"

@@ -7,10 +7,26 @@ from typing import Any
 
 from lambdas.aws.capacity.controller import Controller, GroupOutcome, build
 from lambdas.aws.passes import StackResources
-from tests.fakes.aws import ARNS, ROOT, FakeAws
+from tests.fakes.aws import ARNS, GROUP, ROOT, FakeAws, config
 
 NOW = 1_000_000.0
 CONTROLLER_CONFIG = StackResources("dev", ROOT, "memory", "registry", ARNS, "queue")
+
+
+def declared(target: int, primary: int = 0, group: str = GROUP, **keys: Any) -> FakeAws:
+    """Return a group as it is declared, whose primary group desires so many; ``keys`` are its settings."""
+    aws = FakeAws(name=group)
+    aws.set(group, config=config(**keys), target=str(target))
+    aws.add_group("primary", desired=primary)
+    aws.add_group("fallback")
+    return aws
+
+
+def add_ready(aws: FakeAws, side: str, *instance_ids: str, spot: bool = True) -> None:
+    """Add instances that have served for an hour."""
+    for name in instance_ids:
+        times = {"launched": NOW - 3600, "heartbeat": NOW - 5, "since": NOW - 3400}
+        aws.add_instance(side, name, spot=spot, **times)
 
 
 def controller(aws: FakeAws, now: float = NOW) -> Controller:

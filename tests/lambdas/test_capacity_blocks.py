@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from contracts.registry.item import WorkerState
 from lambdas.core.capacity.capacity_block import (
     HANDOVER_LEAD_SECONDS,
     SAVE_LEAD_SECONDS,
@@ -13,8 +14,8 @@ from lambdas.core.capacity.capacity_block import (
 )
 from lambdas.core.capacity.policies import DEFAULT
 from lambdas.core.model import GroupRole, SetDesired, TerminateInstances
-from tests.fakes.aws import ROOT, FakeAws, config
-from tests.lambdas.single_group import NOW, actions, controller, only
+from tests.fakes.aws import FakeAws
+from tests.lambdas.single_group import NOW, actions, add_ready, controller, declared, only
 
 BLOCK = "cr-0123456789abcdef0"
 ENDS = NOW + 24 * 3600
@@ -24,20 +25,8 @@ HANDED_OVER = TAKEN - HANDOVER_LEAD_SECONDS
 
 @pytest.fixture
 def job() -> FakeAws:
-    fake = FakeAws(
-        name="job",
-        parameters={
-            f"{ROOT}/job/config": config(
-                max=2,
-                breakBeforeMake=True,
-                block=BLOCK,
-                policy={"name": DEFAULT, "parameters": {"shortageCost": 2}},
-            ),
-            f"{ROOT}/job/target": "1",
-        },
-    )
-    fake.add_group("primary", desired=1)
-    fake.add_group("fallback")
+    policy = {"name": DEFAULT, "parameters": {"shortageCost": 2}}
+    fake = declared(1, 1, "job", max=2, breakBeforeMake=True, block=BLOCK, policy=policy)
     state(fake, "active")
     return fake
 
@@ -50,22 +39,11 @@ def state(fake: FakeAws, name: str, ends: float = ENDS) -> None:
     }
 
 
-def on_spot(fake: FakeAws, now: float = NOW) -> None:
-    fake.add_instance("primary", "i-spot", spot=True, launched=now - 900, heartbeat=now - 5, since=now - 300)
-
-
-def in_block(fake: FakeAws, now: float, *, waits: bool = False) -> None:
+def in_block(fake: FakeAws, now: float, *, state: WorkerState = "ready") -> None:
     fake.groups["primary"]["DesiredCapacity"] = 0
     fake.groups["fallback"]["DesiredCapacity"] = 1
-    fake.add_instance(
-        "fallback",
-        "i-block",
-        spot=False,
-        launched=now - 900,
-        heartbeat=now - 5,
-        since=now - 300,
-        state="waiting" if waits else "ready",
-    )
+    times = {"launched": now - 900, "heartbeat": now - 5, "since": now - 300}
+    fake.add_instance("fallback", "i-block", spot=False, state=state, **times)
 
 
 def asked(fake: FakeAws, now: float) -> dict[GroupRole, int]:
@@ -81,14 +59,14 @@ def let_go(fake: FakeAws, now: float) -> tuple[str, ...]:
 @pytest.mark.parametrize("before", ["scheduled", "payment-pending", "pending"])
 def test_before_the_start_the_job_runs_on_spot(job: FakeAws, before: str) -> None:
     state(job, before)
-    on_spot(job)
+    add_ready(job, "primary", "i-spot")
     assert asked(job, NOW) == {}
 
 
 def test_at_the_start_the_block_is_used_and_spot_ends_when_the_successor_waits(job: FakeAws) -> None:
-    on_spot(job)
+    add_ready(job, "primary", "i-spot")
     assert asked(job, NOW) == {GroupRole.FALLBACK: 1}
-    in_block(job, NOW, waits=True)
+    in_block(job, NOW, state="waiting")
     assert let_go(job, NOW + 60) == ("i-spot",)
 
 
@@ -142,13 +120,13 @@ def test_an_unreadable_block_keeps_its_capacity(job: FakeAws) -> None:
 
 
 def test_nothing_is_launched_into_an_unreadable_block(job: FakeAws) -> None:
-    on_spot(job)
+    add_ready(job, "primary", "i-spot")
     job.throttled["describe_capacity_reservations"] = 1
     assert asked(job, NOW) == {}
 
 
 def test_a_finished_job_needs_no_block(job: FakeAws) -> None:
-    job.parameters[f"{ROOT}/job/target"] = "0"
+    job.set("job", target="0")
     in_block(job, NOW)
     assert let_go(job, NOW) == ("i-block",)
 

@@ -30,8 +30,8 @@ from lambdas.core.model import (
     SetDesired,
     TerminateInstances,
 )
-from tests.fakes.aws import ROOT, FakeAws, config
-from tests.lambdas.single_group import NOW, actions, activity, controller, only
+from tests.fakes.aws import FakeAws, config
+from tests.lambdas.single_group import NOW, actions, activity, controller, declared, only
 
 LAUNCHING = "Launching a new EC2 instance"
 
@@ -39,7 +39,7 @@ LAUNCHING = "Launching a new EC2 instance"
 def lacks_one(aws: FakeAws, *activities: dict[str, Any]) -> None:
     """Let the primary group lack one of five instances, with these activities."""
     aws.groups["primary"]["DesiredCapacity"] = 5
-    aws.parameters[f"{ROOT}/inference/target"] = "5"
+    aws.set(target="5")
     aws.activities["primary"] = [*activities]
 
 
@@ -77,22 +77,16 @@ def test_a_notice_starts_on_demand_until_the_spot_successor_is_ready(aws: FakeAw
     for slot in aws.slots:
         slot["heartbeat"]["N"] = str(NOW + 185)
     outcome = only(controller(aws, NOW + 186).run())
-    assert actions(outcome) == (
-        TerminateInstances(GroupRole.FALLBACK, ("i-od",), outcome.decision.reason, 1),
-    )
-    assert aws.groups["fallback"] == {
-        "AutoScalingGroupName": "fallback",
-        "DesiredCapacity": 0,
-        "Instances": [],
-    }
+    [ended] = actions(outcome)
+    assert ended == TerminateInstances(GroupRole.FALLBACK, ("i-od",), outcome.decision.reason, 1)
+    fallback = aws.groups["fallback"]
+    assert (fallback["DesiredCapacity"], fallback["Instances"]) == (0, [])
 
 
 @pytest.mark.parametrize(("job", "gone"), [(True, ["i-od"]), (False, [])])
 def test_a_job_moves_to_its_standby_and_a_service_does_not(job: bool, gone: list[str]) -> None:
-    text = config(max=2, breakBeforeMake=job)
-    aws = FakeAws(parameters={f"{ROOT}/inference/config": text, f"{ROOT}/inference/target": "1"})
-    aws.add_group("primary", desired=1)
-    aws.add_group("fallback", desired=1)
+    aws = declared(target=1, primary=1, max=2, breakBeforeMake=job)
+    aws.groups["fallback"]["DesiredCapacity"] = 1
     waits, works = {"since": NOW - 20, "state": "waiting"}, {"since": NOW - 900}
     aws.add_instance("primary", "i-spot", spot=True, launched=NOW - 200, heartbeat=NOW - 5, **waits)
     aws.add_instance("fallback", "i-od", spot=False, launched=NOW - 999, heartbeat=NOW - 5, **works)
@@ -126,7 +120,7 @@ def test_launches_into_the_warm_pool_are_ignored(aws: FakeAws) -> None:
     refill = {**activity("Failed", "VcpuLimitExceeded"), "Description": f"{LAUNCHING} into warm pool: i-1"}
     started = {**activity("Successful", minute=1), "Description": f"{LAUNCHING} from warm pool: i-2"}
     aws.groups["fallback"]["DesiredCapacity"] = 1
-    aws.parameters[f"{ROOT}/inference/target"] = "5"
+    aws.set(target="5")
     aws.activities["fallback"] = [refill, started]
     assert Alarm not in map(type, actions(only(controller(aws).run())))
     aws.groups["fallback"]["DesiredCapacity"] = 1
@@ -179,7 +173,7 @@ def test_a_failed_read_is_retried_within_the_pass(aws: FakeAws) -> None:
 
 
 def test_a_failed_primary_change_does_not_block_on_demand(aws: FakeAws) -> None:
-    aws.parameters[f"{ROOT}/inference/target"] = "6"
+    aws.set(target="6")
     aws.throttled["set_desired_capacity"] = 1
     [outcome] = controller(aws).run([InterruptionNotice("i-0", NOW + 120)])
     assert "Rate exceeded" in str(outcome.error)
@@ -188,7 +182,7 @@ def test_a_failed_primary_change_does_not_block_on_demand(aws: FakeAws) -> None:
 
 
 def test_after_a_failed_decrease_the_other_group_stays_within_the_maximum(aws: FakeAws) -> None:
-    aws.parameters[f"{ROOT}/inference/config"] = config(max=5)
+    aws.set(config=config(max=5))
     aws.instances.clear()
     aws.groups["primary"]["Instances"].clear()
     aws.throttled["set_desired_capacity"] = 1
@@ -214,7 +208,7 @@ def test_after_a_failed_change_the_other_group_may_be_raised_to_its_counted_slot
 
 
 def test_a_throttled_termination_is_not_remembered(aws: FakeAws) -> None:
-    aws.parameters[f"{ROOT}/inference/target"] = "2"
+    aws.set(target="2")
     aws.throttled["terminate_instance_in_auto_scaling_group"] = 1
     [outcome] = controller(aws).run()
     released = [i for a in actions(outcome) if isinstance(a, TerminateInstances) for i in a.instance_ids]
@@ -246,7 +240,7 @@ def test_a_failed_termination_does_not_block_the_others(aws: FakeAws) -> None:
 
 
 def test_dry_run_decides_and_changes_nothing(aws: FakeAws) -> None:
-    aws.parameters[f"{ROOT}/inference/control"] = '{"mode": "dry-run"}'
+    aws.set(control='{"mode": "dry-run"}')
     outcome = only(controller(aws).run([InterruptionNotice("i-0", NOW + 120)]))
     assert len(actions(outcome)) == 1
     assert not outcome.is_applied
@@ -259,31 +253,25 @@ def test_dry_run_decides_and_changes_nothing(aws: FakeAws) -> None:
 
 @pytest.mark.parametrize("mode", ["automatic", "dry-run", "paused"])
 def test_an_unreadable_memory_is_reset_with_one_alarm(aws: FakeAws, mode: str) -> None:
-    aws.parameters[f"{ROOT}/inference/control"] = json.dumps({"mode": mode})
+    aws.set(control=json.dumps({"mode": mode}))
     aws.memory["inference"] = {"group": {"S": "inference"}, "version": {"N": "7"}, "memory": {"S": "?"}}
     [alarm] = actions(only(controller(aws).run()))
     assert alarm.kind == "memory-unreadable"
-    assert alarm.reason.startswith(
-        "memory of group 'inference' was reset: stored state is not JSON: Expecting value"
-    )
+    assert "group 'inference' was reset: stored state is not JSON: Expecting value" in alarm.reason
     assert aws.memory["inference"]["version"] == {"N": "8"}
     assert actions(only(controller(aws).run())) == ()
 
 
 def test_terminating_a_missing_instance_is_no_error(aws: FakeAws) -> None:
     settings = parse("inference", {"config": config(), "target": "4"})
+    gone = TerminateInstances(GroupRole.FALLBACK, ("i-gone",), "why", 1)
     seen = Observation(settings.group, 4, 1)
-    assert (
-        controller(aws).updater.apply_actions(
-            [TerminateInstances(GroupRole.FALLBACK, ("i-gone",), "why", 1)], settings, seen
-        )
-        == ()
-    )
+    assert controller(aws).updater.apply_actions([gone], settings, seen) == ()
     assert aws.calls["terminate_instance_in_auto_scaling_group"] == 1
 
 
 def test_a_run_is_scheduled_for_the_start_of_a_drain_once(aws: FakeAws) -> None:
-    aws.parameters[f"{ROOT}/inference/config"] = config(drainSeconds=30)
+    aws.set(config=config(drainSeconds=30))
     for _ in range(2):
         controller(aws).run([InterruptionNotice("i-0", NOW + 119.5)])
     assert aws.delayed == [90]
@@ -296,7 +284,7 @@ def test_a_failed_wake_up_does_not_block_capacity_changes(
         raise RuntimeError("queue")
 
     monkeypatch.setattr(FakeAws, "_send_message", refuse)
-    aws.parameters[f"{ROOT}/inference/config"] = config(drainSeconds=30)
+    aws.set(config=config(drainSeconds=30))
     outcome = controller(aws).run([InterruptionNotice("i-0", NOW + 120)])[0]
     assert str(outcome.error) == "queue"
     assert aws.groups["fallback"]["DesiredCapacity"] == 1

@@ -22,8 +22,8 @@ from lambdas.core.capacity.memory import Memory, dump
 from lambdas.core.deadline.record import JobRecord
 from lambdas.core.money.bill import Bill
 from lambdas.handlers import controller as entry
-from tests.fakes.aws import ROOT, FakeAws, config, worker
-from tests.lambdas.single_group import NOW, activity, controller
+from tests.fakes.aws import FakeAws, config, worker
+from tests.lambdas.single_group import NOW, activity, add_ready, controller, declared
 
 EVENTS = Path(__file__).parent.parent / "events"
 INTERRUPTED = "i-0000000000000000a"
@@ -39,13 +39,8 @@ def log(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> io.S
 
 @pytest.fixture
 def aws(monkeypatch: pytest.MonkeyPatch, log: io.StringIO) -> FakeAws:
-    fake = FakeAws(parameters={f"{ROOT}/inference/config": config(), f"{ROOT}/inference/target": "2"})
-    fake.add_group("primary", desired=2)
-    fake.add_group("fallback")
-    for name in (INTERRUPTED, "i-0000000000000000b"):
-        fake.add_instance(
-            "primary", name, spot=True, launched=NOW - 3600, heartbeat=NOW - 5, since=NOW - 3400
-        )
+    fake = declared(target=2, primary=2)
+    add_ready(fake, "primary", INTERRUPTED, "i-0000000000000000b")
     monkeypatch.setenv(names.ENV_STACK, "dev")
     monkeypatch.setattr(entry, "_controller", lambda: controller(fake))
     return fake
@@ -164,7 +159,7 @@ def test_permanent_errors_return_no_message(
     if broken == "groups":
         aws.groups.clear()
     else:
-        aws.parameters[f"{ROOT}/inference/target"] = "all"
+        aws.set(target="all")
     assert handle(record("spot-interruption-warning")) == []
     (line,) = lines(log, "group not reconciled")
     assert ("Auto Scaling group 'primary' does not exist" in line["exception"]) is (broken == "groups")
@@ -174,7 +169,7 @@ def test_permanent_errors_return_no_message(
 def test_an_alarm_is_logged_once_and_counted_as_long_as_its_cause_stands(
     aws: FakeAws, log: io.StringIO, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    aws.parameters[f"{ROOT}/inference/target"] = "3"
+    aws.set(target="3")
     aws.groups["primary"]["DesiredCapacity"] = 3
     aws.activities["primary"] = [activity("Failed", "VcpuLimitExceeded", 1)]
     for _ in range(3):
@@ -186,7 +181,7 @@ def test_an_alarm_is_logged_once_and_counted_as_long_as_its_cause_stands(
 
 
 def test_an_alarm_is_logged_even_if_an_action_fails(aws: FakeAws, log: io.StringIO) -> None:
-    aws.parameters[f"{ROOT}/inference/target"] = "3"
+    aws.set(target="3")
     aws.groups["fallback"]["DesiredCapacity"] = 1
     aws.activities["fallback"] = [activity("Failed", "VcpuLimitExceeded", 1)]
     aws.throttled["set_desired_capacity"] = 1
@@ -208,40 +203,37 @@ def test_metrics_are_one_namespace_with_the_group_as_dimension(
     (metric,) = metrics(capsys)
     (definition,) = metric["_aws"]["CloudWatchMetrics"]
     assert definition["Namespace"] == names.METRIC_NAMESPACE
-    assert (metric["group"], metric["stack"], metric["Target"], metric["Ready"], metric.get("Shortage")) == (
-        "inference",
-        "dev",
-        [2],
-        [2],
-        None,
+    assert (metric["group"], metric["stack"], metric["Target"], metric["Ready"]) == (
+        *("inference", "dev"),
+        *([2], [2]),
     )
+    assert not {"Shortage", names.METRIC_DEADLINE_AT_RISK} & metric.keys()
 
 
 def test_the_controller_is_built_from_the_deployed_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (
-        names.ENV_QUEUE_URL,
-        names.ENV_STACK,
-        names.ENV_PARAMETER_ROOT,
-        names.ENV_MEMORY_TABLE,
-        names.ENV_REGISTRY_TABLE,
-        names.ENV_INSTANCE_ARNS,
-    ):
-        monkeypatch.setenv(name, f"value of {name}")
+    for variable in [
+        "QUEUE_URL",
+        "STACK",
+        "PARAMETER_ROOT",
+        "MEMORY_TABLE",
+        "REGISTRY_TABLE",
+        "INSTANCE_ARNS",
+    ]:
+        monkeypatch.setenv(f"GPU_SPOT_{variable}", f"value of {variable}")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-west-2")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     built = entry._controller.__wrapped__()
     assert isinstance(built, Controller)
-    assert built.observer.stack == "value of GPU_SPOT_STACK"
-    assert built.wake_ups.queue_url == "value of GPU_SPOT_QUEUE_URL"
-    assert built.root == "value of GPU_SPOT_PARAMETER_ROOT"
-    assert built.memory_store.table == "value of GPU_SPOT_MEMORY_TABLE"
-    assert built.observer.registry.table == "value of GPU_SPOT_REGISTRY_TABLE"
-    assert built.observer.registry.instance_arns == "value of GPU_SPOT_INSTANCE_ARNS"
+    assert built.observer.stack == "value of STACK"
+    assert built.wake_ups.queue_url == "value of QUEUE_URL"
+    assert built.root == "value of PARAMETER_ROOT"
+    assert built.memory_store.table == "value of MEMORY_TABLE"
+    assert built.observer.registry.table == "value of REGISTRY_TABLE"
+    assert built.observer.registry.instance_arns == "value of INSTANCE_ARNS"
 
 
 def job_due(aws: FakeAws, at: float) -> None:
-    aws.parameters[f"{ROOT}/inference/config"] = config(max=2, breakBeforeMake=True, deadline=at, run="r1")
-    aws.parameters[f"{ROOT}/inference/target"] = "1"
+    aws.set(config=config(max=2, breakBeforeMake=True, deadline=at, run="r1"), target="1")
 
 
 def test_a_missed_deadline_is_logged_once_and_counted_while_it_lasts(
@@ -278,18 +270,10 @@ def test_a_job_that_waits_for_spot_because_there_is_time_lacks_nothing(
     assert [m.get("Shortage", [0]) for m in metrics(capsys)] == [[shortage]]
 
 
-def test_a_group_without_deadline_has_no_deadline_metric(
-    aws: FakeAws, capsys: pytest.CaptureFixture[str]
-) -> None:
-    handle(record("scheduled"))
-    assert all(names.METRIC_DEADLINE_AT_RISK not in m for m in metrics(capsys))
-
-
 def test_an_exceeded_budget_is_logged_once_and_counted_while_it_lasts(
     aws: FakeAws, log: io.StringIO, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    aws.parameters[f"{ROOT}/inference/config"] = config(max=2, breakBeforeMake=True, run="r1", budget=50)
-    aws.parameters[f"{ROOT}/inference/target"] = "1"
+    aws.set(config=config(max=2, breakBeforeMake=True, run="r1", budget=50), target="1")
     aws.remember(dump(Memory(bill=Bill("r1", 50.5, NOW))))
     for _ in range(2):
         assert handle(record("scheduled")) == []

@@ -15,7 +15,7 @@ from lambdas.aws.capacity.observe import SPOT_REQUEST_ATTEMPTS
 from lambdas.core.capacity.group_state import UNKNOWN_SPOT_PRICE, GroupState
 from lambdas.core.capacity.memory import MARK_RETENTION_SECONDS, MAX_BOOT_SECONDS, PRICE_SECONDS
 from lambdas.core.model import Alarm, GroupRole, SetDesired
-from tests.fakes.aws import ROOT, FakeAws, config, partition, worker
+from tests.fakes.aws import FakeAws, config, partition, worker
 from tests.lambdas.single_group import NOW, actions, activity, controller, only
 
 
@@ -52,7 +52,7 @@ def test_requests_of_instances_that_ended_hours_ago_change_nothing(aws: FakeAws)
 def test_an_instance_without_fresh_heartbeats_is_not_ready(aws: FakeAws, age: float, ready: int) -> None:
     for slot in aws.slots:
         slot["heartbeat"]["N"] = str(NOW - age)
-    assert only(controller(aws).run()).decision.state.ready == ready
+    assert seen(aws).ready == ready
 
 
 @pytest.mark.parametrize(("started", "ready"), [(NOW - 30, True), (NOW + 30, False)])
@@ -67,7 +67,7 @@ def test_items_from_before_the_start_of_a_warm_instance_are_ignored(
 
 
 def test_every_expected_slot_must_report(aws: FakeAws) -> None:
-    aws.parameters[f"{ROOT}/inference/config"] = config(slots={"g5.xlarge": 2})
+    aws.set(config=config(slots={"g5.xlarge": 2}))
     assert only(controller(aws).run()).decision.state.ready == 0
     aws.slots.append(registry_item.dump(worker("i-1", NOW - 100, NOW, slot=1)))
     situation = only(controller(aws).run()).decision.state
@@ -75,8 +75,7 @@ def test_every_expected_slot_must_report(aws: FakeAws) -> None:
 
 
 def test_a_member_that_ec2_does_not_describe_yet_is_a_booting_instance(aws: FakeAws) -> None:
-    aws.parameters[f"{ROOT}/inference/target"] = "2"
-    aws.parameters[f"{ROOT}/inference/config"] = config(max=4)
+    aws.set(target="2", config=config(max=4))
     aws.slots = aws.slots[:3]
     aws.hidden = {"i-3"}
     situation = seen(aws)
@@ -99,7 +98,7 @@ def test_an_empty_description_lowers_and_buys_nothing(aws: FakeAws) -> None:
 
 
 def test_a_terminated_listed_member_does_not_serve_but_counts_for_aws(aws: FakeAws) -> None:
-    aws.parameters[f"{ROOT}/inference/target"] = "3"
+    aws.set(target="3")
     aws.groups["primary"]["DesiredCapacity"] = 5  # one more is asked for, and refused
     aws.instances["i-0"]["State"]["Name"] = "shutting-down"
     outcome = only(controller(aws).run())
@@ -137,7 +136,7 @@ def test_a_member_out_of_service_does_not_count(aws: FakeAws, state: str) -> Non
 
 
 def test_a_requested_termination_is_no_interruption(aws: FakeAws) -> None:
-    aws.parameters[f"{ROOT}/inference/target"] = "3"
+    aws.set(target="3")
     before = dict(aws.instances), list(aws.groups["primary"]["Instances"])
     outcome = only(controller(aws).run())
     [gone] = actions(outcome)[0].instance_ids
@@ -171,7 +170,7 @@ def test_a_malformed_item_is_skipped_and_reported(aws: FakeAws, malformed: dict[
 
 def test_an_instance_with_malformed_items_stays_until_it_counts_as_not_reporting(aws: FakeAws) -> None:
     """It may be the only serving one while the others boot."""
-    aws.parameters[f"{ROOT}/inference/target"] = "2"
+    aws.set(target="2")
     for slot in aws.slots:
         slot["heartbeat"] = {"S": "now"} if slot["worker"]["S"] == "i-1/0" else {"N": str(NOW - 3600)}
     outcome = only(controller(aws).run())
@@ -206,20 +205,21 @@ def test_an_item_of_another_worker_cannot_mark_an_instance_for_ever(aws: FakeAws
     assert only(controller(aws, later).run()).decision.memory.termination_deadlines == {}
 
 
+def not_read(what: str, call: str) -> str:
+    return f"{what} not read: An error occurred (Throttling) when calling the {call} operation: Rate exceeded"
+
+
 def test_failed_optional_reads_block_nothing(aws: FakeAws) -> None:
     aws.slots.append(row("i-0", deadline=NOW + 100))
     aws.groups["primary"]["DesiredCapacity"] = 5
-    aws.throttled.update(
-        {"describe_spot_instance_requests": SPOT_REQUEST_ATTEMPTS, "describe_scaling_activities": 1}
-    )
+    reads = {
+        "describe_spot_instance_requests": ("Spot requests", SPOT_REQUEST_ATTEMPTS),
+        "describe_scaling_activities": ("launches of 'primary'", 1),
+    }
+    aws.throttled.update({call: failures for call, (_, failures) in reads.items()})
     outcome = only(controller(aws).run())
     assert aws.groups["fallback"]["DesiredCapacity"] == 1
-    assert outcome.read_errors == (
-        "Spot requests not read: An error occurred (Throttling) when calling the "
-        "describe_spot_instance_requests operation: Rate exceeded",
-        "launches of 'primary' not read: An error occurred (Throttling) when calling the "
-        "describe_scaling_activities operation: Rate exceeded",
-    )
+    assert outcome.read_errors == tuple(not_read(what, call) for call, (what, _) in reads.items())
 
 
 def test_reading_notices_is_retried_at_once(aws: FakeAws) -> None:
@@ -231,7 +231,7 @@ def test_reading_notices_is_retried_at_once(aws: FakeAws) -> None:
 
 
 def test_a_launch_failure_stays_if_it_cannot_be_read_again(aws: FakeAws) -> None:
-    aws.parameters[f"{ROOT}/inference/target"] = "5"
+    aws.set(target="5")
     aws.groups["primary"]["DesiredCapacity"] = 5
     aws.activities["primary"] = [activity("Failed", "VcpuLimitExceeded", 1)]
     assert actions(only(controller(aws).run())) == (Alarm("primary-limit", "VcpuLimitExceeded"),)
@@ -271,7 +271,7 @@ def test_items_of_unknown_writers_and_slots_are_not_read(aws: FakeAws) -> None:
 
 
 def test_many_slots_are_read_in_batches_and_unprocessed_keys_again(aws: FakeAws) -> None:
-    aws.parameters[f"{ROOT}/inference/config"] = config(slots={"g5.xlarge": 60})
+    aws.set(config=config(slots={"g5.xlarge": 60}))
     aws.slots = [
         registry_item.dump(worker(f"i-{n}", NOW - 3400, NOW - 5, slot=s)) for n in range(4) for s in range(60)
     ]
@@ -284,7 +284,7 @@ def test_many_slots_are_read_in_batches_and_unprocessed_keys_again(aws: FakeAws)
 
 
 def test_a_suspended_process_raises_one_alarm_and_does_not_block_on_demand(aws: FakeAws) -> None:
-    aws.parameters[f"{ROOT}/inference/target"] = "5"
+    aws.set(target="5")
     aws.activities["primary"] = [activity("Failed", "UnfulfillableCapacity")]
     aws.groups["primary"] |= {"DesiredCapacity": 5, "SuspendedProcesses": [{"ProcessName": "AZRebalance"}]}
     aws.groups["primary"]["SuspendedProcesses"].append({"ProcessName": "Launch"})
@@ -300,23 +300,14 @@ def test_a_suspended_process_raises_one_alarm_and_does_not_block_on_demand(aws: 
     assert only(controller(aws).run()).decision.memory.active_alarms == frozenset()
 
 
-def test_progress_is_observed_unless_its_time_is_in_the_future(aws: FakeAws) -> None:
+def test_progress_is_observed_unless_its_time_is_in_the_future_or_its_worker_is_stale(aws: FakeAws) -> None:
     report = Progress(7, 100, NOW - 40, NOW - 900, 0.5, 0.6)
     ahead = replace(report, reported_at=NOW + MAX_CLOCK_SKEW_SECONDS + 1)
-    for name, progress in (("i-1", report), ("i-2", ahead)):
-        [row] = [row for row in aws.slots if row["instance"]["S"] == name]
-        row |= registry_item.dump(replace(registry_item.parse(row), progress=progress))
+    for number, progress, heartbeat in ((1, report, NOW), (2, ahead, NOW), (3, report, NOW - STALE_SECONDS)):
+        written = replace(registry_item.parse(aws.slots[number]), progress=progress, heartbeat=heartbeat)
+        aws.slots[number] |= registry_item.dump(written)
     found = {i.id: i.progress for i in seen(aws).primary}
     assert (found.pop("i-1"), set(found.values())) == (report, {None})
-
-
-def test_progress_of_a_stale_worker_is_ignored(aws: FakeAws) -> None:
-    report = Progress(7, 100, NOW - 40, NOW - 900, 0.5, 0.6)
-    row = aws.slots[0]
-    row |= registry_item.dump(
-        replace(registry_item.parse(row), progress=report, heartbeat=NOW - STALE_SECONDS)
-    )
-    assert {i.progress for i in seen(aws).primary} == {None}
 
 
 READ = "describe_spot_price_history"
@@ -328,7 +319,7 @@ PRICED: dict[str, Any] = {
 
 @pytest.fixture
 def priced(aws: FakeAws) -> FakeAws:
-    aws.parameters[f"{ROOT}/inference/config"] = config(**PRICED)
+    aws.set(config=config(**PRICED))
     aws.spot_prices = {
         ("g5.xlarge", "us-west-2a"): "0.500000",
         ("g5.xlarge", "us-west-2c"): "0.100000",
@@ -364,10 +355,7 @@ def test_after_an_error_the_last_price_stays_and_the_read_is_retried(priced: Fak
     outcome = only(controller(priced, NOW + PRICE_SECONDS).run())
     assert outcome.decision is not None
     assert outcome.decision.state.spot_price == 0.4
-    assert outcome.read_errors == (
-        "Spot prices not read: An error occurred (Throttling) when calling the "
-        f"{READ} operation: Rate exceeded",
-    )
+    assert outcome.read_errors == (not_read("Spot prices", READ),)
     assert not outcome.is_retryable
     assert only(controller(priced, NOW + PRICE_SECONDS + 60).run()).read_errors == ()
     assert priced.calls[READ] == 3
@@ -380,14 +368,14 @@ def test_without_on_demand_prices_no_call_is_made(aws: FakeAws) -> None:
 
 def test_prices_are_removed_with_the_on_demand_prices(priced: FakeAws) -> None:
     price_of(priced)
-    priced.parameters[f"{ROOT}/inference/config"] = config()
+    priced.set(config=config())
     assert price_of(priced, NOW + 60) == UNKNOWN_SPOT_PRICE
 
 
 def test_the_outcome_has_the_groups_cost(priced: FakeAws) -> None:
     priced.add_instance("primary", "i-dear", spot=False, launched=NOW - 600, heartbeat=NOW)
     for target in (5, 4):  # five instances live: On-Demand would be bought for the target
-        priced.parameters[f"{ROOT}/inference/target"] = str(target)
+        priced.set(target=str(target))
         cost = only(controller(priced).run()).cost
         assert cost is not None
         assert (cost.paid, cost.on_demand) == (3.0, float(target))

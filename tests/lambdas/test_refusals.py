@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from contracts.registry import item as registry_item
 from lambdas.aws.capacity.controller import GroupOutcome
 from lambdas.core.model import Alarm
-from tests.fakes.aws import ROOT, FakeAws, config, worker
+from tests.fakes.aws import FakeAws, config, worker
 from tests.lambdas.single_group import NOW, activity, controller
 
 FLEET = "sfr-73fbd2ce-aa30-494c-8788-1cee4EXAMPLE"
@@ -48,10 +48,8 @@ def refuse(message: str) -> None:
 
 def stack(target: int, running: int, maximum: int = 8, **changes: Any) -> BoundedAws:
     """Return a group with ready Spot Instances that AWS protects from scale-in."""
-    text = config(max=maximum, **changes)
-    leaves = {"config": text, "target": str(target)}
     aws = BoundedAws(now=NOW)
-    aws.set("inference", **leaves)
+    aws.set(config=config(max=maximum, **changes), target=str(target))
     aws.add_group("primary", running)
     aws.add_group("fallback")
     for name in ("primary", "fallback"):
@@ -94,8 +92,7 @@ def test_bounds_move_under_a_running_group(running: int, moves: list[tuple[int, 
     aws = stack(min(running, 14), running, maximum=14)
     for maximum, wanted, base, share in moves:
         base, target = min(base, maximum), str(wanted)
-        text = config(max=maximum, base=base, spotPercentage=share)
-        aws.parameters |= {f"{ROOT}/inference/config": text, f"{ROOT}/inference/target": target}
+        aws.set(config=config(max=maximum, base=base, spotPercentage=share), target=target)
         for name in ("primary", "fallback"):
             aws.set_bounds(name, 0, maximum)
         outcomes = play(aws, 8)
@@ -108,7 +105,7 @@ def test_bounds_move_under_a_running_group(running: int, moves: list[tuple[int, 
 @pytest.mark.parametrize("minimum", [0, 2])
 def test_a_lower_maximum_ends_what_is_above_it(protected: bool, minimum: int) -> None:
     aws = stack(4, 12, maximum=12)
-    aws.parameters[f"{ROOT}/inference/config"] = config(max=6)
+    aws.set(config=config(max=6))
     for member in aws.groups["primary"]["Instances"]:
         member["ProtectedFromScaleIn"] = protected
     aws.set_bounds("primary", minimum, 6)
@@ -124,8 +121,8 @@ def test_a_lower_maximum_ends_what_is_above_it(protected: bool, minimum: int) ->
 )
 @pytest.mark.parametrize("running", [0, 3])
 def test_without_its_primary_group_on_demand_covers(state: str, running: int) -> None:
-    fleet = config(kind="spot-fleet", primary=FLEET, policy=EXPECTED_COST)
-    aws = FakeAws(parameters={f"{ROOT}/inference/config": fleet, f"{ROOT}/inference/target": "4"})
+    aws = FakeAws()
+    aws.set(config=config(kind="spot-fleet", primary=FLEET, policy=EXPECTED_COST), target="4")
     aws.add_fleet(FLEET, target=4)
     aws.add_group("fallback")
     for n in range(running):
@@ -158,10 +155,7 @@ def test_a_deleted_primary_group_is_covered_and_a_deleted_fallback_hides_nothing
 @pytest.mark.parametrize(
     ("message", "on_demand"),
     [
-        (
-            "Could not launch Spot Instances. MaxSpotInstanceCountExceeded - Max spot count exceeded.",
-            4,
-        ),
+        ("Could not launch Spot Instances. MaxSpotInstanceCountExceeded - Max spot count exceeded.", 4),
         ("You've reached your quota for maximum Spot Fleet Requests for this account.", 4),
         ("There are not enough free addresses in subnet 'subnet-0' to satisfy the requested number.", 4),
         ("You have requested more vCPU capacity than your current vCPU limit of 8 allows.", 0),
@@ -213,7 +207,7 @@ def test_the_only_instance_is_replaced_if_the_rest_of_the_stack_reports(
     changes: dict[str, Any], others: str
 ) -> None:
     aws = stack(1, 1, maximum=2, **changes)
-    aws.parameters[f"{ROOT}/inference/finished"] = "none"
+    aws.set(finished="none")
     hung = [registry_item.dump(worker("i-00", NOW - 7000, NOW - 5))]
     if others != "none":
         aws.add_group("other-primary", 1)
@@ -264,7 +258,7 @@ def test_no_input_that_is_absent_lowers_capacity_or_hides_an_alarm(read: str, mi
 )
 def test_malformed_and_old_requests_change_nothing(leaf: dict[str, str]) -> None:
     aws = stack(3, 3)
-    aws.set("inference", **leaf)
+    aws.set(**leaf)
     outcomes = play(aws, 5)
     assert len(aws.instances) == 3
     assert all(o.decision is not None for o in outcomes)

@@ -13,24 +13,24 @@ from contracts.registry import item as registry_item
 from contracts.registry.item import STALE_SECONDS, Worker, WorkerState
 from lambdas.aws.budget import UNLIMITED
 from lambdas.core.capacity.on_premises import COOLDOWN_SECONDS
-from tests.fakes.aws import ROOT, FakeAws, config
+from tests.fakes.aws import FakeAws, config
 from tests.lambdas.single_group import NOW, controller, only
 
 NAME = names.on_premises_partition("inference")
 HOSTS = {f"host-{n}": 1 for n in range(5)}
 
 
-def request_replacement(aws: FakeAws, *instance_ids: str, reason: str = "stuck") -> None:
-    requests = [ReplacementRequest(instance_id, int(NOW) - 60, reason) for instance_id in instance_ids]
-    aws.parameters[f"{ROOT}/inference/replacements"] = replacement_requests.dump(requests)
+def request_replacement(aws: FakeAws) -> None:
+    request = ReplacementRequest("i-0", int(NOW) - 60, "stuck")
+    aws.set(replacements=replacement_requests.dump([request]))
 
 
-def members(aws: FakeAws, name: str = "primary") -> list[str]:
-    return [member["InstanceId"] for member in aws.groups[name]["Instances"]]
+def members(aws: FakeAws) -> list[str]:
+    return [member["InstanceId"] for member in aws.groups["primary"]["Instances"]]
 
 
 def test_an_instance_that_does_not_serve_is_terminated_and_the_group_replaces_it(aws: FakeAws) -> None:
-    request_replacement(aws, "i-0")
+    request_replacement(aws)
     controller(aws).run()
     assert members(aws) == ["i-1", "i-2", "i-3"]
     assert aws.groups["primary"]["DesiredCapacity"] == 4
@@ -44,11 +44,11 @@ def test_an_instance_that_does_not_serve_is_terminated_and_the_group_replaces_it
 
 def test_a_fleet_keeps_its_target_and_replaces_terminated_instances(aws: FakeAws) -> None:
     fleet = "sfr-1"
-    aws.parameters[f"{ROOT}/inference/config"] = config(kind="spot-fleet", primary=fleet)
+    aws.set(config=config(kind="spot-fleet", primary=fleet))
     aws.add_fleet(fleet, 4)
     for instance in aws.instances.values():
         instance["_group"] = fleet
-    request_replacement(aws, "i-0")
+    request_replacement(aws)
     controller(aws).run()
     assert "i-0" not in aws.instances
     assert aws.fleets[fleet]["SpotFleetRequestConfig"]["TargetCapacity"] == 4
@@ -56,8 +56,8 @@ def test_a_fleet_keeps_its_target_and_replaces_terminated_instances(aws: FakeAws
 
 @pytest.mark.parametrize("mode", ["paused", "dry-run"])
 def test_no_instance_is_replaced_in_these_modes(aws: FakeAws, mode: str) -> None:
-    aws.parameters[f"{ROOT}/inference/control"] = f'{{"mode": "{mode}"}}'
-    request_replacement(aws, "i-0")
+    aws.set(control=f'{{"mode": "{mode}"}}')
+    request_replacement(aws)
     controller(aws).run()
     assert len(members(aws)) == 4
 
@@ -71,7 +71,7 @@ def hosts(aws: FakeAws, count: int, now: float, state: WorkerState = "ready") ->
 def test_on_premises_hosts_cost_one_call_and_lower_the_target_after_the_cooldown(aws: FakeAws) -> None:
     controller(aws).run()
     queries = aws.calls["batch_get_item"]
-    aws.parameters[f"{ROOT}/inference/config"] = config(onPremises=2, onPremisesHosts=HOSTS)
+    aws.set(config=config(onPremises=2, onPremisesHosts=HOSTS))
     hosts(aws, 5, NOW)
     assert only(controller(aws).run()).decision.state.group.target == 4
     assert aws.calls["batch_get_item"] == 2 * queries + 1
@@ -88,14 +88,14 @@ def test_on_premises_hosts_cost_one_call_and_lower_the_target_after_the_cooldown
 
 @pytest.mark.parametrize("state", ["waiting", "draining"])
 def test_hosts_that_do_not_serve_do_not_lower_the_target(aws: FakeAws, state: WorkerState) -> None:
-    aws.parameters[f"{ROOT}/inference/config"] = config(onPremises=1, onPremisesHosts=HOSTS)
+    aws.set(config=config(onPremises=1, onPremisesHosts=HOSTS))
     for now in (NOW, NOW + COOLDOWN_SECONDS):
         hosts(aws, 3, now, state)
         assert only(controller(aws, now).run()).decision.state.group.target == 4
 
 
 def test_if_hosts_cannot_be_read_the_offset_stays(aws: FakeAws) -> None:
-    aws.parameters[f"{ROOT}/inference/config"] = config(onPremises=1, onPremisesHosts=HOSTS)
+    aws.set(config=config(onPremises=1, onPremisesHosts=HOSTS))
     for now in (NOW, NOW + COOLDOWN_SECONDS):
         hosts(aws, 3, now)
         controller(aws, now).run()

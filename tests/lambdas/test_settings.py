@@ -63,8 +63,7 @@ from tests.lambdas.single_group import controller
 def test_a_broken_group_is_reported_and_does_not_affect_the_others(
     aws: FakeAws, leaf: str, text: str, message: str
 ) -> None:
-    aws.parameters |= {f"{ROOT}/broken/config": config(), f"{ROOT}/broken/target": "1"}
-    aws.parameters[f"{ROOT}/broken/{leaf}"] = text
+    aws.set("broken", **{"config": config(), "target": "1", leaf: text})
     broken, fine = controller(aws).run()
     assert message in str(broken.error)
     assert len(str(broken.error)) < 250
@@ -83,7 +82,7 @@ def test_a_broken_group_is_reported_and_does_not_affect_the_others(
 def test_malformed_replacement_requests_are_reported_and_the_group_is_reconciled(
     aws: FakeAws, text: str, message: str
 ) -> None:
-    aws.parameters[f"{ROOT}/inference/replacements"] = text
+    aws.set(replacements=text)
     [outcome] = controller(aws).run()
     assert outcome.error is None
     [error] = outcome.read_errors
@@ -126,10 +125,7 @@ def test_a_group_waits_for_the_dataset_that_another_prepares(group: str, prepare
 
 
 def test_a_group_waits_if_no_group_prepares(aws: FakeAws) -> None:
-    aws.parameters |= {
-        f"{ROOT}/resnet/config": config(dataset="imagenet@2", preparedBy="imagenet-data"),
-        f"{ROOT}/resnet/target": "1",
-    }
+    aws.set("resnet", config=config(dataset="imagenet@2", preparedBy="imagenet-data"), target="1")
     found = {outcome.group: outcome for outcome in controller(aws).run()}
     assert found["resnet"].decision is not None
     assert found["resnet"].error is None

@@ -11,8 +11,8 @@ from contracts.registry import item as registry_item
 from lambdas.core.capacity.memory import SETTLE_SECONDS
 from lambdas.core.events import InterruptionNotice
 from lambdas.core.model import Alarm, GroupRole, SetDesired
-from tests.fakes.aws import ROOT, FakeAws, config, worker
-from tests.lambdas.single_group import NOW, actions, controller, only
+from tests.fakes.aws import FakeAws, config, worker
+from tests.lambdas.single_group import NOW, actions, add_ready, controller, only
 from tests.oracles.shares import SHARES, on_demand_by_awss_rule
 
 FLEET = "sfr-73fbd2ce-aa30-494c-8788-1cee4EXAMPLE"
@@ -20,15 +20,18 @@ FLEET = "sfr-73fbd2ce-aa30-494c-8788-1cee4EXAMPLE"
 
 @pytest.fixture
 def aws() -> FakeAws:
-    text = config(kind="spot-fleet", primary=FLEET, base=1)
-    fake = FakeAws(parameters={f"{ROOT}/inference/config": text, f"{ROOT}/inference/target": "4"})
+    fake = FakeAws()
+    fake.set(config=mixed(), target="4")
     fake.add_fleet(FLEET, target=4, on_demand=1)
     fake.add_group("fallback")
-    for n in range(4):
-        fake.add_instance(
-            FLEET, f"i-{n}", spot=n > 0, launched=NOW - 3600, heartbeat=NOW - 5, since=NOW - 3400
-        )
+    add_ready(fake, FLEET, "i-0", spot=False)
+    add_ready(fake, FLEET, "i-1", "i-2", "i-3")
     return fake
+
+
+def mixed(**changes: Any) -> str:
+    """Return the settings of a fleet with an On-Demand base of one."""
+    return config(**{"kind": "spot-fleet", "primary": FLEET, "base": 1, **changes})
 
 
 def targets(aws: FakeAws) -> tuple[int, int]:
@@ -51,16 +54,13 @@ def test_a_notice_starts_on_demand_behind_the_fleet(aws: FakeAws) -> None:
 
 
 def test_the_on_demand_share_changes_with_the_target(aws: FakeAws) -> None:
-    aws.parameters[f"{ROOT}/inference/target"] = "6"
-    aws.parameters[f"{ROOT}/inference/config"] = config(
-        kind="spot-fleet", primary=FLEET, base=1, spotPercentage=60, max=12
-    )
+    aws.set(target="6", config=mixed(spotPercentage=60, max=12))
     only(controller(aws).run())
     assert targets(aws) == (6, 3)
 
 
 def test_a_scale_in_lowers_the_target_before_it_terminates_instances(aws: FakeAws) -> None:
-    aws.parameters[f"{ROOT}/inference/target"] = "3"
+    aws.set(target="3")
     only(controller(aws).run())
     assert targets(aws) == (3, 1)
     assert "i-0" in aws.instances  # the on-demand base
@@ -68,8 +68,7 @@ def test_a_scale_in_lowers_the_target_before_it_terminates_instances(aws: FakeAw
 
 
 def divided(base: int, spot_percentage: int) -> str:
-    changes = {"base": base, "spotPercentage": spot_percentage, "max": 64}
-    return config(kind="spot-fleet", primary=FLEET, fallback=None, **changes)
+    return mixed(base=base, spotPercentage=spot_percentage, max=64, fallback=None)
 
 
 EVERY_SHARE = pytest.mark.parametrize(("base", "spot_percentage"), SHARES)
@@ -77,10 +76,11 @@ EVERY_SHARE = pytest.mark.parametrize(("base", "spot_percentage"), SHARES)
 
 @EVERY_SHARE
 def test_both_targets_follow_every_target_of_the_scaler(base: int, spot_percentage: int) -> None:
-    aws = FakeAws(parameters={f"{ROOT}/inference/config": divided(base, spot_percentage)})
+    aws = FakeAws()
+    aws.set(config=divided(base, spot_percentage))
     aws.add_fleet(FLEET, target=0)  # as declared
     for n, target in enumerate((2, 7, 8, 13, 40, 9, 3)):
-        aws.parameters[f"{ROOT}/inference/target"] = str(target)
+        aws.set(target=str(target))
         only(controller(aws, NOW + 60 * n).run())
         assert targets(aws) == (target, on_demand_by_awss_rule(target, base, spot_percentage))
     assert aws.calls["modify_spot_fleet_request"] == 7
@@ -91,7 +91,8 @@ def test_both_targets_follow_every_target_of_the_scaler(base: int, spot_percenta
 def test_a_scale_in_keeps_the_on_demand_share(
     base: int, spot_percentage: int, youngest_is_spot: bool
 ) -> None:
-    aws = FakeAws(parameters={f"{ROOT}/inference/config": divided(base, spot_percentage)})
+    aws = FakeAws()
+    aws.set(config=divided(base, spot_percentage))
     aws.add_fleet(FLEET, target=8)
     on_demand = on_demand_by_awss_rule(8, base, spot_percentage)
     for n in range(8):
@@ -100,7 +101,7 @@ def test_a_scale_in_keeps_the_on_demand_share(
             FLEET, f"i-{n}", spot=n >= on_demand, launched=NOW - age, heartbeat=NOW - 5, since=NOW - age + 200
         )
     for n, target in enumerate((7, 5, 3)):
-        aws.parameters[f"{ROOT}/inference/target"] = str(target)
+        aws.set(target=str(target))
         only(controller(aws, NOW + n).run())
         lifecycles = [instance.get("InstanceLifecycle") for instance in aws.instances.values()]
         share = on_demand_by_awss_rule(target, base, spot_percentage)
@@ -110,16 +111,10 @@ def test_a_scale_in_keeps_the_on_demand_share(
 
 def test_a_member_counts_for_its_types_weight(aws: FakeAws) -> None:
     settings = aws.fleets[FLEET]["SpotFleetRequestConfig"]
-    settings["LaunchTemplateConfigs"] = [
-        {
-            "Overrides": [
-                {"InstanceType": kind, "WeightedCapacity": 4.0} for kind in ("g5.12xlarge", "g5.xlarge")
-            ]
-        }
-    ]
-    settings["TargetCapacity"] = 16
-    aws.parameters[f"{ROOT}/inference/config"] = config(kind="spot-fleet", primary=FLEET, base=1, max=32)
-    aws.parameters[f"{ROOT}/inference/target"] = "9"
+    types = ("g5.12xlarge", "g5.xlarge")
+    weights = [{"InstanceType": name, "WeightedCapacity": 4.0} for name in types]
+    settings |= {"LaunchTemplateConfigs": [{"Overrides": weights}], "TargetCapacity": 16}
+    aws.set(config=mixed(max=32), target="9")
     outcome = only(controller(aws).run())
     assert outcome.decision is not None
     assert outcome.decision.state.ready == 16
@@ -128,7 +123,7 @@ def test_a_member_counts_for_its_types_weight(aws: FakeAws) -> None:
 
 
 def test_a_decrease_with_terminations_is_one_modification(aws: FakeAws) -> None:
-    aws.parameters[f"{ROOT}/inference/target"] = "3"
+    aws.set(target="3")
     aws.fleets[FLEET]["SpotFleetRequestConfig"]["TargetCapacity"] = 6  # two more are asked for, and refused
     lowered, released = actions(only(controller(aws).run()))
     assert (lowered.capacity, len(released.instance_ids)) == (4, 1)
@@ -138,7 +133,7 @@ def test_a_decrease_with_terminations_is_one_modification(aws: FakeAws) -> None:
 
 
 def test_a_fleet_in_modification_gets_no_change(aws: FakeAws) -> None:
-    aws.parameters[f"{ROOT}/inference/target"] = "3"
+    aws.set(target="3")
     aws.fleets[FLEET]["SpotFleetRequestState"] = "modifying"
     outcome = only(controller(aws).run([InterruptionNotice("i-1", NOW + 120)]))
     assert aws.calls["modify_spot_fleet_request"] == 0
@@ -146,8 +141,9 @@ def test_a_fleet_in_modification_gets_no_change(aws: FakeAws) -> None:
     assert len(aws.instances) == 4
 
 
-def test_a_stale_target_is_not_set_again(aws: FakeAws) -> None:
-    aws.parameters[f"{ROOT}/inference/target"] = "6"
+@pytest.mark.parametrize("changed", [{"target": "6"}, {"config": mixed(base=2)}], ids=["target", "share"])
+def test_a_stale_target_is_not_set_again(aws: FakeAws, changed: dict[str, str]) -> None:
+    aws.set(**changed)
     old = aws.fleets[FLEET]["SpotFleetRequestConfig"]
     only(controller(aws).run())
     for later, ordered in ((SETTLE_SECONDS - 1, 1), (SETTLE_SECONDS, 2)):
@@ -157,7 +153,7 @@ def test_a_stale_target_is_not_set_again(aws: FakeAws) -> None:
 
 
 def test_a_terminated_listed_member_causes_no_change(aws: FakeAws) -> None:
-    aws.parameters[f"{ROOT}/inference/target"] = "3"
+    aws.set(target="3")
     before = dict(aws.instances)
     only(controller(aws).run())
     aws.instances = before  # the fleet lists it until it has ended
@@ -232,12 +228,12 @@ def test_an_unknown_error_next_to_a_classified_error_starts_on_demand_and_is_an_
 
 @EVERY_SHARE
 def test_a_changed_share_is_applied_at_the_next_pass(base: int, spot_percentage: int) -> None:
-    aws = FakeAws(parameters={f"{ROOT}/inference/config": divided(1, 100)})
-    aws.parameters[f"{ROOT}/inference/target"] = "7"
+    aws = FakeAws()
+    aws.set(config=divided(1, 100), target="7")
     aws.add_fleet(FLEET, target=7, on_demand=1)
     only(controller(aws).run())
     assert aws.calls["modify_spot_fleet_request"] == 0
-    aws.parameters[f"{ROOT}/inference/config"] = divided(base, spot_percentage)
+    aws.set(config=divided(base, spot_percentage))
     only(controller(aws, NOW + 60).run())
     assert targets(aws) == (7, on_demand_by_awss_rule(7, base, spot_percentage))
     assert aws.calls["modify_spot_fleet_request"] == 1
@@ -245,21 +241,11 @@ def test_a_changed_share_is_applied_at_the_next_pass(base: int, spot_percentage:
     assert aws.calls["modify_spot_fleet_request"] == 1
 
 
-def test_a_changed_share_that_is_not_visible_yet_is_not_set_again(aws: FakeAws) -> None:
-    aws.parameters[f"{ROOT}/inference/config"] = config(kind="spot-fleet", primary=FLEET, base=2)
-    old = aws.fleets[FLEET]["SpotFleetRequestConfig"]
-    only(controller(aws).run())
-    for later, requested in ((SETTLE_SECONDS - 1, 1), (SETTLE_SECONDS, 2)):
-        aws.fleets[FLEET]["SpotFleetRequestConfig"] = old
-        only(controller(aws, NOW + later).run())
-        assert aws.calls["modify_spot_fleet_request"] == requested
-
-
 @pytest.mark.parametrize("state", ["modifying", "paused"])
 def test_a_changed_share_waits_for_the_fleet_and_for_operators(aws: FakeAws, state: str) -> None:
-    aws.parameters[f"{ROOT}/inference/config"] = config(kind="spot-fleet", primary=FLEET, base=2)
+    aws.set(config=mixed(base=2))
     if state == "paused":
-        aws.parameters[f"{ROOT}/inference/control"] = '{"mode": "paused"}'
+        aws.set(control='{"mode": "paused"}')
     else:
         aws.fleets[FLEET]["SpotFleetRequestState"] = state
     only(controller(aws).run())
@@ -269,7 +255,8 @@ def test_a_changed_share_waits_for_the_fleet_and_for_operators(aws: FakeAws, sta
 @pytest.mark.parametrize("to_on_demand", [False, True])
 def test_instances_of_the_new_share_replace_others_once_they_serve(to_on_demand: bool) -> None:
     before, after = (divided(0, percentage) for percentage in ((100, 50) if to_on_demand else (50, 100)))
-    aws = FakeAws(parameters={f"{ROOT}/inference/config": before, f"{ROOT}/inference/target": "4"})
+    aws = FakeAws()
+    aws.set(config=before, target="4")
     aws.add_fleet(FLEET, target=4, on_demand=0 if to_on_demand else 2)
     for n in range(4):
         spot = to_on_demand or n > 1
@@ -280,7 +267,7 @@ def test_instances_of_the_new_share_replace_others_once_they_serve(to_on_demand:
             slot["heartbeat"]["N"] = str(now)
         return only(controller(aws, now).run())
 
-    aws.parameters[f"{ROOT}/inference/config"] = after
+    aws.set(config=after)
     run(NOW)
     assert targets(aws) == (4, 2 if to_on_demand else 0)
     for n in (4, 5):  # the fleet launches what is below its targets, and with noTermination ends nothing
@@ -300,15 +287,12 @@ def test_a_cancelled_fleet_is_an_alarm(aws: FakeAws) -> None:
     aws.fleets[FLEET]["SpotFleetRequestState"] = "cancelled_terminating"
     [alarm] = [a for a in actions(only(controller(aws).run())) if isinstance(a, Alarm)]
     assert alarm.kind == "primary-missing"
-    assert (
-        f"Spot Fleet {FLEET!r} must be submitted, active or modifying, but is cancelled_terminating"
-        in alarm.reason
-    )
+    expected = f"Spot Fleet {FLEET!r} must be submitted, active or modifying, but is cancelled_terminating"
+    assert expected in alarm.reason
 
 
 def test_calls_grow_only_with_pages(aws: FakeAws) -> None:
-    aws.parameters[f"{ROOT}/inference/config"] = config(kind="spot-fleet", primary=FLEET, base=1, max=5000)
-    aws.parameters[f"{ROOT}/inference/target"] = "2504"
+    aws.set(config=mixed(max=5000), target="2504")
     for n in range(2500):
         aws.add_instance(FLEET, f"i-x{n}", spot=True, launched=NOW - 3600, heartbeat=NOW)
     only(controller(aws).run())

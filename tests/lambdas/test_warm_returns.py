@@ -37,11 +37,6 @@ def left(aws: FakeAws) -> tuple[int, list[str]]:
     return group["DesiredCapacity"], [member["InstanceId"] for member in group["Instances"]]
 
 
-def member(aws: FakeAws, number: int) -> dict[str, Any]:
-    found: dict[str, Any] = aws.groups["fallback"]["Instances"][number]
-    return found
-
-
 def test_instances_return_to_the_pool_by_scale_in(pooled: FakeAws) -> None:
     move(pooled, CapacityChange(3, 3, ("i-1", "i-2"), freed_slots=2))
     assert left(pooled) == (1, ["i-0"])
@@ -65,37 +60,24 @@ def test_protection_is_removed_in_batches(pooled: FakeAws) -> None:
     assert pooled.calls["set_instance_protection"] == 3
 
 
-def boots(aws: FakeAws) -> None:
-    member(aws, 0)["LifecycleState"] = "Pending:Wait"
-
-
-def is_open(aws: FakeAws) -> None:
-    member(aws, 0)["ProtectedFromScaleIn"] = False
-
-
-def lacks_one(aws: FakeAws) -> None:
-    aws.groups["fallback"]["DesiredCapacity"] = 4
-
-
-def has_no_reuse(aws: FakeAws) -> None:
-    del aws.groups["fallback"]["WarmPoolConfiguration"]
-
-
-def has_another_policy(aws: FakeAws) -> None:
-    aws.groups["fallback"]["WarmPoolConfiguration"] = {"InstanceReusePolicy": {"ReuseOnScaleIn": False}}
-
-
-def has_it_gone(aws: FakeAws) -> None:
-    aws.groups["fallback"]["Instances"][2]["LifecycleState"] = "Terminating:Proceed"
-
-
 @pytest.mark.parametrize(
-    "otherwise", [boots, is_open, lacks_one, has_no_reuse, has_another_policy, has_it_gone]
+    ("group", "members"),
+    [
+        ({}, {0: {"LifecycleState": "Pending:Wait"}}),
+        ({}, {0: {"ProtectedFromScaleIn": False}}),
+        ({"DesiredCapacity": 4}, {}),
+        ({"WarmPoolConfiguration": {}}, {}),
+        ({"WarmPoolConfiguration": {"InstanceReusePolicy": {"ReuseOnScaleIn": False}}}, {}),
+        ({}, {2: {"LifecycleState": "Terminating:Proceed"}}),
+    ],
+    ids=["one boots", "one is open", "one is lacking", "no reuse", "another policy", "it is gone"],
 )
 def test_instances_are_terminated_if_a_scale_in_could_remove_others_or_none(
-    pooled: FakeAws, otherwise: Any
+    pooled: FakeAws, group: dict[str, Any], members: dict[int, dict[str, Any]]
 ) -> None:
-    otherwise(pooled)
+    pooled.groups["fallback"] |= group
+    for number, changes in members.items():
+        pooled.groups["fallback"]["Instances"][number] |= changes
     before = pooled.groups["fallback"]["DesiredCapacity"]
     move(pooled, CapacityChange(before, before, ("i-2",), freed_slots=1))
     assert left(pooled) == (before - 1, ["i-0", "i-1"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -14,23 +13,21 @@ from lambdas.aws.capacity.capacity_service import CapacityChange, ZoneUnavailabl
 from lambdas.aws.settings import parse
 from lambdas.core.capacity import memory as codec
 from lambdas.core.capacity.memory import Memory
-from tests.fakes.aws import ROOT, FakeAws, config, worker
-from tests.lambdas.single_group import NOW, activity, controller, only
+from tests.fakes.aws import FakeAws, config, worker
+from tests.lambdas.single_group import NOW, activity, controller, declared, only
 
 HOME = "us-west-2b"
-JOB = config(max=2, breakBeforeMake=True, byZone=True, policy={"name": "expected-cost", "parameters": {}})
-GROUP = parse("resnet", {"config": JOB, "target": "1"}).group
+POLICY = {"name": "expected-cost", "parameters": {}}
+JOB: dict[str, Any] = {"max": 2, "breakBeforeMake": True, "byZone": True, "policy": POLICY}
+GROUP = parse("resnet", {"config": config(**JOB), "target": "1"}).group
 
 
 @pytest.fixture
 def job() -> FakeAws:
     """A job whose Spot instance in ``HOME`` was interrupted, and whose Spot launches fail."""
-    aws = FakeAws(parameters={f"{ROOT}/resnet/config": JOB, f"{ROOT}/resnet/target": "1"})
-    aws.add_group("primary", desired=1)
-    aws.add_group("fallback")
+    aws = declared(target=1, primary=1, group="resnet", **JOB)
     aws.activities["primary"] = [activity("Failed", "UnfulfillableCapacity")]
-    text = codec.dump(Memory(volume_zone=HOME))
-    aws.remember(text, "resnet")
+    aws.remember(codec.dump(Memory(volume_zone=HOME)), "resnet")
     return aws
 
 
@@ -169,11 +166,7 @@ def test_it_is_an_error_if_the_desired_capacity_cannot_be_set(job: FakeAws) -> N
 def test_members_outside_the_zones_are_handed_over(is_job: bool) -> None:
     """AWS moves none while AZRebalance is suspended; a service's worker goes when another is ready."""
     size = 1 if is_job else 4
-    zones = ["us-west-2b", "us-west-2c"]
-    text = config(max=8, zones=zones, breakBeforeMake=is_job)
-    aws = FakeAws(parameters={f"{ROOT}/inference/config": text, f"{ROOT}/inference/target": str(size)})
-    aws.add_group("primary", desired=size)
-    aws.add_group("fallback")
+    aws = declared(size, size, max=8, zones=["us-west-2b", "us-west-2c"], breakBeforeMake=is_job)
     for number in range(size):
         aws.add_instance("primary", f"i-{number:02}", spot=True, launched=NOW - 7200, heartbeat=None)
     present = set(aws.instances)
@@ -193,8 +186,7 @@ def test_members_outside_the_zones_are_handed_over(is_job: bool) -> None:
 
 
 def test_a_job_is_not_sent_back_to_a_removed_zone(job: FakeAws) -> None:
-    parameters = {"zones": ["us-west-2a", "us-west-2c"]}
-    job.parameters[f"{ROOT}/resnet/config"] = config(**{**json.loads(JOB), **parameters})
+    job.set("resnet", config=config(**JOB, zones=["us-west-2a", "us-west-2c"]))
     job.groups["primary"]["DesiredCapacity"] = 1
     [outcome] = controller(job).run()
     assert outcome.decision is not None

@@ -111,8 +111,6 @@ class Walk:
                 self.aws.throttled = Counter({self.draw.choice(CALLS): self.draw.randint(1, 2)})
             case 8:
                 self.aws.blind = not self.aws.blind
-            case _:
-                pass
 
     def _request_replacements(self) -> None:
         """Let the health checker request replacements, valid or malformed, or do nothing."""
@@ -145,8 +143,6 @@ class Walk:
                 hosts[next(host for host in HOSTS if host not in hosts)] = self.aws.now
             case 4 if hosts:
                 del hosts[self.health.choice(list(hosts))]
-            case _:
-                pass
 
     def _notice(self, box: Box) -> None:
         if not box.spot or box.notice is not None or box.ending is not None:

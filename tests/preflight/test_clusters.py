@@ -26,6 +26,10 @@ def facts(results: list[CheckResult]) -> list[tuple[str, str]]:
     return [(one.subject, one.status) for one in results]
 
 
+def supported_until(year: int) -> dict[str, Any]:
+    return {"clusterVersion": "1.36", "endOfStandardSupportDate": datetime(year, 12, 2, tzinfo=UTC)}
+
+
 @pytest.fixture
 def account(clients: AwsClients, monkeypatch: pytest.MonkeyPatch) -> AwsClients:
     """An account whose EKS offers 1.36 until August 2027, on a day in November 2026."""
@@ -73,14 +77,8 @@ def test_pinned_versions_are_listed_with_their_ages(account: AwsClients) -> None
         ([], "failure"),
         ([{"clusterVersion": "1.35"}], "failure"),
         ([{"clusterVersion": "1.36"}], "not known"),
-        (
-            [{"clusterVersion": "1.36", "endOfStandardSupportDate": datetime(2026, 12, 2, tzinfo=UTC)}],
-            "warning",
-        ),
-        (
-            [{"clusterVersion": "1.36", "endOfStandardSupportDate": datetime(2025, 12, 2, tzinfo=UTC)}],
-            "warning",
-        ),
+        ([supported_until(2026)], "warning"),
+        ([supported_until(2025)], "warning"),
     ],
 )
 def test_a_version_that_eks_does_not_offer_or_ends(

@@ -10,7 +10,8 @@ import pytest
 from gpu_spot.preflight.check_result import CheckResult
 from gpu_spot.preflight.checks import clusters, offerings, reservations
 from pulumi_on_moto import AwsClients
-from tests.preflight.worlds import ZONES, error, on_kubernetes, results_of, stack, stub_operation
+from tests.infra import training
+from tests.preflight.worlds import ZONES, error, offered, on_kubernetes, results_of, stack, stub_operation
 
 ID = "cr-0123456789abcdef0"
 GROUP = "arn:aws:resource-groups:us-west-2:123456789012:group/reserved"
@@ -108,15 +109,7 @@ BOUGHT: dict[str, Any] = {
 
 def job_result(clients: AwsClients, shown: dict[str, Any]) -> tuple[str, str]:
     stub_operation(clients, "ec2", "DescribeCapacityReservations", shown)
-    job = {
-        "name": "resnet",
-        "capacity": {"kind": "mixed-asg", "target": 1, "instanceTypes": ["g6.xlarge"]},
-        "repository": "https://example.com/vision/resnet.git",
-        "revision": "0" * 40,
-        "command": ["python", "train.py"],
-        "capacityBlock": BLOCK,
-    }
-    [one] = results_of(reservations.run, stack(training=[job]), clients)
+    [one] = results_of(reservations.run, stack(training=[training.job(capacityBlock=BLOCK)]), clients)
     return one.status, one.finding
 
 
@@ -155,6 +148,11 @@ CREATE = {"access": [{"role": ROLE, "accessPolicy": "admin"}], "publicCidrs": ["
 VPC = "vpc-0123456789abcdef0"
 
 
+ELSEWHERE = {"vpcId": "vpc-other", "endpointPublicAccess": True}
+PRIVATE = {"vpcId": VPC, "endpointPublicAccess": False}
+BY_MAP = {"authenticationMode": "CONFIG_MAP"}
+
+
 def describe(clients: AwsClients, **changes: Any) -> None:
     cluster = {
         "name": "research",
@@ -176,13 +174,8 @@ def account(clients: AwsClients) -> AwsClients:
     stub_operation(clients, "eks", "ListAccessEntries", {"accessEntries": [caller]})
     addons = {"addons": [{"addonName": "vpc-cni", "addonVersions": [{"addonVersion": "v1.21.1-eksbuild.1"}]}]}
     stub_operation(clients, "eks", "DescribeAddonVersions", addons)
-    offer(clients, *ZONES)
+    offered(clients, *(f"m7g.large@{zone}" for zone in ZONES))
     return clients
-
-
-def offer(clients: AwsClients, *where: str) -> None:
-    pools = [{"InstanceType": "m7g.large", "Location": zone} for zone in where]
-    stub_operation(clients, "ec2", "DescribeInstanceTypeOfferings", {"InstanceTypeOfferings": pools})
 
 
 def problems(results: list[CheckResult]) -> list[tuple[str, str, str]]:
@@ -206,24 +199,9 @@ def test_a_cluster_that_fits_is_ok_and_what_runs_in_it_not_known(account: AwsCli
     [
         ({"status": "FAILED"}, "failure", "kubernetes.cluster", "FAILED"),
         ({"version": "1.35"}, "failure", "kubernetes.version", "has 1.35; objects are rendered for 1.36"),
-        (
-            {"resourcesVpcConfig": {"vpcId": "vpc-other", "endpointPublicAccess": True}},
-            "failure",
-            "network.vpcId",
-            "is in vpc-other",
-        ),
-        (
-            {"accessConfig": {"authenticationMode": "CONFIG_MAP"}},
-            "failure",
-            "kubernetes.cluster",
-            "no access entries",
-        ),
-        (
-            {"resourcesVpcConfig": {"vpcId": VPC, "endpointPublicAccess": False}},
-            "warning",
-            "kubernetes.cluster",
-            "private only",
-        ),
+        ({"resourcesVpcConfig": ELSEWHERE}, "failure", "network.vpcId", "is in vpc-other"),
+        ({"accessConfig": BY_MAP}, "failure", "kubernetes.cluster", "no access entries"),
+        ({"resourcesVpcConfig": PRIVATE}, "warning", "kubernetes.cluster", "private only"),
     ],
 )
 def test_a_cluster_that_does_not_fit(
@@ -257,7 +235,7 @@ def test_a_new_cluster_is_checked_for_what_creating_it_needs(account: AwsClients
 
 
 def test_types_and_addons_that_are_not_offered(account: AwsClients) -> None:
-    offer(account, ZONES[0])
+    offered(account, f"m7g.large@{ZONES[0]}")
     private = {"publicCidrs": [], "allowedSources": ["10.0.0.0/16"]}
     found = created(account, addonVersions={"vpc-cni": "v1.99.0-eksbuild.1"}, **private)
     assert [(status, key) for status, key, _ in problems(found)] == [
@@ -265,14 +243,14 @@ def test_types_and_addons_that_are_not_offered(account: AwsClients) -> None:
         ("failure", "kubernetes.create.addonVersions.vpc-cni"),
         ("warning", "kubernetes.create.publicCidrs"),
     ]
-    offer(account)
+    offered(account)
     assert ("failure", "kubernetes.create.systemInstanceType") in [
         (status, key) for status, key, _ in problems(created(account))
     ]
 
 
 def test_types_of_pods_are_looked_for_too(clients: AwsClients) -> None:
-    offer(clients)
+    offered(clients)
     found = results_of(offerings.run, on_kubernetes(), clients)
     assert [(one.subject, one.status, one.key) for one in found] == [
         ("web", "failure", "services[0].capacity.instanceTypes")

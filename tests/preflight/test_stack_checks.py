@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import defaultdict
 from typing import Any
 
 import pytest
@@ -23,7 +24,17 @@ from gpu_spot.preflight.stack import Declared, Stack
 from pulumi_on_moto import AwsClients
 from tests.infra import training
 from tests.oracles.log_patterns import matched
-from tests.preflight.worlds import declared, error, results_of, service, stack, statuses, stub_operation
+from tests.preflight.worlds import (
+    declared,
+    error,
+    offered,
+    results_of,
+    service,
+    stack,
+    statuses,
+    stub_operation,
+    stub_quotas,
+)
 
 PARAMETER = "/images/mine"
 TEMPLATE = declared(
@@ -31,11 +42,6 @@ TEMPLATE = declared(
     imageId=f"resolve:ssm:{PARAMETER}",
     blockDeviceMappings=[{"deviceName": "/dev/sda1", "ebs": {"volumeSize": 125}}],
 )
-
-
-def offered(clients: AwsClients, *pools: str) -> None:
-    given = [{"InstanceType": type_, "Location": zone} for type_, zone in (pool.split("@") for pool in pools)]
-    stub_operation(clients, "ec2", "DescribeInstanceTypeOfferings", {"InstanceTypeOfferings": given})
 
 
 def test_missing_zones_and_types_are_reported(clients: AwsClients) -> None:
@@ -47,10 +53,8 @@ def test_missing_zones_and_types_are_reported(clients: AwsClients) -> None:
 
 def test_a_type_that_the_region_does_not_have_fails(clients: AwsClients) -> None:
     offered(clients, "g6.xlarge@us-west-2a", "g6.xlarge@us-west-2b")
-    assert statuses(results_of(offerings.run, stack(), clients)) == {
-        "web": "ok",
-        "web: g5.2xlarge": "failure",
-    }
+    found = statuses(results_of(offerings.run, stack(), clients))
+    assert found == {"web": "ok", "web: g5.2xlarge": "failure"}
 
 
 def test_a_group_without_any_pool_fails(clients: AwsClients) -> None:
@@ -61,10 +65,8 @@ def test_a_group_without_any_pool_fails(clients: AwsClients) -> None:
 def test_a_zone_that_the_account_does_not_have_fails(clients: AwsClients) -> None:
     offered(clients, "g6.xlarge@us-west-2a", "g5.2xlarge@us-west-2h")
     network = {"cidr": "10.0.0.0/16", "zones": ["us-west-2a", "us-west-2h"]}
-    assert statuses(results_of(offerings.run, stack(network=network), clients)) == {
-        "us-west-2h": "failure",
-        "web": "ok",
-    }
+    found = statuses(results_of(offerings.run, stack(network=network), clients))
+    assert found == {"us-west-2h": "failure", "web": "ok"}
 
 
 def test_a_group_that_is_too_large_is_to_be_divided(clients: AwsClients) -> None:
@@ -98,8 +100,8 @@ def image(clients: AwsClients, *, kind: str = "aws:ec2:image", **given: Any) -> 
 
 
 def of_image(clients: AwsClients, **work: Any) -> list[tuple[str, str]]:
-    capacity = {"kind": "mixed-asg", "target": 1, "instanceTypes": ["g6.xlarge"], "ami": PARAMETER}
-    wanted = stack(declared=[TEMPLATE], services=[{"name": "web", "capacity": capacity, **work}])
+    only = service({"instanceTypes": ["g6.xlarge"], "ami": PARAMETER}, **work)
+    wanted = stack(declared=[TEMPLATE], services=[only])
     return [(one.status, one.finding) for one in results_of(images.run, wanted, clients)]
 
 
@@ -164,18 +166,17 @@ def test_the_python_of_a_command_is_checked(
     assert [one for one, _ in rest] == ([status] if status else [])
 
 
+OF_REGION = "com.amazonaws.us-west-2"
+
+
 def services(clients: AwsClients, zones: dict[str, list[str]]) -> None:
-    given = [
-        {"ServiceName": f"com.amazonaws.us-west-2.{name}", "AvailabilityZones": there}
-        for name, there in zones.items()
-    ]
+    given = [{"ServiceName": f"{OF_REGION}.{name}", "AvailabilityZones": at} for name, at in zones.items()]
     stub_operation(clients, "ec2", "DescribeVpcEndpointServices", {"ServiceDetails": given})
 
 
 def endpoint(name: str, kind: str = "Interface") -> Any:
-    return declared(
-        "aws:ec2/vpcEndpoint:VpcEndpoint", serviceName=f"com.amazonaws.us-west-2.{name}", vpcEndpointType=kind
-    )
+    inputs = {"serviceName": f"{OF_REGION}.{name}", "vpcEndpointType": kind}
+    return declared("aws:ec2/vpcEndpoint:VpcEndpoint", **inputs)
 
 
 def test_an_endpoint_must_be_in_all_zones(clients: AwsClients) -> None:
@@ -190,9 +191,8 @@ def test_an_endpoint_must_be_in_all_zones(clients: AwsClients) -> None:
 
 def test_existing_endpoints_are_ok(clients: AwsClients) -> None:
     services(clients, {"sqs": ["us-west-2a", "us-west-2b"]})
-    assert [one.status for one in results_of(endpoints.run, stack(declared=[endpoint("sqs")]), clients)] == [
-        "ok"
-    ]
+    [found] = results_of(endpoints.run, stack(declared=[endpoint("sqs")]), clients)
+    assert found.status == "ok"
 
 
 def test_efs_zones_are_reported_as_unknown(clients: AwsClients) -> None:
@@ -222,15 +222,10 @@ def test_names_of_another_owner_are_conflicts(clients: AwsClients) -> None:
 
 
 def test_a_stack_that_is_up_finds_its_own_names(clients: AwsClients) -> None:
-    clients("ssm").put_parameter(
-        Name="/gpu-spot/dev/groups/web/target",
-        Value="1",
-        Type="String",
-        Tags=[{"Key": "gpu-spot:stack", "Value": "dev"}],
-    )
-    clients("logs").create_log_group(
-        logGroupName="/gpu-spot/dev/instances/web", tags={"gpu-spot:stack": "dev"}
-    )
+    parameter = {"Name": "/gpu-spot/dev/groups/web/target", "Value": "1", "Type": "String"}
+    clients("ssm").put_parameter(**parameter, Tags=[{"Key": "gpu-spot:stack", "Value": "dev"}])
+    log_group = "/gpu-spot/dev/instances/web"
+    clients("logs").create_log_group(logGroupName=log_group, tags={"gpu-spot:stack": "dev"})
     assert statuses(results_of(names.run, stack(declared=NAMED), clients)) == {"stack dev": "warning"}
 
 
@@ -266,16 +261,10 @@ def test_a_cluster_has_permanent_costs(kind: str, expected: tuple[str, str], cli
     cluster = [
         declared("aws:eks/cluster:Cluster", version="1.36"),
         declared("aws:ec2/launchTemplate:LaunchTemplate", blockDeviceMappings=[{"ebs": {"volumeSize": 30}}]),
-        declared(
-            "aws:eks/nodeGroup:NodeGroup",
-            instanceTypes=[kind],
-            scalingConfig={"desiredSize": 3, "maxSize": 4},
-        ),
+        declared("aws:eks/nodeGroup:NodeGroup", instanceTypes=[kind], scalingConfig={"desiredSize": 3}),
     ]
-    found = {
-        one.subject: (one.status, one.finding)
-        for one in results_of(monthly_cost.run, stack(declared=cluster), clients)
-    }
+    costs = results_of(monthly_cost.run, stack(declared=cluster), clients)
+    found = {one.subject: (one.status, one.finding) for one in costs}
     assert found["EKS control planes"] == ("ok", "1 × $73.00 = $73.00")
     assert found[f"system nodes {kind}"] == expected
     assert found["GiB of system nodes"] == ("ok", "90 × $0.08 = $7.20")
@@ -287,34 +276,20 @@ def test_a_budget_below_permanent_costs_is_a_warning(clients: AwsClients) -> Non
         assert results_of(monthly_cost.run, wanted, clients)[-1].status == status
 
 
-def broker(**changes: Any) -> Any:
-    inputs = {
-        "hostInstanceType": "mq.m7g.large",
-        "engineVersion": "4.2",
-        "deploymentMode": "SINGLE_INSTANCE",
-        "subnetIds": ["subnet-a"],
-    }
-    return declared("aws:mq/broker:Broker", **{**inputs, **changes})
-
-
 def test_the_secret_of_an_existing_broker_is_checked(clients: AwsClients) -> None:
     queue = {"kind": "rabbitmq", "existing": {"secret": "queues/ocr"}}
-    capacity = {"kind": "mixed-asg", "target": 1, "instanceTypes": ["g6.xlarge"]}
-    services = [{"name": "ocr", "command": ["serve"], "capacity": capacity, "queue": queue}]
-    assert statuses(results_of(secrets.queues, stack(services=services), clients)) == {
-        "queue of ocr": "failure"
-    }
+    wanted = stack(services=[service(command=["serve"], queue=queue)])
+    assert statuses(results_of(secrets.queues, wanted, clients)) == {"queue of web": "failure"}
     clients("secretsmanager").create_secret(Name="queues/ocr", SecretString="amqps://a:b@c")
-    assert statuses(results_of(secrets.queues, stack(services=services), clients)) == {"queue of ocr": "ok"}
+    assert statuses(results_of(secrets.queues, wanted, clients)) == {"queue of web": "ok"}
 
 
 def test_existing_sqs_queues_and_their_dead_letter_queues_are_checked(clients: AwsClients) -> None:
     queue = {"kind": "sqs", "existing": {"queue": "ocr", "deadLetters": "ocr-dead"}}
-    capacity = {"kind": "mixed-asg", "target": 1, "instanceTypes": ["g6.xlarge"]}
-    services = [{"name": "ocr", "command": ["serve"], "capacity": capacity, "queue": queue}]
+    wanted = stack(services=[service(command=["serve"], queue=queue)])
 
     def seen() -> tuple[str, str]:
-        [found] = results_of(secrets.queues, stack(services=services), clients)
+        [found] = results_of(secrets.queues, wanted, clients)
         return found.status, found.finding
 
     assert seen() == ("failure", "queue ocr does not exist in this account and region: workers would exit")
@@ -331,7 +306,10 @@ def test_existing_sqs_queues_and_their_dead_letter_queues_are_checked(clients: A
 
 
 def test_a_broker_is_reported_as_not_included_in_the_total(clients: AwsClients) -> None:
-    found = statuses(results_of(monthly_cost.run, stack(declared=[broker()]), clients))
+    broker = declared(
+        "aws:mq/broker:Broker", hostInstanceType="mq.m7g.large", deploymentMode="SINGLE_INSTANCE"
+    )
+    found = statuses(results_of(monthly_cost.run, stack(declared=[broker]), clients))
     assert found["broker mq.m7g.large, SINGLE_INSTANCE"] == "not known"
 
 
@@ -339,10 +317,8 @@ LOG = {"group": "/search", "pattern": "search", "seconds": "$took", "secondsPatt
 
 
 def request_log(clients: AwsClients, **log: str) -> tuple[str, str]:
-    capacity = {"kind": "mixed-asg", "target": 1, "instanceTypes": ["g6.xlarge"]}
     scaling = {"source": "log", "log": {**LOG, **log}}
-    services = [{"name": "ocr", "capacity": capacity, "scaling": scaling}]
-    [found] = results_of(request_logs.run, stack(services=services), clients)
+    [found] = results_of(request_logs.run, stack(services=[service(scaling=scaling)]), clients)
     return found.status, found.finding
 
 
@@ -430,42 +406,30 @@ def of(*declared: Declared) -> Stack:
 
 
 def test_proxies_count_for_types_and_quotas(clients: AwsClients) -> None:
-    pools = [
-        {"InstanceType": name, "Location": place}
-        for name in ("g6.xlarge", "g5.2xlarge", "c7g.large")
-        for place in ("us-west-2a", "us-west-2b")
-    ]
-    reply = {"InstanceTypeOfferings": pools[:-1]}
-    stub_operation(clients, "ec2", "DescribeInstanceTypeOfferings", reply)
+    types = ("g6.xlarge", "g5.2xlarge", "c7g.large")
+    pools = [f"{name}@us-west-2{letter}" for name in types for letter in "ab"]
+    offered(clients, *pools[:-1])
     found = results_of(offerings.run, of(), clients)[-1]
     assert (found.subject, found.status) == ("c7g.large", "warning")
     assert found.key == "services[].http.proxies.instanceType"
-    stub_operation(clients, "ec2", "DescribeInstanceTypeOfferings", {"InstanceTypeOfferings": pools[:-2]})
+    offered(clients, *pools[:-2])
     assert results_of(offerings.run, of(), clients)[-1].status == "failure"
 
-    def quota(request: Any) -> dict[str, Any]:
-        standard = request["QuotaCode"] == "L-1216C47A"
-        return {"Quota": {"QuotaName": request["QuotaCode"], "Value": 3.0 if standard else 9999.0}}
-
-    stub_operation(clients, "service-quotas", "GetServiceQuota", quota)
+    stub_quotas(clients, defaultdict(lambda: 9999.0, {"L-1216C47A": 3.0}))
     # Two of two vCPUs.
     assert statuses(results_of(vcpus.run, of(), clients))["L-1216C47A"] == "failure"
     assert "L-1216C47A" not in statuses(results_of(vcpus.run, stack(), clients))
 
 
 def test_load_balancers_and_proxies_cost(clients: AwsClients) -> None:
-    template = Declared(
-        "aws:ec2/launchTemplate:LaunchTemplate",
-        "p",
-        {"blockDeviceMappings": [{"deviceName": "/dev/xvda", "ebs": {"volumeSize": 10}}]},
-    )
+    disk = {"deviceName": "/dev/xvda", "ebs": {"volumeSize": 10}}
     tags = [{"key": "gpu-spot:proxy", "value": "web"}]
-    declared = (
-        Declared("aws:lb/loadBalancer:LoadBalancer", "b", {"internal": False, "subnets": ["a", "b"]}),
-        template,
-        Declared("aws:autoscaling/group:Group", "p", {"desiredCapacity": 2, "tags": tags}),
+    wanted = of(
+        declared("aws:lb/loadBalancer:LoadBalancer", internal=False, subnets=["a", "b"]),
+        declared("aws:ec2/launchTemplate:LaunchTemplate", blockDeviceMappings=[disk]),
+        declared("aws:autoscaling/group:Group", desiredCapacity=2, tags=tags),
     )
-    found = {one.subject: one.finding for one in results_of(monthly_cost.run, of(*declared), clients)}
+    found = {one.subject: one.finding for one in results_of(monthly_cost.run, wanted, clients)}
     assert found["load balancers"] == "1 × $16.43 = $16.43"
     assert found["proxies c7g.large"] == "2 × $52.92 = $105.85"
     assert found["GiB of proxies"].startswith("20 × ")

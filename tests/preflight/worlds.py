@@ -77,6 +77,28 @@ def stub_operation(clients: AwsClients, service: str, operation: str, response: 
     client.meta.events.register(event, respond, unique_id=event)
 
 
+def stub_quotas(clients: AwsClients, values: Mapping[str, float]) -> None:
+    """Stub Service Quotas; a negative value is AWS's default."""
+
+    def value(asked: dict[str, str]) -> dict[str, Any]:
+        given = values[asked["QuotaCode"]]
+        if given < 0:
+            return error("NoSuchResourceException")
+        return {"Quota": {"QuotaName": asked["QuotaCode"], "Value": given}}
+
+    def default(asked: dict[str, str]) -> dict[str, Any]:
+        return {"Quota": {"QuotaName": asked["QuotaCode"], "Value": -values[asked["QuotaCode"]]}}
+
+    stub_operation(clients, "service-quotas", "GetServiceQuota", value)
+    stub_operation(clients, "service-quotas", "GetAWSDefaultServiceQuota", default)
+
+
+def offered(clients: AwsClients, *pools: str) -> None:
+    """Let the region offer these capacity pools: type and zone."""
+    given = [{"InstanceType": type_, "Location": zone} for type_, zone in (pool.split("@") for pool in pools)]
+    stub_operation(clients, "ec2", "DescribeInstanceTypeOfferings", {"InstanceTypeOfferings": given})
+
+
 def error(code: str, message: str = "") -> dict[str, Any]:
     return {"Error": {"Code": code, "Message": message}}
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import BaseServer
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -32,16 +33,23 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
+def answering(server: BaseServer) -> Iterator[None]:
+    """Let a server answer in a thread while the block runs."""
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@contextmanager
 def served(handler: type[BaseHTTPRequestHandler], tls: ssl.SSLContext | None = None) -> Iterator[int]:
     """Serve by a class; yield the port."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        server.daemon_threads = True
-        if tls is not None:  # handshakes at the first read: a slow client must not block others
-            server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-        thread.start()
-        try:
-            yield server.server_port
-        finally:
-            server.shutdown()
-            thread.join()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)  # whose threads are daemons
+    if tls is not None:  # handshakes at the first read: a slow client must not block others
+        server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+    with answering(server):
+        yield server.server_port

@@ -38,6 +38,7 @@ from rehearsal.commands.deployed import deployed
 from tests.boot.machine import Machine
 from tests.boot.metadata import Fault, Metadata, is_expired, met
 from tests.boot.network import CLOUD, METADATA, Network, serving
+from tests.served import answering
 
 PORT: Final = 5000
 ROOT: Final = Path(__file__).parents[2]
@@ -316,11 +317,5 @@ def _endpoint(cloud: Cloud) -> Iterator[None]:
     with listening:
         server = make_server(CLOUD, PORT, cloud.shim, threaded=True, fd=listening.fileno())
         server.daemon_threads = True  # type: ignore[attr-defined]
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-        thread.start()
-        try:
+        with answering(server):
             yield
-        finally:
-            server.shutdown()
-            server.server_close()
-            thread.join()

@@ -15,6 +15,7 @@ from typing import Final
 
 from tests.boot import machine
 from tests.boot.machine import Machine
+from tests.served import answering
 
 CLOUD: Final = "10.99.0.1"
 METADATA: Final = "169.254.169.254"
@@ -89,12 +90,5 @@ def serving(listening: socket.socket, handler: type[BaseHTTPRequestHandler]) -> 
     server = _Server(("", 0), handler, bind_and_activate=False)
     server.socket.close()
     server.socket = listening
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    try:
+    with answering(server):
         yield
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

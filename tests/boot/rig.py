@@ -196,3 +196,9 @@ def errors(machine: Machine) -> list[Line]:
         or line.body.get("event") == "GPU does not respond"
         or line.text.startswith("Traceback ")
     ]
+
+
+def undisturbed(machine: Machine) -> None:
+    """Assert that nothing failed on a machine, and that no unit was started again."""
+    assert errors(machine) == []
+    assert set(machine.restarts().values()) == {0}

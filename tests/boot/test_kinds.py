@@ -12,7 +12,7 @@ from contracts.agent.names import UNIT_TENANT_SUPERVISOR, UNIT_WORK
 from lambdas.core.model import GroupRole
 from tests.boot import machine as machines
 from tests.boot.metadata import credentials
-from tests.boot.rig import Rig, errors
+from tests.boot.rig import Rig, errors, undisturbed
 from tests.boot.test_service import DRAIN_SECONDS, assert_in_time, said
 from tests.boot.test_training import steps
 
@@ -24,8 +24,7 @@ def test_a_program_on_the_fallback_side_completes_its_hook_and_works(rig: Rig) -
     rig.booted(machine)
     rig.phase("hook completed", machine, lambda: rig.cloud.state(machine.instance) == "InService")
     rig.phase("first heartbeat", machine, lambda: rig.ready("program", machine))
-    assert errors(machine) == []
-    assert set(machine.restarts().values()) == {0}
+    undisturbed(machine)
 
 
 def test_a_job_has_a_python_environment_of_its_own_which_is_built_once(rig: Rig) -> None:
@@ -40,8 +39,7 @@ def test_a_job_has_a_python_environment_of_its_own_which_is_built_once(rig: Rig)
     [python] = [text for text in lines if text.endswith(" 1.17.0")]
     assert python.startswith("/dltraining/")
     assert any('"environment reused"' in text for text in lines)
-    assert errors(machine) == []
-    assert set(machine.restarts().values()) == {0}
+    undisturbed(machine)
 
 
 def test_several_nodes_of_a_job_have_one_place_each_and_keep_it_over_a_loss_of_power(rig: Rig) -> None:
@@ -67,8 +65,7 @@ def test_several_nodes_of_a_job_have_one_place_each_and_keep_it_over_a_loss_of_p
     assert places() == before
     assert steps(lost, "from step")[0] >= reached - 5  # of a second, on a file system that is not synced
     for node in nodes:
-        assert errors(node) == []
-        assert set(node.restarts().values()) == {0}
+        undisturbed(node)
     assert len(steps(other, "from step")) == 1
 
 
@@ -116,8 +113,7 @@ def test_a_shared_hosts_tenant_outlives_a_kill_of_the_supervisor(rig: Rig) -> No
     machine.resize("12g")  # 10 GiB have to be free for an image
     rig.booted(machine)
     rig.phase("first heartbeat", machine, lambda: rig.ready("shared", machine))
-    assert errors(machine) == []
-    assert set(machine.restarts().values()) == {0}
+    undisturbed(machine)
     before = machine.run("docker ps --quiet --no-trunc --filter name=tenant").strip()
     limits = machine.run(f"docker inspect --format '{{{{.HostConfig.Memory}}}}' {before}")
     assert int(limits) == 2 * 2**30
@@ -152,5 +148,4 @@ def test_a_clock_that_steps_disturbs_no_drain(rig: Rig) -> None:
     rig.cloud.notice(machine.instance, deadline - time.time())
     rig.wait_for(lambda: len(said(machine, "ended")) == 2)
     assert_in_time(machine, deadline)
-    assert set(machine.restarts().values()) == {0}
-    assert errors(machine) == []
+    undisturbed(machine)

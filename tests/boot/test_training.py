@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from tests.boot.machine import Machine
-from tests.boot.rig import Rig, errors
+from tests.boot.rig import Rig, errors, undisturbed
 
 
 def steps(machine: Machine, word: str) -> list[int]:
@@ -29,8 +29,7 @@ def test_a_reboot_and_a_notice_lose_no_step(rig: Rig) -> None:
     rig.phase("first step", machine, lambda: steps(machine, "^step"))
     [volume] = volumes(rig, "disk")
     assert machine.volumes == {volume["VolumeId"]}
-    assert errors(machine) == []
-    assert set(machine.restarts().values()) == {0}
+    undisturbed(machine)
 
     rig.sizes(machine)
     reached = steps(machine, "^step")[-1]
@@ -49,8 +48,7 @@ def test_a_reboot_and_a_notice_lose_no_step(rig: Rig) -> None:
     assert [one["State"] for one in volumes(rig, "disk")] == ["available"]
     rig.cloud.terminate(machine.instance)
     rig.measure("hook completed", lambda: not rig.cloud.state(machine.instance))
-    assert errors(machine) == []
-    assert set(machine.restarts().values()) == {0}
+    undisturbed(machine)
 
 
 def test_a_volume_that_cannot_be_formatted_ends_the_run_with_a_reason(rig: Rig) -> None:
@@ -76,8 +74,7 @@ def test_checkpoints_on_efs_outlive_a_crash_and_a_loss_of_power(rig: Rig) -> Non
     # Without a data volume nothing waits for its unit.
     shown = [machine.show(f"gpu-spot-{name}.service", "ActiveState") for name in ("efs", "volume")]
     assert shown == ["active", "inactive"]
-    assert errors(machine) == []
-    assert set(machine.restarts().values()) == {0}
+    undisturbed(machine)
 
     machine.kill("gpu-spot-run.service")
     rig.measure("in training after a kill", lambda: len(steps(machine, "from step")) == 2)
@@ -88,8 +85,7 @@ def test_checkpoints_on_efs_outlive_a_crash_and_a_loss_of_power(rig: Rig) -> Non
     machine.boot()
     rig.phase("in training after a loss of power", machine, lambda: steps(machine, "from step"))
     assert steps(machine, "from step")[-1] >= 50
-    assert errors(machine) == []
-    assert set(machine.restarts().values()) == {0}
+    undisturbed(machine)
 
 
 def test_a_job_in_a_container_saves_at_a_shutdown_and_goes_on(rig: Rig) -> None:
@@ -102,5 +98,4 @@ def test_a_job_in_a_container_saves_at_a_shutdown_and_goes_on(rig: Rig) -> None:
     machine.boot()
     rig.phase("again in training", machine, lambda: steps(machine, "from step"))
     assert steps(machine, "from step")[0] >= 1
-    assert errors(machine) == []
-    assert set(machine.restarts().values()) == {0}
+    undisturbed(machine)

@@ -99,11 +99,7 @@ def test_the_corpus_has_words_for_the_causes() -> None:
 
 def test_only_the_limits_of_spot_alone_and_what_another_pool_can_do_are_covered() -> None:
     covered = {kind for kind in LaunchFailureKind if not kind.withholds_on_demand}
-    assert covered == {
-        LaunchFailureKind.CAPACITY,
-        LaunchFailureKind.SPOT_LIMIT,
-        LaunchFailureKind.UNKNOWN,
-    }
+    assert covered == {LaunchFailureKind.CAPACITY, LaunchFailureKind.SPOT_LIMIT, LaunchFailureKind.UNKNOWN}
 
 
 @pytest.mark.parametrize(

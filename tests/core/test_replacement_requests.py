@@ -110,9 +110,8 @@ def test_a_fifth_of_the_group_goes_at_once_and_the_rest_later() -> None:
     left = wishing(carried_out(state, first), *(f"i{n}" for n in range(2, 10)), why="stuck")
     soon = run(left, first.memory, NOW + REPLACEMENT_WINDOW_SECONDS - 1)
     assert released(soon.actions) == ()
-    assert (
-        len(released(run(left, first.memory, NOW + REPLACEMENT_WINDOW_SECONDS + 1).actions)) == 1
-    )  # of eight
+    # Of eight.
+    assert len(released(run(left, first.memory, NOW + REPLACEMENT_WINDOW_SECONDS + 1).actions)) == 1
 
 
 def test_a_failed_termination_does_not_count_as_a_replacement() -> None:

@@ -78,6 +78,27 @@ def tags(group: str) -> list[dict[str, str]]:
     return [{"Key": key, "Value": value} for key, value in values.items()]
 
 
+def member(instance: str, state: str = "InService", *, protected: bool) -> dict[str, Any]:
+    """Return an instance as its group lists it."""
+    return {
+        **{"InstanceId": instance, "InstanceType": "g5.xlarge", "AvailabilityZone": "us-west-2a"},
+        **{"HealthStatus": "Healthy", "LifecycleState": state, "ProtectedFromScaleIn": protected},
+    }
+
+
+def description(
+    instance: str, launched: float, group: str, *, spot: bool, state: str = "running"
+) -> dict[str, Any]:
+    """Return an instance as EC2 describes it."""
+    return {
+        **{"InstanceId": instance, "InstanceType": "g5.xlarge", "State": {"Name": state}},
+        "Placement": {"AvailabilityZone": "us-west-2a"},
+        "LaunchTime": datetime.fromtimestamp(launched, UTC),
+        "Tags": tags(group),
+        **({"InstanceLifecycle": "spot"} if spot else {}),
+    }
+
+
 def _key(item: Mapping[str, Any]) -> tuple[str, str]:
     return item[names.REGISTRY_KEY]["S"], item[names.REGISTRY_SORT_KEY]["S"]
 
@@ -143,26 +164,10 @@ class FakeAws:
         since: float = 0.0,
         state: WorkerState = "ready",
     ) -> None:
-        self.groups.setdefault(group, {"Instances": []})["Instances"].append(
-            {
-                "InstanceId": instance_id,
-                "InstanceType": "g5.xlarge",
-                "AvailabilityZone": "us-west-2a",
-                "LifecycleState": "InService",
-                "HealthStatus": "Healthy",
-                "ProtectedFromScaleIn": True,
-            }
-        )
-        self.instances[instance_id] = {
-            "InstanceId": instance_id,
-            "InstanceType": "g5.xlarge",
-            "Placement": {"AvailabilityZone": "us-west-2a"},
-            "State": {"Name": "running"},
-            "LaunchTime": datetime.fromtimestamp(launched, UTC),
-            "_group": group,
-            "Tags": tags(self.name),
-            **({"InstanceLifecycle": "spot"} if spot else {}),
-        }
+        members = self.groups.setdefault(group, {"Instances": []})["Instances"]
+        members.append(member(instance_id, protected=True))
+        self.instances[instance_id] = description(instance_id, launched, self.name, spot=spot)
+        self.instances[instance_id]["_group"] = group
         if heartbeat is not None:
             item = Worker(
                 partition(instance_id, self.name), instance_id, 0, since or heartbeat, heartbeat, state
@@ -305,10 +310,8 @@ class FakeAws:
         (zones,) = (f["Values"] for f in Filters if f["Name"] == "availability-zone")
         found = [
             {
-                "InstanceType": kind,
-                "AvailabilityZone": zone,
-                "ProductDescription": product,
-                "SpotPrice": price,
+                **{"InstanceType": kind, "AvailabilityZone": zone},
+                **{"ProductDescription": product, "SpotPrice": price},
             }
             for (kind, zone), price in self.spot_prices.items()
             for product in ProductDescriptions

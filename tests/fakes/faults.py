@@ -18,7 +18,7 @@ from botocore.exceptions import ClientError
 
 from contracts.registry import item as registry_item
 from contracts.registry.item import Progress, Worker
-from tests.fakes.aws import ROOT, FakeAws, tags
+from tests.fakes.aws import ROOT, FakeAws, description, member
 
 BOOT_SECONDS = 90.0
 HOOK_SECONDS = 120.0
@@ -142,34 +142,22 @@ class FaultyAws(FakeAws):
 
     def _activity(self, status: str, message: str) -> dict[str, Any]:
         at = datetime.fromtimestamp(self.now, UTC)
-        return {
-            "Description": "Launching a new",
-            "StatusCode": status,
-            "StatusMessage": message,
-            "StartTime": at,
-        }
+        said = {"Description": "Launching a new", "StatusCode": status, "StatusMessage": message}
+        return {**said, "StartTime": at}
 
     def _list_describe_auto_scaling_groups(self, AutoScalingGroupNames: list[str], **_: Any) -> Any:
         return "AutoScalingGroups", [self._group(self.pools[name]) for name in AutoScalingGroupNames], list
 
     def _group(self, pool: Pool) -> dict[str, Any]:
-        members = [self._member(box) for box in pool.boxes]
-        reuse = {"InstanceReusePolicy": {"ReuseOnScaleIn": pool.takes_back}}
+        states = ("InService" if box.ending is None else "Terminating:Wait" for box in pool.boxes)
         return {
             "AutoScalingGroupName": pool.name,
             "DesiredCapacity": pool.desired,
-            "Instances": members,
-            "WarmPoolConfiguration": reuse,
-        }
-
-    def _member(self, box: Box) -> dict[str, Any]:
-        return {
-            "InstanceId": box.id,
-            "InstanceType": "g5.xlarge",
-            "AvailabilityZone": "us-west-2a",
-            "HealthStatus": "Healthy",
-            "LifecycleState": "InService" if box.ending is None else "Terminating:Wait",
-            "ProtectedFromScaleIn": box.protected,
+            "Instances": [
+                member(box.id, state, protected=box.protected)
+                for box, state in zip(pool.boxes, states, strict=True)
+            ],
+            "WarmPoolConfiguration": {"InstanceReusePolicy": {"ReuseOnScaleIn": pool.takes_back}},
         }
 
     def _list_describe_instances(self, Filters: list[dict[str, Any]], **_: Any) -> Any:
@@ -183,18 +171,14 @@ class FaultyAws(FakeAws):
 
     def _descriptions(self, boxes: list[Box]) -> list[dict[str, Any]]:
         shown = [b for b in boxes if not self.blind and self.now >= b.launched + HIDDEN_SECONDS]
-        return [self._description(box) for box in shown]
-
-    def _description(self, box: Box) -> dict[str, Any]:
-        return {
-            "InstanceId": box.id,
-            "InstanceType": "g5.xlarge",
-            "Placement": {"AvailabilityZone": "us-west-2a"},
-            "LaunchTime": datetime.fromtimestamp(box.launched, UTC),
-            "State": {"Name": "running" if box.ended is None else "terminated"},
-            "Tags": tags(box.side.group),
-            **({"InstanceLifecycle": "spot"} if box.spot else {}),
-        }
+        return [
+            description(
+                *(b.id, b.launched, b.side.group),
+                spot=b.spot,
+                state="running" if b.ended is None else "terminated",
+            )
+            for b in shown
+        ]
 
     def _batch_get_item(self, RequestItems: Any) -> Any:
         [(table, request)] = RequestItems.items()
@@ -252,11 +236,8 @@ class FaultyAws(FakeAws):
         text = "g5.xlarge, ami-1, Linux/UNIX: There is no Spot capacity available that matches your request."
         information = {"EventSubType": "spotFleetRequestConfigurationInvalid", "EventDescription": text}
         refused = [r for r in self.pools[SpotFleetRequestId].refused if r["StatusCode"] == "Failed"]
-        return {
-            "HistoryRecords": [
-                {"Timestamp": r["StartTime"], "EventInformation": information} for r in refused
-            ]
-        }
+        records = [{"Timestamp": r["StartTime"], "EventInformation": information} for r in refused]
+        return {"HistoryRecords": records}
 
     def _modify_spot_fleet_request(self, SpotFleetRequestId: str, TargetCapacity: int, **_: Any) -> None:
         pool = self.pools[SpotFleetRequestId]

@@ -121,20 +121,22 @@ def test_most_types_have_a_spot_price_where_they_have_an_on_demand_price() -> No
     assert len(known) >= 0.85 * len(listed)
 
 
-def row(price: str, at: str, product: str = "Linux/UNIX") -> dict[str, str]:
+NOW = datetime(2026, 11, 22, tzinfo=UTC)
+TYPES = ["g5.xlarge", "g6.xlarge"]
+
+
+def sold(kind: str, zone: str, price: str, hour: int, product: str = PRODUCTS[0]) -> dict[str, Any]:
     return {
-        "AvailabilityZone": "us-west-2a",
-        "InstanceType": "g6.xlarge",
-        "ProductDescription": product,
-        "SpotPrice": price,
-        "Timestamp": at,
+        **{"InstanceType": kind, "AvailabilityZone": zone, "SpotPrice": price},
+        **{"ProductDescription": product, "Timestamp": NOW.replace(day=21, hour=hour)},
     }
 
 
 def test_of_a_history_the_newest_price_of_linux_counts() -> None:
-    rows = [row("0.3", "2026-11-02T00:00:00Z"), row("0.2", "2026-11-01T00:00:00Z")]
-    rows.append(row("0.9", "2026-11-03T00:00:00Z", "Windows"))
-    assert spot_history(json.dumps({"SpotPriceHistory": rows})) == {Pool("g6.xlarge", "us-west-2a"): 0.3}
+    changes = (("0.3", 2, PRODUCTS[0]), ("0.2", 1, PRODUCTS[0]), ("0.9", 3, "Windows"))
+    rows = [sold("g6.xlarge", "us-west-2a", *change) for change in changes]
+    text = json.dumps({"SpotPriceHistory": rows}, default=datetime.isoformat)
+    assert spot_history(text) == {Pool("g6.xlarge", "us-west-2a"): 0.3}
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"SpotPriceHistory": [{}]}', '{"SpotPriceHistory": 1}'])
@@ -143,20 +145,9 @@ def test_anything_else_is_refused_in_one_line(text: str) -> None:
         spot_history(text)
 
 
-NOW = datetime(2026, 11, 22, tzinfo=UTC)
-TYPES = ["g5.xlarge", "g6.xlarge"]
-
-
 @pytest.fixture
 def ec2() -> Stubber:
     return Stubber(boto3.client("ec2", region_name="us-west-2"))
-
-
-def sold(kind: str, zone: str, price: str, hour: int, product: str = PRODUCTS[0]) -> dict[str, Any]:
-    return {
-        **{"InstanceType": kind, "AvailabilityZone": zone, "SpotPrice": price},
-        **{"ProductDescription": product, "Timestamp": NOW.replace(day=21, hour=hour)},
-    }
 
 
 def capacity(**values: Any) -> Capacity:

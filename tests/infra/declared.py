@@ -142,11 +142,11 @@ def in_service(**values: Any) -> dict[str, Any]:
     return {f"services[0].{key}": value for key, value in values.items()}
 
 
-def variant(tmp_path: Path, change: Callable[[dict[str, Any]], None], base: Path = DEV) -> Path:
-    """Write a stack file (dev's) with ``change`` applied to its configuration."""
+def variant(folder: Path, change: Callable[[dict[str, Any]], None], base: Path) -> Path:
+    """Write a stack file with ``change`` applied to its configuration."""
     content = yaml.safe_load(base.read_text("utf-8"))
     change(content["config"])
-    path = tmp_path / "Pulumi.variant.yaml"
+    path = folder / "Pulumi.variant.yaml"
     path.write_text(yaml.safe_dump(content, sort_keys=False), "utf-8")
     return path
 

@@ -193,16 +193,10 @@ def failed(machine: Machine, step: str) -> None:
 
 
 ABANDONED = [
-    "autoscaling",
-    "complete-lifecycle-action",
-    "--auto-scaling-group-name",
-    "gpu-spot-dev-inference-fallback-1",
-    "--lifecycle-hook-name",
-    "instance-prepared",
-    "--instance-id",
-    "i-0abc",
-    "--lifecycle-action-result",
-    "ABANDON",
+    *("autoscaling", "complete-lifecycle-action"),
+    *("--auto-scaling-group-name", "gpu-spot-dev-inference-fallback-1"),
+    *("--lifecycle-hook-name", "instance-prepared", "--instance-id", "i-0abc"),
+    *("--lifecycle-action-result", "ABANDON"),
 ]
 
 

@@ -181,81 +181,50 @@ ALSO_REQUIRED: dict[Extreme, dict[str, Any]] = {
     "most": {},
 }
 # Extremes that cannot stand in a stack file, or not there: (path, kind) by extreme, and why.
+_NEITHER: dict[str, str] = {
+    "training[0].capacity.target": "a job has one instance",
+    "training[0].budget": "not every type has a known price; tests/infra/refusals.yaml has it",
+    "services[0].queue<sqs>.existing.account": "that of the stack; tests/infra/test_sqs.py",
+    "services[0].http.subnets[0]": "in an existing network; tests/infra/test_http.py has them",
+    "services[0].queue.existing.brokerOf": "a service's; infra/test_queue_kinds.py",
+    "services[0].queue.calls[0]": "services of one broker; infra/test_queue_kinds.py",
+    "region": "another region has other zones",
+}
 APART: dict[tuple[str, Extreme], str] = {
-    **{
-        (f"training[0].capacity.{key}", extreme): "a job has one instance"
-        for key, extreme in (
-            ("target", "least"),
-            ("target", "most"),
-            ("onDemandBase", "most"),
-            ("unit", "most"),
-        )
-    },
-    **{
-        ("training[0].budget", extreme): "not every type has a known price; tests/infra/refusals.yaml has it"
-        for extreme in ("least", "most")
-    },
-    **{
-        (f"{entry}[0].shmGiB", "most"): "more than types have; tests/infra/mistakes.yaml has one"
-        for entry in ("services", "training")
-    },
-    **{
-        ("services[0].queue<sqs>.existing.account", extreme): "that of the stack; tests/infra/test_sqs.py"
-        for extreme in ("least", "most")
-    },
+    **{(path, extreme): why for path, why in _NEITHER.items() for extreme in ("least", "most")},
+    ("training[0].capacity.onDemandBase", "most"): "a job has one instance",
+    ("training[0].capacity.unit", "most"): "a job has one instance",
+    ("services[0].shmGiB", "most"): "more than types have; tests/infra/mistakes.yaml has one",
+    ("training[0].shmGiB", "most"): "more than types have; tests/infra/mistakes.yaml has one",
     ("training[0].datasetGiB", "most"): "as large as the largest volume; tests/infra/mistakes.yaml has one",
     ("stackName", "most"): "names of resources have room for shorter names of entries only",
     ("services[0].gpusPerWorker", "most"): "workers that share GPUs; tests/infra/test_settings.py has it",
     ("services[0].runsOn", "most"): "no group; tests/kubernetes/test_stack.py has it",
     ("training[0].runsOn", "most"): "no group; tests/kubernetes/test_stack.py has it",
     ("training[0].volumeGiB", "least"): "a job without a volume prepares nothing; research-efs has one",
-    **{
-        (f"sharedHosts[0].tenants[0].{key}", "most"): "no type has so much for one tenant"
-        for key in ("cpus", "memoryGiB")
-    },
+    ("sharedHosts[0].tenants[0].cpus", "most"): "no type has so much for one tenant",
+    ("sharedHosts[0].tenants[0].memoryGiB", "most"): "no type has so much for one tenant",
     ("services[0].capacity.unit", "most"): "stands in services[1], which has no warm pool",
     ("training[0].capacity.fleetType", "most"): "a job's fleet is kept",
     ("services[0].capacity.fleetType", "most"): "stands in services[1], whose fleet asks once",
     ("services[0].capacity.kind", "most"): "stands in services[1], a fleet",
     ("network.endpoints", "least"): "stands in the environments that ship; extra endpoints are interfaces",
     ("network.endpoints", "most"): "stands in an existing network",
-    **{
-        (
-            f"services[0].{owner}.allowedSources[0]",
-            "most",
-        ): "a security group of others, which the local cloud lacks"
-        for owner in ("queue", "http")
-    },
+    ("services[0].queue.allowedSources[0]", "most"): "a group of others, which the local cloud lacks",
+    ("services[0].http.allowedSources[0]", "most"): "a group of others, which the local cloud lacks",
     ("network.securityGroups", "most"): "an address leaves room for three; tests/infra/test_http.py",
     ("network.zones", "least"): "an address needs two; stands in the environments that ship",
-    **{
-        ("services[0].http.subnets", "most"): "in an existing network; tests/infra/test_http.py has them",
-        **{("services[0].http.subnets[0]", extreme): "the same" for extreme in ("least", "most")},
-    },
-    **{
-        ("services[0].queue.existing.brokerOf", extreme): "a service's; infra/test_queue_kinds.py"
-        for extreme in ("least", "most")
-    },
-    **{
-        (f"services[0].queue.{path}", extreme): "services of one broker; infra/test_queue_kinds.py"
-        for path, extreme in (("calls", "most"), ("calls[0]", "least"), ("calls[0]", "most"))
-    },
-    ("region", "least"): "another region has other zones",
-    ("region", "most"): "another region has other zones",
+    ("services[0].http.subnets", "most"): "in an existing network; tests/infra/test_http.py has them",
+    ("services[0].queue.calls", "most"): "services of one broker; infra/test_queue_kinds.py",
     ("services[0].scaling.source", "least"): "the service has no queue",
     ("services[0].scaling.source", "most"): "stands in services[9]",
     **{
         (f"{entry}.capacity.instanceRequirements.{key}", extreme): "no instance type has so little or so much"
         for entry in ("services[0]", "training[0]")
-        for key, extreme in (
-            ("accelerators.min", "most"),
-            ("acceleratorMemoryGiB.min", "most"),
-            ("acceleratorMemoryGiB.max", "least"),
-            ("vcpus.min", "most"),
-            ("vcpus.max", "least"),
-            ("memoryGiB.min", "most"),
-            ("memoryGiB.max", "least"),
-        )
+        for key, extreme in [
+            *((f"{of}.min", "most") for of in ("accelerators", "acceleratorMemoryGiB", "vcpus", "memoryGiB")),
+            *((f"{of}.max", "least") for of in ("acceleratorMemoryGiB", "vcpus", "memoryGiB")),
+        ]
     },
 }
 

@@ -19,6 +19,7 @@ from tests.infra.declared import HEADINGS, edited_stack, heading, in_capacity, s
 from tests.infra.training import queue_stack
 from userdata.render import CLOUD_INIT_LOG, UNIT_LOG
 
+OF_A_JOB = ("DataVolumeFree", *names.JOB_METRICS)
 FACTS = dict.fromkeys(("target", "ready", "spot", "on_demand", "interrupted", "above_maximum"), 1)
 
 
@@ -46,33 +47,22 @@ def test_alarms_use_metrics_that_the_controller_emits(emitted: dict[str, dict[st
     service = names.SERVICE_CONTROLLER
     alarms = [alarm for alarm in declared if alarm["dimensions"].get("service") == service]
     assert {alarm["metricName"] for alarm in alarms} == {
-        "Shortage",
-        "OnDemand",
-        "OnDemandOnly",
-        "AboveMaximum",
-        "AlarmCauses",
-        "ReadErrors",
-        "ControllerErrors",
-        "UndecidedSeconds",
+        *("Shortage", "OnDemand", "OnDemandOnly", "AboveMaximum", "AlarmCauses"),
+        *("ReadErrors", "ControllerErrors", "UndecidedSeconds"),
     }
     for alarm in alarms:
         assert alarm["dimensions"] == emitted[alarm["metricName"]], alarm["metricName"]
 
 
-def test_metrics_of_instances_have_their_own_namespace() -> None:
+@pytest.mark.parametrize(
+    ("stack", "group", "more"), [("dev", "inference", ()), ("research", "resnet", OF_A_JOB)]
+)
+def test_metrics_of_instances_have_their_own_namespace(stack: str, group: str, more: tuple[str, ...]) -> None:
     """Those of boot.sh and the agent are in tests/infra/test_boot.py and tests/node/test_metrics.py."""
-    alarms = shipped("dev").of("MetricAlarm").values()
+    alarms = shipped(stack).of("MetricAlarm").values()
     of_instances = [alarm for alarm in alarms if alarm["namespace"] == names.INSTANCE_NAMESPACE]
-    assert {alarm["metricName"] for alarm in of_instances} == {"BootFailures", "GpusLost"}
-    assert all(a["dimensions"] == {"group": "inference", "stack": "dev"} for a in of_instances)
-
-
-def test_a_job_has_an_alarm_for_its_volume() -> None:
-    alarms = shipped("research").of("MetricAlarm").values()
-    [full] = [a for a in alarms if a["metricName"] == "DataVolumeFree"]
-    assert full["dimensions"] == {"group": "resnet", "stack": "research"}
-    condition = (full["statistic"], full["comparisonOperator"], full["threshold"], full["treatMissingData"])
-    assert condition == ("Minimum", "LessThanThreshold", 10, "notBreaching")
+    assert {alarm["metricName"] for alarm in of_instances} == {"BootFailures", "GpusLost", *more}
+    assert all(a["dimensions"] == {"group": group, "stack": stack} for a in of_instances)
 
 
 def dashboard() -> dict[str, Any]:
@@ -80,19 +70,20 @@ def dashboard() -> dict[str, Any]:
     return body
 
 
+def plotted(namespace: str, word: str) -> list[tuple[str, dict[str, str]]]:
+    """Return name and dimensions of the dashboard's metrics of a namespace in which the word stands."""
+    lines = [line for one in dashboard()["widgets"] for line in one["properties"].get("metrics", [])]
+    drawn = [line[:-1] for line in lines if line[0] == namespace and word in " ".join(line[1:-1])]
+    return [(name, dict(zip(more[::2], more[1::2], strict=True))) for _, name, *more in drawn]
+
+
 def test_the_dashboard_plots_metrics_that_the_controller_emits(emitted: dict[str, dict[str, str]]) -> None:
-    drawn = [
-        line
-        for widget in dashboard()["widgets"]
-        for line in widget["properties"].get("metrics", [])
-        if line[0] == names.METRIC_NAMESPACE and "controller" in line
-    ]
-    assert {line[1] for line in drawn} == {
+    drawn = plotted(names.METRIC_NAMESPACE, "controller")
+    assert {name for name, _ in drawn} == {
         *("Target", "Ready", "Spot", "OnDemand", "InterruptedInstances", "Shortage"),
         *("HourlyCost", "HourlyCostOnDemand"),
     }
-    for _, metric, *dimensions, _options in drawn:
-        assert dict(zip(dimensions[::2], dimensions[1::2], strict=True)) == emitted[metric]
+    assert all(dimensions == emitted[name] for name, dimensions in drawn)
 
 
 def test_the_picture_in_the_docs_has_the_titles_of_the_dashboard() -> None:
@@ -103,22 +94,10 @@ def test_the_picture_in_the_docs_has_the_titles_of_the_dashboard() -> None:
 
 def test_the_dashboard_plots_metrics_that_the_agent_emits() -> None:
     """tests/node/test_metrics.py has those that the agent emits."""
-    drawn = [
-        line
-        for widget in dashboard()["widgets"]
-        for line in widget["properties"].get("metrics", [])
-        if len(line) > 1 and line[0] == names.INSTANCE_NAMESPACE and line[1].startswith("Gpu")
-    ]
-    assert {line[1] for line in drawn} == {
-        names.METRIC_GPU_UTILIZATION,
-        names.METRIC_GPU_MEMORY_USED,
-        names.METRIC_GPU_TEMPERATURE,
-    }
-    for _, _, *dimensions, _options in drawn:
-        assert dict(zip(dimensions[::2], dimensions[1::2], strict=True)) == {
-            "group": "inference",
-            "stack": "dev",
-        }
+    of_gpus = (names.METRIC_GPU_UTILIZATION, names.METRIC_GPU_MEMORY_USED, names.METRIC_GPU_TEMPERATURE)
+    drawn = plotted(names.INSTANCE_NAMESPACE, "Gpu")
+    assert {name for name, _ in drawn} == set(of_gpus)
+    assert all(dimensions == {"group": "inference", "stack": "dev"} for _, dimensions in drawn)
 
 
 def test_an_alarm_counts_a_metric_that_does_not_exist_as_zero() -> None:
@@ -217,22 +196,6 @@ def test_every_alarm_has_a_heading_in_the_runbook_and_every_heading_an_alarm() -
     assert {name for name in HEADINGS if "-http-" not in name} - headings == {
         *("<job>-deadline", "<job>-budget")
     }
-
-
-def test_a_job_has_alarms_for_failures_stalls_and_host_faults() -> None:
-    alarms = shipped("research").of("MetricAlarm").values()
-    by_metric = {a["metricName"]: a for a in alarms if a["metricName"] in names.JOB_METRICS}
-    assert set(by_metric) == set(names.JOB_METRICS)
-    for alarm in by_metric.values():
-        assert alarm["namespace"] == names.INSTANCE_NAMESPACE
-        assert alarm["dimensions"] == {"group": "resnet", "stack": "research"}
-        assert (alarm["statistic"], alarm["threshold"], alarm["treatMissingData"]) == (
-            "Sum",
-            1,
-            "notBreaching",
-        )
-    services = shipped("dev").of("MetricAlarm").values()
-    assert not [a for a in services if a["metricName"] in names.JOB_METRICS]
 
 
 def test_every_queue_and_the_function_have_alarms() -> None:

@@ -137,12 +137,8 @@ def test_instances_start_hardened_and_tagged(side: str) -> None:
     assert "keyName" not in template
     specified = {spec["resourceType"]: spec["tags"] for spec in template["tagSpecifications"]}
     assert set(specified) == {"instance", "volume", "network-interface"}
-    for tags in specified.values():
-        assert (tags[names.TAG_STACK], tags[names.TAG_GROUP], tags[names.TAG_GROUP_ROLE]) == (
-            "dev",
-            "inference",
-            side,
-        )
+    owner = {names.TAG_STACK: "dev", names.TAG_GROUP: "inference", names.TAG_GROUP_ROLE: side}
+    assert all(owner.items() <= tags.items() for tags in specified.values())
 
 
 @pytest.mark.parametrize("side", ["primary", "fallback"])
@@ -290,9 +286,8 @@ def test_every_wake_up_goes_to_the_one_queue_and_a_lost_one_to_the_dead_letters(
         "EC2 Instance Terminate Unsuccessful",
         "EC2 Spot Instance Interruption Warning",
     ]
-    assert [r["scheduleExpression"] for r in rules.values() if "scheduleExpression" in r] == [
-        "rate(1 minute)"
-    ]
+    [schedule] = [rule["scheduleExpression"] for rule in rules.values() if "scheduleExpression" in rule]
+    assert schedule == "rate(1 minute)"
 
 
 @pytest.mark.parametrize(
@@ -362,9 +357,7 @@ def test_two_services_and_a_gateway_in_each_zone() -> None:
 def test_wrong_settings_end_the_program_before_anything_is_declared() -> None:
     file = edited_file(in_capacity(spotPercentage=140))
     error, declared = apart(program.refused, "known", "dev", file)
-    assert error == (
-        "SettingsError: gpu-spot:services[0].capacity.spotPercentage must be at most 100, not 140."
-    )
+    assert error.endswith("gpu-spot:services[0].capacity.spotPercentage must be at most 100, not 140.")
     assert not declared
 
 

@@ -183,22 +183,13 @@ def queue_alarms(of: Run) -> dict[str, dict[str, Any]]:
     return {name.partition("-queue-")[2]: alarm for name, alarm in of.alarms().items() if "-queue-" in name}
 
 
-def metric_names(alarm: dict[str, Any]) -> list[str]:
-    return [query["metric"]["metricName"] for query in alarm["metricQueries"] if "metric" in query]
-
-
 def test_alarms_use_metrics_of_this_broker(own: Run) -> None:
     found = queue_alarms(own)
     assert found.keys() == {"disk", "down", "length", "memory", "message-age", "no-consumers", "unreachable"}
     of = {"Broker": f"{NAME}-0123456"}
     assert found["down"]["dimensions"] == of
-    assert metric_names(found["disk"]) == ["RabbitMQDiskFree", "RabbitMQDiskFreeLimit"]
-    assert metric_names(found["memory"]) == ["RabbitMQMemUsed", "RabbitMQMemLimit"]
-    for name in ("disk", "memory"):
-        *parts, result = found[name]["metricQueries"]
-        assert all(query["metric"]["dimensions"] == of for query in parts)
-        assert result["returnData"] is True
-        assert {"value", "other"} >= {query["id"] for query in parts}
+    for name in ("disk", "memory"):  # which metrics: test_alarms.py
+        assert [query["metric"]["dimensions"] for query in found[name]["metricQueries"][:-1]] == [of, of]
 
 
 @pytest.mark.parametrize("which", ["own", "existing"])
@@ -214,7 +205,6 @@ def test_alarms_of_the_queue_use_metrics_that_the_watcher_emits(
         assert found[name]["dimensions"] == group
         assert found[name]["namespace"] == variables["POWERTOOLS_METRICS_NAMESPACE"]
         assert found[name]["metricName"] in sent
-    assert metric_names(found["no-consumers"]) == ["QueueConsumers", "QueueReady"]
     assert all(query["metric"]["dimensions"] == group for query in found["no-consumers"]["metricQueries"][:2])
 
 
@@ -374,19 +364,13 @@ def test_an_update_keeps_the_password_before_and_after_a_rotation() -> None:
     assert (result["after"], result["rotated"]) == ((), ())
     # The deployed function runs from its archive and cannot reach the broker: it emits no zeros.
     error, line, metrics = result["watched"]
-    assert (error, metrics["group"], metrics["QueueUnreachable"], result["rows"]) == (
-        "",
-        "inference",
-        [1.0],
-        [],
-    )
+    assert (error, result["rows"]) == ("", [])
+    assert (metrics["group"], metrics["QueueUnreachable"]) == ("inference", [1.0])
     assert line["reason"].startswith("https://b:15671 does not respond: gaierror")
     # So it is with that of the users, which fails.
     error, line = result["managed"]
     assert line["message"] == "broker users incomplete"
-    assert line["reason"].endswith(
-        "https://b:15671 does not respond: gaierror: [Errno -2] Name or service not known"
-    )
+    assert "https://b:15671 does not respond: gaierror: [Errno -2]" in line["reason"]
     assert "does not respond" in error
     assert result["labels"] == ["AWSCURRENT", "AWSPREVIOUS", "PASSWORD", "URL"]
 

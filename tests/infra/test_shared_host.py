@@ -58,23 +58,19 @@ def test_a_changed_list_replaces_no_instance() -> None:
     before, after = inputs(shared()), inputs(other)
     changed = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
     kinds = {kind.rpartition(":")[2] for kind, _ in changed}
-    assert kinds == {
-        *("BucketObjectv2", "SecurityGroupIngressRule", "Document", "Policy"),
-        "MetricAlarm",
-    }
+    assert kinds == {"BucketObjectv2", "SecurityGroupIngressRule", "Document", "Policy", "MetricAlarm"}
 
 
 def test_ports_are_open_to_the_allowed_sources_only() -> None:
     group = "gpu-spot-shared-lab-ports-id"
-    rules = [
-        one for one in shared().of("SecurityGroupIngressRule").values() if one["securityGroupId"] == group
-    ]
-    assert sorted((int(one["fromPort"]), int(one["toPort"]), one["cidrIpv4"]) for one in rules) == [
-        (port, port, "10.30.0.0/16") for port in (8001, 8002, 8003)
-    ]
-    assert not [
-        one for one in shared().of("SecurityGroupEgressRule").values() if one["securityGroupId"] == group
-    ]
+
+    def rules(direction: str) -> list[dict[str, Any]]:
+        found = shared().of(f"SecurityGroup{direction}Rule").values()
+        return [one for one in found if one["securityGroupId"] == group]
+
+    opened = [(int(one["fromPort"]), int(one["toPort"]), one["cidrIpv4"]) for one in rules("Ingress")]
+    assert sorted(opened) == [(port, port, "10.30.0.0/16") for port in (8001, 8002, 8003)]
+    assert not rules("Egress")
     for side in ("primary", "fallback"):
         groups = shared().the("LaunchTemplate", f"lab-{side}")["vpcSecurityGroupIds"]
         assert groups == ["gpu-spot-shared-workers-id", group]
@@ -255,10 +251,8 @@ def test_the_host_may_move_its_tenants_volumes_and_no_others(
         "snapshot": "arn:aws:ec2:us-west-2::snapshot/snap-0",
         "jobs": "arn:aws:dynamodb:us-west-2:123456789012:table/gpu-spot-shared-jobs",
     }.get(resource, resource.format(bucket="arn:aws:s3:::gpu-spot-shared-agent-id"))
-    tagged = (
-        {**context, "aws:ResourceTag/gpu-spot:stack": ["shared"]} if action.startswith("ec2") else context
-    )
-    assert allows([role], Request(action, place, tagged)) == allowed
+    of_stack = {"aws:ResourceTag/gpu-spot:stack": ["shared"]} if action.startswith("ec2") else {}
+    assert allows([role], Request(action, place, context | of_stack)) == allowed
 
 
 def test_the_controllers_configuration_has_one_slot_with_break_before_make() -> None:
@@ -287,18 +281,10 @@ def test_memory_under_ten_datasets_is_warned_of() -> None:
     )
 
 
-def with_secrets(tenants: int = 1, **keys: str) -> Run:
-    """Run the sample with these keys of its first tenants; ``{}`` is their number."""
-
-    def change(config: dict[str, Any]) -> None:
-        for number, tenant in enumerate(config["gpu-spot:sharedHosts"][0]["tenants"][:tenants]):
-            tenant |= {key: value.format(number) for key, value in keys.items()}
-
-    return edited_stack(change, "shared")
-
-
 def test_a_host_may_read_its_tenants_secrets_and_no_other() -> None:
-    role = with_secrets(2, secret="lab/keys-{}", registrySecret="lab/registry")
+    secrets = {f"sharedHosts[0].tenants[{number}].secret": f"lab/keys-{number}" for number in range(2)}
+    shared_one = {f"sharedHosts[0].tenants[{number}].registrySecret": "lab/registry" for number in range(2)}
+    role = edited_stack(secrets | shared_one, "shared")
     [stored] = [one for name, one in role.of("BucketObjectv2").items() if name.endswith("lab-tenants")]
     assert [one.secret for one in codec.decode(stored["content"])] == ["lab/keys-0", "lab/keys-1", None]
     policies = [json.loads(one["policy"]) for name, one in role.of("RolePolicy").items() if "lab" in name]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import cache
+from itertools import product
 from typing import Any
 
 import pulumi
@@ -135,32 +136,15 @@ def test_a_role_reaches_nothing_of_another_stack(role: str, stack: str, other: s
 def test_a_pull_request_of_dev_assumes_devs_preview_role_alone() -> None:
     """Whatever its code does to the workflow: a job with an environment has no other subject."""
     ends = ("environment:dev-preview", "pull_request", "ref:refs/heads/feature", "ref:refs/pull/7/merge")
-    assumed = {
-        (stack, role, end)
-        for stack in ("dev", "prod")
-        for role in ROLES
-        for end in ends
-        if trusts(stack, role, end)
-    }
-    assert assumed == {("dev", "previews", "environment:dev-preview")}
-    trusted = {
-        (stack, role): end
-        for stack in ("dev", "prod")
-        for role in ROLES
-        for end in (
-            "environment:prod-preview",
-            "environment:dev",
-            "environment:production",
-            "ref:refs/heads/main",
-        )
-        if trusts(stack, role, end)
-    }
-    assert trusted == {
-        ("prod", "previews"): "environment:prod-preview",
-        ("dev", "deploys"): "environment:dev",
-        ("prod", "deploys"): "environment:production",
-        ("dev", "drift"): "ref:refs/heads/main",
-        ("prod", "drift"): "ref:refs/heads/main",
+    others = ("environment:prod-preview", "environment:dev", "environment:production", "ref:refs/heads/main")
+    assumed = {one for one in product(("dev", "prod"), ROLES, (*ends, *others)) if trusts(*one)}
+    assert assumed == {
+        ("dev", "previews", "environment:dev-preview"),
+        ("prod", "previews", "environment:prod-preview"),
+        ("dev", "deploys", "environment:dev"),
+        ("prod", "deploys", "environment:production"),
+        ("dev", "drift", "ref:refs/heads/main"),
+        ("prod", "drift", "ref:refs/heads/main"),
     }
 
 

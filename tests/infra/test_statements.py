@@ -205,17 +205,11 @@ def test_a_fleet_passes_only_the_role_of_its_instances() -> None:
 
 
 def test_the_file_system_allows_named_principals_and_denies_plain_text() -> None:
-    allowed, denied = (
-        the("MountThroughMountTargets", "prod"),
-        [
-            statement
-            for name, statement in statements_of("prod")
-            if name == "files" and statement["Sid"] == "OnlyOverTls"
-        ],
-    )
-    assert allowed["Principal"] == {"AWS": "arn:aws:iam::123456789012:root"}
-    assert denied[0]["Effect"] == "Deny"
-    assert denied[0]["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+    by_sid = {statement["Sid"]: statement for name, statement in statements_of("prod") if name == "files"}
+    assert by_sid["MountThroughMountTargets"]["Principal"] == {"AWS": "arn:aws:iam::123456789012:root"}
+    denied = by_sid["OnlyOverTls"]
+    assert denied["Effect"] == "Deny"
+    assert denied["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
 
 
 def test_every_action_exists(all_statements: list[tuple[str, dict[str, Any]]]) -> None:
@@ -259,12 +253,7 @@ def test_launches_in_a_zone_are_allowed_only_for_jobs_with_a_volume_and_services
         assert statement["Condition"]["StringEquals"] == {"aws:ResourceTag/gpu-spot:stack": "prod"}
     assert the("LaunchByZone", "dev")["Action"] == [OF_ZONES]
     # Without these the controller cannot launch with CreateFleet by other means.
-    granted = {
-        action
-        for name, statement in statements_of(FILES)
-        if name.endswith("controller-function")
-        for action in statement["Action"]
-    }
+    granted = granted_to_functions(FILES)
     assert OF_ZONES in granted
     assert not {"ec2:RunInstances", "iam:PassRole"} & granted
 

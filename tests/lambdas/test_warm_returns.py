@@ -44,9 +44,17 @@ def test_instances_return_to_the_pool_by_scale_in(pooled: FakeAws) -> None:
     assert pooled.calls["terminate_instance_in_auto_scaling_group"] == 0
 
 
-def test_unhealthy_instances_are_terminated(pooled: FakeAws) -> None:
-    move(pooled, CapacityChange(3, 3, ("i-1",), freed_slots=1, skip_warm_pool=True))
-    assert left(pooled) == (2, ["i-0", "i-2"])
+@pytest.mark.parametrize(
+    ("change", "desired"),
+    [
+        (CapacityChange(3, 3, ("i-1",), freed_slots=1, skip_warm_pool=True), 2),
+        (CapacityChange(3, 4, ("i-1",), freed_slots=1), 3),
+    ],
+    ids=["unhealthy", "replaced"],
+)
+def test_other_instances_are_terminated(pooled: FakeAws, change: CapacityChange, desired: int) -> None:
+    move(pooled, change)
+    assert left(pooled) == (desired, ["i-0", "i-2"])
     assert pooled.calls["terminate_instance_in_auto_scaling_group"] == 1
 
 
@@ -82,12 +90,6 @@ def test_instances_are_terminated_if_a_scale_in_could_remove_others_or_none(
     move(pooled, CapacityChange(before, before, ("i-2",), freed_slots=1))
     assert left(pooled) == (before - 1, ["i-0", "i-1"])
     assert pooled.calls["set_instance_protection"] == 0
-
-
-def test_replaced_instances_are_terminated(pooled: FakeAws) -> None:
-    move(pooled, CapacityChange(3, 4, ("i-2",), freed_slots=1))
-    assert left(pooled) == (3, ["i-0", "i-1"])
-    assert pooled.calls["terminate_instance_in_auto_scaling_group"] == 1
 
 
 def test_the_next_pass_completes_a_failed_scale_in(pooled: FakeAws) -> None:

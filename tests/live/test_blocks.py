@@ -43,22 +43,16 @@ def test_a_full_copy_after_all_snapshots_are_deleted(blocks: Blocks) -> None:
     assert blocks.start_snapshot("s2", "v2") == 60_040
 
 
-def test_deleting_an_older_one_takes_nothing_from_the_newest(blocks: Blocks) -> None:
+@pytest.mark.parametrize(("deleted", "copied"), [("s1", 7), ("s2", 307)], ids=["an older one", "the newest"])
+def test_deleting_leaves_the_blocks_of_the_newest_alone_to_the_next(
+    blocks: Blocks, deleted: str, copied: int
+) -> None:
     blocks.start_snapshot("s1", "v1")
     blocks.wrote("v1", 300)
     blocks.start_snapshot("s2", "v1")
-    blocks.discarded("s1")
+    blocks.discarded(deleted)
     blocks.wrote("v1", 7)
-    assert blocks.start_snapshot("s3", "v1") == 7
-
-
-def test_deleting_the_newest_leaves_its_own_blocks_to_the_next(blocks: Blocks) -> None:
-    blocks.start_snapshot("s1", "v1")
-    blocks.wrote("v1", 300)
-    blocks.start_snapshot("s2", "v1")
-    blocks.discarded("s2")
-    blocks.wrote("v1", 7)
-    assert blocks.start_snapshot("s3", "v1") == 307
+    assert blocks.start_snapshot("s3", "v1") == copied
 
 
 def test_a_snapshot_of_another_volume_saves_no_copy(blocks: Blocks) -> None:

@@ -9,7 +9,7 @@ from lambdas.core.model import GroupRole, PurchaseOption
 from market.replay.groups import ON_DEMAND_REFUSAL, SPOT_REFUSAL
 from pulumi_on_moto.errors import LocalCloudError
 from rehearsal.cloud.instances import TERMINATED_VISIBLE_SECONDS
-from tests.live.world import START, Running, bodies
+from tests.live.world import LAUNCHING, START, Running, bodies, hooked
 
 
 def test_groups_are_read_from_the_deployment(running: Running) -> None:
@@ -125,19 +125,13 @@ def test_refusals_are_activities_with_aws_words_newest_first(running: Running) -
     running.launch()
     running.cloud.refuse("inference", GroupRole.FALLBACK, ON_DEMAND_REFUSAL)
     autoscaling = running.clients("autoscaling")
-    found = autoscaling.describe_scaling_activities(AutoScalingGroupName=view.primary)["Activities"]
-    assert [(item["StatusCode"], item.get("StatusMessage")) for item in found] == [
-        ("Successful", None),
-        ("Failed", SPOT_REFUSAL),
-    ]
-    first = autoscaling.describe_scaling_activities(AutoScalingGroupName=view.primary, MaxRecords=1)
-    rest = autoscaling.describe_scaling_activities(
-        AutoScalingGroupName=view.primary, NextToken=first["NextToken"]
-    )
-    assert [item["StatusCode"] for item in (*first["Activities"], *rest["Activities"])] == [
-        "Successful",
-        "Failed",
-    ]
+    asked = {"AutoScalingGroupName": view.primary}
+    found = autoscaling.describe_scaling_activities(**asked)["Activities"]
+    said = [(item["StatusCode"], item.get("StatusMessage")) for item in found]
+    assert said == [("Successful", None), ("Failed", SPOT_REFUSAL)]
+    first = autoscaling.describe_scaling_activities(**asked, MaxRecords=1)
+    rest = autoscaling.describe_scaling_activities(**asked, NextToken=first["NextToken"])
+    assert [*first["Activities"], *rest["Activities"]] == found
 
 
 def test_warm_pool_fills_stays_stopped_and_starts_into_the_group(running: Running) -> None:
@@ -224,15 +218,11 @@ def test_on_demand_gets_no_notice(running: Running) -> None:
 
 
 def test_a_launch_waits_for_its_hook_until_the_first_heartbeat(running: Running) -> None:
-    autoscaling, view = running.clients("autoscaling"), running.cloud.group("inference")
-
     def state() -> tuple[str, str]:
         [member] = running.members().values()
         return member["LifecycleState"], running.newest()["StatusCode"]
 
-    hook = {"AutoScalingGroupName": view.fallback, "LifecycleHookName": "worker-started"}
-    autoscaling.put_lifecycle_hook(**hook, LifecycleTransition="autoscaling:EC2_INSTANCE_LAUNCHING")
-    try:
+    with hooked(running, **LAUNCHING):
         instance = running.buy()
         assert state() == ("Pending:Wait", "MidLifecycleAction")
         assert bodies(running)[-1]["detail-type"] == "EC2 Instance-launch Lifecycle Action"
@@ -242,15 +232,11 @@ def test_a_launch_waits_for_its_hook_until_the_first_heartbeat(running: Running)
         assert event["detail-type"] == "EC2 Instance Launch Successful"
         running.cloud.heartbeat([instance])
         assert bodies(running) == []
-    finally:
-        autoscaling.delete_lifecycle_hook(**hook)
 
 
 def test_an_instance_can_complete_its_launch_hook_itself_and_once(running: Running) -> None:
-    autoscaling, view = running.clients("autoscaling"), running.cloud.group("inference")
-    hook = {"AutoScalingGroupName": view.fallback, "LifecycleHookName": "prepared"}
-    autoscaling.put_lifecycle_hook(**hook, LifecycleTransition="autoscaling:EC2_INSTANCE_LAUNCHING")
-    try:
+    autoscaling = running.clients("autoscaling")
+    with hooked(running, **LAUNCHING) as hook:
         instance = running.buy()
         bodies(running)
         completed = {**hook, "InstanceId": instance, "LifecycleActionResult": "CONTINUE"}
@@ -259,8 +245,6 @@ def test_an_instance_can_complete_its_launch_hook_itself_and_once(running: Runni
         for again in (completed, {**completed, "LifecycleHookName": "another"}):
             with pytest.raises(ClientError, match="No active Lifecycle Action found with instance ID"):
                 autoscaling.complete_lifecycle_action(**again)
-    finally:
-        autoscaling.delete_lifecycle_hook(**hook)
 
 
 def test_a_started_warm_instance_has_a_new_launch_time(running: Running) -> None:

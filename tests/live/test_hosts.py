@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 from unittest import mock
 
 import pytest
-from rich.console import Console, RenderableType
 
 from market.replay.ledger import Span
 from market.supply.trace import PoolTrace
@@ -21,11 +19,11 @@ from rehearsal.machines.group import Nodes
 from rehearsal.machines.machine import contents
 from rehearsal.rehearse import ProgressListener, RehearsalOptions, rehearse
 from rehearsal.report.page import render
-from rehearsal.report.summary import render_summary
 from rehearsal.results.summary import summarise
 from rehearsal.results.tenancy import TenancyAccount
 from tests.apart import made_once
 from tests.e2e.world import START, World, living, load
+from tests.report.rehearsal import printed
 from userdata.agent.tenants import codec
 
 ACCOUNT_OF = tenancy.tenancy_account
@@ -78,7 +76,7 @@ def played() -> dict[str, Any]:
     return seen | {
         "returns": [asdict(one) for one in run.tenancy.returns],
         "summary": summarise(run)["shared_host"],
-        "terminal": text(render_summary(summarise(run))),
+        "terminal": printed(summarise(run)),
         "page": render(run),
     }
 
@@ -111,14 +109,6 @@ def change_list(world: World) -> str:
     text = codec.encode((*tenants.values(), come))
     world.clients("s3").put_object(Bucket=host.bucket, Key=codec.key_of("lab"), Body=text)
     return text
-
-
-def text(shown: RenderableType) -> str:
-    """As it stands in a terminal 80 columns wide, spaces joined."""
-    console = Console(width=80, file=io.StringIO())
-    with console.capture() as said:
-        console.print(shown)
-    return " ".join(said.get().replace("│", " ").split())
 
 
 pytestmark = pytest.mark.soak

@@ -45,6 +45,19 @@ class World:
     def attach(self, volume: str, instance: str) -> None:
         self.ec2.attach_volume(VolumeId=volume, InstanceId=instance, Device="/dev/sdf")
 
+    def available(self) -> str:
+        """Return a volume that has been created."""
+        volume = self.create(A)
+        self.after(10)
+        return volume
+
+    def attaching(self, seconds: float) -> tuple[str, str]:
+        """Return an instance, and a volume that has been attaching to it for so long."""
+        instance, volume = self.launch(A), self.available()
+        self.attach(volume, instance)
+        self.after(seconds)
+        return instance, volume
+
 
 @pytest.fixture
 def world(running: Running, tmp_path: Path) -> Iterator[World]:
@@ -86,8 +99,7 @@ def test_creating_attaching_and_detaching_take_their_time(world: World) -> None:
 
 
 def test_a_volume_attaches_in_its_own_zone_and_once(world: World) -> None:
-    here, also_here, there, volume = world.launch(A), world.launch(A), world.launch(B), world.create(A)
-    world.after(10)
+    here, also_here, there, volume = world.launch(A), world.launch(A), world.launch(B), world.available()
     with refused("InvalidVolume.ZoneMismatch"):
         world.attach(volume, there)
     world.attach(volume, here)
@@ -96,10 +108,7 @@ def test_a_volume_attaches_in_its_own_zone_and_once(world: World) -> None:
 
 
 def test_a_dying_instance_keeps_its_volume_for_a_while(world: World) -> None:
-    instance, volume = world.launch(A), world.create(A)
-    world.after(10)
-    world.attach(volume, instance)
-    world.after(6)
+    instance, volume = world.attaching(6)
     world.cloud.kill([instance])
     assert world.state(volume) == ("in-use", ["detaching"])
     world.after(59)
@@ -109,10 +118,7 @@ def test_a_dying_instance_keeps_its_volume_for_a_while(world: World) -> None:
 
 
 def test_an_instance_that_ends_while_a_volume_comes_never_has_it(world: World) -> None:
-    instance, volume = world.launch(A), world.create(A)
-    world.after(10)
-    world.attach(volume, instance)
-    world.after(1)
+    instance, volume = world.attaching(1)
     world.cloud.kill([instance])
     world.after(6)  # it would have been attached by now
     assert world.disks.holder(volume) is None
@@ -122,8 +128,7 @@ def test_an_instance_that_ends_while_a_volume_comes_never_has_it(world: World) -
 
 
 def test_no_volume_attaches_to_an_instance_that_has_ended(world: World) -> None:
-    instance, volume = world.launch(A), world.create(A)
-    world.after(10)
+    instance, volume = world.launch(A), world.available()
     world.cloud.kill([instance])
     with refused("IncorrectState"):
         world.attach(volume, instance)
@@ -131,8 +136,7 @@ def test_no_volume_attaches_to_an_instance_that_has_ended(world: World) -> None:
 
 
 def test_a_snapshot_holds_the_content_at_its_start(world: World) -> None:
-    volume = world.create(A)
-    world.after(10)
+    volume = world.available()
     world.disks.format(volume)
     (world.disks.folder(volume) / "weights").write_text("before")
     world.disks.wrote(volume, 1024)
@@ -154,8 +158,7 @@ def test_a_snapshot_holds_the_content_at_its_start(world: World) -> None:
 
 
 def test_the_duration_of_a_snapshot_depends_on_the_changed_blocks(world: World) -> None:
-    volume = world.create(A)
-    world.after(10)
+    volume = world.available()
     world.disks.format(volume)
     world.disks.wrote(volume, 1024)
     first = world.ec2.create_snapshot(VolumeId=volume)["SnapshotId"]
@@ -176,8 +179,7 @@ def test_the_duration_of_a_snapshot_depends_on_the_changed_blocks(world: World) 
 
 
 def test_a_snapshot_of_a_mounted_volume_blocks_no_node(world: World) -> None:
-    volume = world.create(A)
-    world.after(10)
+    volume = world.available()
     world.disks.mounted.add(volume)
     world.ec2.create_snapshot(VolumeId=volume)
     assert world.disks.copying_until == 0
@@ -187,8 +189,7 @@ def test_a_snapshot_of_a_mounted_volume_blocks_no_node(world: World) -> None:
 
 
 def test_only_a_copy_is_slow_at_its_first_read(world: World) -> None:
-    volume = world.create(A)
-    world.after(10)
+    volume = world.available()
     snapshot = world.ec2.create_snapshot(VolumeId=volume)["SnapshotId"]
     world.after(20)
     lazy = world.create(B, SnapshotId=snapshot)
@@ -202,10 +203,7 @@ def test_the_same_client_token_creates_once(world: World) -> None:
 
 
 def test_data_loss_is_an_error(world: World) -> None:
-    instance, volume = world.launch(A), world.create(A)
-    world.after(10)
-    world.attach(volume, instance)
-    world.after(6)
+    instance, volume = world.attaching(6)
     world.disks.format(volume)
     with pytest.raises(LocalCloudError, match="already has a file system"):
         world.disks.format(volume)
@@ -216,9 +214,8 @@ def test_data_loss_is_an_error(world: World) -> None:
 
 def test_root_volumes_and_the_snapshots_of_images_are_left_to_moto(world: World) -> None:
     instance = world.launch(A)
-    [root] = world.ec2.describe_volumes(Filters=[{"Name": "attachment.instance-id", "Values": [instance]}])[
-        "Volumes"
-    ]
+    filters = [{"Name": "attachment.instance-id", "Values": [instance]}]
+    [root] = world.ec2.describe_volumes(Filters=filters)["Volumes"]
     assert world.state(root["VolumeId"]) == ("in-use", ["attached"])
     world.cloud.kill([instance])
     with refused("InvalidVolume.NotFound"):

@@ -3,38 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 from botocore.exceptions import ClientError
 
 from lambdas.core.model import GroupRole
-from tests.live.world import START, Running, bodies
+from tests.live.world import LAUNCHING, START, Running, bodies, hooked
 
-HOOK = {"LifecycleTransition": "autoscaling:EC2_INSTANCE_TERMINATING", "HeartbeatTimeout": 300}
 A, B = "us-west-2a", "us-west-2b"
 
 
 @contextmanager
-def hooked(running: Running, **changes: Any) -> Iterator[dict[str, Any]]:
-    hook = {"AutoScalingGroupName": running.name(), "LifecycleHookName": "end"}
-    running.clients("autoscaling").put_lifecycle_hook(**hook, **{**HOOK, **changes})
-    try:
-        yield hook
-    finally:
-        running.clients("autoscaling").delete_lifecycle_hook(**hook)
-
-
-@contextmanager
-def protecting(running: Running, side: GroupRole = GroupRole.FALLBACK) -> Iterator[None]:
+def changed(running: Running, setting: str, value: object, before: object) -> Iterator[None]:
+    """Let the fallback have another setting while the body runs."""
     autoscaling = running.clients("autoscaling")
-    protect = {"AutoScalingGroupName": running.name(side), "NewInstancesProtectedFromScaleIn": True}
-    autoscaling.update_auto_scaling_group(**protect)
+    autoscaling.update_auto_scaling_group(AutoScalingGroupName=running.name(), **{setting: value})
     try:
         yield
     finally:
-        autoscaling.update_auto_scaling_group(**{**protect, "NewInstancesProtectedFromScaleIn": False})
+        autoscaling.update_auto_scaling_group(AutoScalingGroupName=running.name(), **{setting: before})
+
+
+def protecting(running: Running) -> AbstractContextManager[None]:
+    return changed(running, "NewInstancesProtectedFromScaleIn", True, False)
 
 
 def test_a_scale_in_terminates_members_of_the_fullest_zone_near_their_billing_hour(running: Running) -> None:
@@ -60,25 +52,17 @@ def test_of_a_mixed_group_the_purchase_option_that_has_too_many_goes_first(runni
 
 
 def test_a_lowered_maximum_ends_members(running: Running) -> None:
-    autoscaling = running.clients("autoscaling")
     running.want(2)
     for zone in (A, B):
         running.buy(zone)
-    try:
-        autoscaling.update_auto_scaling_group(AutoScalingGroupName=running.name(), MaxSize=1)
+    with changed(running, "MaxSize", 1, 6):
         assert (running.cloud.desired("inference")[1], len(running.members())) == (1, 1)
-    finally:
-        autoscaling.update_auto_scaling_group(AutoScalingGroupName=running.name(), MaxSize=6)
 
 
 def test_a_maximum_below_the_desired_capacity_lowers_it_without_instances(running: Running) -> None:
-    autoscaling = running.clients("autoscaling")
     running.want(4)
-    try:
-        autoscaling.update_auto_scaling_group(AutoScalingGroupName=running.name(), MaxSize=3)
+    with changed(running, "MaxSize", 3, 6):
         assert running.cloud.desired("inference")[1] == 3
-    finally:
-        autoscaling.update_auto_scaling_group(AutoScalingGroupName=running.name(), MaxSize=6)
 
 
 def test_a_scaling_policy_ends_members_too(running: Running) -> None:
@@ -121,8 +105,7 @@ def test_out_of_the_warm_pool_members_inherit_the_protection(running: Running) -
 
 
 def test_a_member_that_is_not_yet_in_service_is_not_protected(running: Running) -> None:
-    launching = {"LifecycleTransition": "autoscaling:EC2_INSTANCE_LAUNCHING"}
-    with protecting(running), hooked(running, **launching):
+    with protecting(running), hooked(running, **LAUNCHING):
         running.want(1)
         running.buy(A)
         running.want(0)
@@ -169,19 +152,14 @@ def test_without_completion_it_waits_for_the_heartbeat_timeout_from_the_last_hea
 
 
 def test_an_abandoned_launch_is_cancelled_with_its_reason(running: Running) -> None:
-    launching = {"LifecycleTransition": "autoscaling:EC2_INSTANCE_LAUNCHING"}
-    with hooked(running, **launching):
+    with hooked(running, **LAUNCHING):
         running.want(1)
         late = running.buy(A)
         running.cloud.set_time(START + 301)
         assert (running.members(), running.instance(late)["State"]["Name"]) == ({}, "terminated")
-        (timed_out,) = [
-            activity
-            for activity in running.clients("autoscaling").describe_scaling_activities(
-                AutoScalingGroupName=running.name()
-            )["Activities"]
-            if activity["StatusCode"] == "Cancelled"
-        ]
+        asked = {"AutoScalingGroupName": running.name()}
+        found = running.clients("autoscaling").describe_scaling_activities(**asked)["Activities"]
+        [timed_out] = [activity for activity in found if activity["StatusCode"] == "Cancelled"]
         assert timed_out["StatusMessage"].endswith("Heartbeat Timeout")
 
 

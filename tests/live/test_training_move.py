@@ -57,9 +57,8 @@ def test_the_job_is_not_ready_while_its_volume_moves(seen: dict[str, Any]) -> No
             begin = START + span["tick"] * 60
             if released <= begin < running - 60:
                 assert span["ready"] == 0, (span, move)
-    assert (
-        sum(span["ready"] * span["ticks"] for span in seen["spans"]) >= STEPS / 2
-    )  # a step takes half a minute
+    # A step takes half a minute.
+    assert sum(span["ready"] * span["ticks"] for span in seen["spans"]) >= STEPS / 2
 
 
 def test_a_finished_job_takes_its_group_down_and_leaves_one_volume(seen: dict[str, Any]) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ OURS = {
 }
 """What gpu-spot reads of a deployment, under the names that it reads."""
 START = 1_700_000_000.0
+LAUNCHING = {"LifecycleTransition": "autoscaling:EC2_INSTANCE_LAUNCHING"}
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,18 @@ class Running:
     def instance(self, instance_id: str) -> Any:
         reply = self.clients("ec2").describe_instances(InstanceIds=[instance_id])
         return reply["Reservations"][0]["Instances"][0]
+
+
+@contextmanager
+def hooked(running: Running, **changes: Any) -> Iterator[dict[str, Any]]:
+    """Let the fallback have a hook, by default of terminations, while the body runs."""
+    hook = {"AutoScalingGroupName": running.name(), "LifecycleHookName": "hook"}
+    ending = {"LifecycleTransition": "autoscaling:EC2_INSTANCE_TERMINATING", "HeartbeatTimeout": 300}
+    running.clients("autoscaling").put_lifecycle_hook(**hook, **{**ending, **changes})
+    try:
+        yield hook
+    finally:
+        running.clients("autoscaling").delete_lifecycle_hook(**hook)
 
 
 def bodies(running: Running) -> list[dict[str, Any]]:

@@ -90,14 +90,10 @@ def test_no_successor_is_let_go_while_it_boots(rebalance: bool) -> None:
 
 
 def test_a_fleet_that_does_not_play_rebalancing_is_refused() -> None:
-    class Deaf:
-        pass
-
     sold, rules = market(A)
-    with pytest.raises(
-        ValueError, match="capacity_rebalance must be false without a fleet that plays it, not true"
-    ):
-        Replay(sold, rules, Deaf(), GroupShape(placement.named(sold.names), capacity_rebalance=True), 1)  # type: ignore[arg-type]
+    shape = GroupShape(placement.named(sold.names), capacity_rebalance=True)
+    with pytest.raises(ValueError, match="must be false without a fleet that plays it, not true"):
+        Replay(sold, rules, object(), shape, 1)  # type: ignore[arg-type]
 
 
 def recommendations(**rules: Any) -> list[tuple[int, int]]:

@@ -23,16 +23,8 @@ def _inline(kind: str, **statement: Any) -> list[Subject]:
 
 
 def _wildcard_actions() -> list[Form]:
-    actions = (
-        "*",
-        "*:*",
-        "s3:*",
-        "ec2:Run*",
-        "iam:Create?ole",
-        "IAM:*",
-        "ec2:*Instances",
-        ["ec2:RunInstances", "sts:*"],
-    )
+    written = ("*", "*:*", "s3:*", "ec2:Run*", "iam:Create?ole", "IAM:*", "ec2:*Instances")
+    actions = (*written, ["ec2:RunInstances", "sts:*"])
     kinds = ("RolePolicy", "Policy")
     return [
         ("no-wildcards", [allowing(kind, Action=a, Resource=_RESOURCE)]) for a in actions for kind in kinds
@@ -40,13 +32,8 @@ def _wildcard_actions() -> list[Form]:
 
 
 def _pass_role() -> list[Form]:
-    resources = (
-        "*",
-        ["*"],
-        "arn:aws:iam::*:role/*",
-        "arn:aws:iam::123456789012:role/*",
-        "arn:aws:iam::123456789012:*",
-    )
+    roles = ("arn:aws:iam::*:role/*", "arn:aws:iam::123456789012:role/*", "arn:aws:iam::123456789012:*")
+    resources = ("*", ["*"], *roles)
     actions = ("iam:PassRole", "IAM:passrole", ["ec2:DescribeInstances", "iam:PassRole"])
     return [("no-wildcards", [allowing(Action=a, Resource=r)]) for a in actions for r in resources]
 
@@ -98,14 +85,8 @@ def _open(rules: Sequence[str], key: str, keys: str) -> list[Form]:
 def _open_to_ipv4() -> list[Form]:
     quarters = [f"{64 * n}.0.0.0/2" for n in range(4)]
     eighths = [f"{32 * n}.0.0.0/3" for n in range(8)]
-    unions = (
-        ["0.0.0.0/0"],
-        ["0.0.0.0/1", "128.0.0.0/1"],
-        quarters,
-        eighths,
-        ["0.0.0.0/1"],
-        ["10.0.0.0/8", "1.2.3.4/0"],
-    )
+    halves = ["0.0.0.0/1", "128.0.0.0/1"]
+    unions = (["0.0.0.0/0"], halves, quarters, eighths, halves[:1], ["10.0.0.0/8", "1.2.3.4/0"])
     return [form for union in unions for form in _open(union, "cidrIpv4", "cidrBlocks")]
 
 
@@ -116,23 +97,17 @@ def _open_to_ipv6() -> list[Form]:
 
 def _public_functions() -> list[Form]:
     urls = [
-        subject("FunctionUrl", f"url-{n}", authorizationType=kind, qualifier=qualifier)
-        for n, (kind, qualifier) in enumerate(
-            (k, q) for k in ("NONE", "none", None) for q in ("live", "$LATEST")
-        )
+        subject("FunctionUrl", authorizationType=kind, qualifier=qualifier)
+        for kind in ("NONE", "none", None)
+        for qualifier in ("live", "$LATEST")
     ]
     permissions = [
-        subject("Permission", f"allow-{n}", principal="*", action=action, **more)
-        for n, (action, more) in enumerate(
-            (action, more)
-            for action in ("lambda:InvokeFunction", "lambda:InvokeFunctionUrl")
-            for more in ({}, {"functionUrlAuthType": "NONE"})
-        )
+        subject("Permission", principal="*", action=action, **more)
+        for action in ("lambda:InvokeFunction", "lambda:InvokeFunctionUrl")
+        for more in ({}, {"functionUrlAuthType": "NONE"})
     ]
     permissions += [
-        subject(
-            "Permission", f"allow-{name}", principal=f"{name}.amazonaws.com", action="lambda:InvokeFunction"
-        )
+        subject("Permission", principal=f"{name}.amazonaws.com", action="lambda:InvokeFunction")
         for name in ("s3", "sns", "events")
     ]
     return [("no-public-endpoints", [each]) for each in (*urls, *permissions)]
@@ -188,22 +163,13 @@ def _imds_v1() -> list[Form]:
 
 
 def _public_clusters() -> list[Form]:
-    cidrs: tuple[Any, ...] = (
-        None,
-        [],
-        ["0.0.0.0/0"],
-        ["0.0.0.0/1", "128.0.0.0/1"],
-        ["10.0.0.0/8", "0.0.0.0/0"],
-    )
-    flags: tuple[Any, ...] = (None, True)
-    return [
-        (
-            "no-public-endpoints",
-            [subject("Cluster", vpcConfig={"endpointPublicAccess": flag, "publicAccessCidrs": ranges})],
-        )
-        for flag in flags
-        for ranges in cidrs
+    anywhere = (["0.0.0.0/0"], ["0.0.0.0/1", "128.0.0.0/1"], ["10.0.0.0/8", "0.0.0.0/0"])
+    networks = [
+        {"endpointPublicAccess": flag, "publicAccessCidrs": ranges}
+        for flag in (None, True)
+        for ranges in (None, [], *anywhere)
     ]
+    return [("no-public-endpoints", [subject("Cluster", vpcConfig=network)]) for network in networks]
 
 
 def _public_brokers() -> list[Form]:
@@ -242,20 +208,8 @@ def _above_the_ceiling() -> list[Form]:
 
 
 def _outside_the_regions() -> list[Form]:
-    kinds = (
-        "Bucket",
-        "Broker",
-        "Cluster",
-        "FileSystem",
-        "Group",
-        "Instance",
-        "Key",
-        "Queue",
-        "Table",
-        "Volume",
-        "Role",
-    )
-    return [("regions", [subject(kind, region="ap-south-2", tags=TAGS)]) for kind in kinds]
+    kinds = "Bucket Broker Cluster FileSystem Group Instance Key Queue Table Volume Role"
+    return [("regions", [subject(kind, region="ap-south-2", tags=TAGS)]) for kind in kinds.split()]
 
 
 def _outside_the_types() -> list[Form]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,13 +12,11 @@ from infra.catalogue import on_demand_prices
 from policy.evaluation import Violation, settings_of, violations
 from policy.rules.model import UNKNOWN, Subject
 from rehearsal.commands.deploy import violated
-from tests.infra.declared import ROOT, Run, edited_stack, run, shipped, variant
+from tests.infra.declared import ROOT, Run, edited_stack, in_capacity, shipped
 from tests.infra.test_key import KEY
 from tests.policy.cases import FACTS
 from tests.policy.forms import false_stops, good_forms
 from tests.review.changes import STACKS
-
-FLEET_FILE = ROOT / "stacks" / "Pulumi.fleet.yaml"
 
 
 def check(preview: Run) -> list[Violation]:
@@ -54,11 +51,8 @@ def test_a_shipped_environment_complies_with_all_mandatory_policies(stack: str, 
         assert not found
 
 
-def test_an_environment_with_a_key_of_its_own_complies(tmp_path: Path) -> None:
-    def with_key(config: dict[str, Any]) -> None:
-        config["gpu-spot:kmsKeyArn"] = KEY
-
-    declared = run("known", variant(tmp_path, with_key, ROOT / "stacks" / "Pulumi.prod.yaml"), "prod")
+def test_an_environment_with_a_key_of_its_own_complies() -> None:
+    declared = edited_stack({"kmsKeyArn": KEY}, "prod")
     assert declared.of("Key") == {}
     assert KEY in json.dumps(declared.of("RolePolicy"))
     assert not [one for one in check(declared) if one.level == "mandatory"]
@@ -84,16 +78,10 @@ def test_no_policy_stops_a_stack_file_with_two_options(stack: str, chosen: slice
         ("request", 5),  # a base of 2 and half of the other 6 of 8
     ],
 )
-def test_the_on_demand_share_of_a_declared_fleet_is_counted(
-    tmp_path: Path, fleet_type: str, on_demand: int
-) -> None:
+def test_the_on_demand_share_of_a_declared_fleet_is_counted(fleet_type: str, on_demand: int) -> None:
     capacity = {"fleetType": fleet_type, "max": 16, "onDemandBase": 2, "spotPercentage": 50}
     capacity |= {"instanceTypes": ["g6.xlarge", "g5.xlarge"], "fallback": {"enabled": False}}
-
-    def change(config: dict[str, Any]) -> None:
-        config["gpu-spot:services"][0]["capacity"] |= capacity
-
-    declared = subjects_of(run("known", variant(tmp_path, change, FLEET_FILE), "fleet"))
+    declared = subjects_of(edited_stack(in_capacity(**capacity), "fleet"))
 
     def reported(maximum: float) -> list[str]:
         settings = {"on-demand-ceiling": {"maximumUsdPerHour": maximum}}

@@ -148,7 +148,7 @@ CREATE = {"access": [{"role": ROLE, "accessPolicy": "admin"}], "publicCidrs": ["
 VPC = "vpc-0123456789abcdef0"
 
 
-ELSEWHERE = {"vpcId": "vpc-other", "endpointPublicAccess": True}
+ANOTHER_VPC = {"vpcId": "vpc-other", "endpointPublicAccess": True}
 PRIVATE = {"vpcId": VPC, "endpointPublicAccess": False}
 BY_MAP = {"authenticationMode": "CONFIG_MAP"}
 
@@ -199,7 +199,7 @@ def test_a_cluster_that_fits_is_ok_and_what_runs_in_it_not_known(account: AwsCli
     [
         ({"status": "FAILED"}, "failure", "kubernetes.cluster", "FAILED"),
         ({"version": "1.35"}, "failure", "kubernetes.version", "has 1.35; objects are rendered for 1.36"),
-        ({"resourcesVpcConfig": ELSEWHERE}, "failure", "network.vpcId", "is in vpc-other"),
+        ({"resourcesVpcConfig": ANOTHER_VPC}, "failure", "network.vpcId", "is in vpc-other"),
         ({"accessConfig": BY_MAP}, "failure", "kubernetes.cluster", "no access entries"),
         ({"resourcesVpcConfig": PRIVATE}, "warning", "kubernetes.cluster", "private only"),
     ],

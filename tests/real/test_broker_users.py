@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import quote
 
 import boto3
 import pika
@@ -21,6 +22,7 @@ import pytest
 from pika.exceptions import ChannelClosedByBroker, ProbableAuthenticationError
 
 from contracts.broker_users import BrokerQueue, BrokerRole, BrokerUser, ManagedBroker
+from contracts.registry.queue_state import QueueState
 from contracts.watched_queue import WatchedQueue
 from lambdas.aws.queues import management_client
 from lambdas.aws.queues.broker_users import BrokerUserManager
@@ -33,6 +35,7 @@ from spot_work import __main__ as command
 from spot_work.callers import AsyncClient
 from spot_work.rabbitmq.consumer import RabbitMQConsumer
 from tests import models
+from tests.waiting import wait_until
 
 CONFIG = "loopback_users = none\nmanagement.tcp.ip = 127.0.0.1\nmanagement.tcp.port = {port}\n"
 OCR, PAGES = BrokerQueue("ocr", 20, 100_000), BrokerQueue("pages", 3, 0)
@@ -99,21 +102,11 @@ class Users:
 
     def close_connections(self) -> int:
         """Close all AMQP connections as a broker that restarts does; return their number."""
-        end = time.monotonic() + WAIT_SECONDS
-        while time.monotonic() < end:
-            _, connections = self.ask(self.url("administrator"), "connections")
-            if connections:  # the list lags by some seconds
-                for connection in connections:
-                    self.ask(
-                        self.url("administrator"), f"connections/{_quoted(connection['name'])}", "DELETE"
-                    )
-                return len(connections)
-            time.sleep(0.5)
-        raise AssertionError("no connections")
-
-
-def _quoted(name: str) -> str:
-    return name.replace(" ", "%20").replace(">", "%3E")
+        url = self.url("administrator")
+        connections = wait_until(lambda: self.ask(url, "connections")[1], WAIT_SECONDS)  # the list lags
+        for connection in connections:
+            self.ask(url, f"connections/{quote(connection['name'])}", "DELETE")
+        return len(connections)
 
 
 @pytest.fixture(scope="module")
@@ -140,14 +133,14 @@ def users(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Users]:
 
 
 def _create_administrator(users: Users) -> None:
-    guest, end = users.server.url, time.monotonic() + WAIT_SECONDS
-    body = {"password": "first", "tags": "administrator"}
-    while True:
+    guest, body = users.server.url, {"password": "first", "tags": "administrator"}
+
+    def is_created() -> bool:
         with contextlib.suppress(OSError):  # the plugin listens later than the broker
-            if users.ask(guest, "users/gpu-spot", "PUT", body)[0] == 201:
-                break
-        assert time.monotonic() < end
-        time.sleep(0.2)
+            return users.ask(guest, "users/gpu-spot", "PUT", body)[0] == 201
+        return False
+
+    wait_until(is_created, WAIT_SECONDS, 0.2)
     every = {"configure": ".*", "write": ".*", "read": ".*"}
     assert users.ask(guest, "permissions/%2F/gpu-spot", "PUT", every)[0] == 201
 
@@ -272,12 +265,18 @@ def test_only_the_monitor_reads_the_management_api_and_only_counts(users: Users)
         assert users.ask(users.url(name), "queues/%2F/ocr")[0] == 401
     reader = RabbitMqReader(Monitor(users.secrets))
     watched = WatchedQueue("ocr", "rabbitmq", "ocr", "s/monitor", users.management)
-    end, history, state = time.monotonic() + WAIT_SECONDS, QueueHistory(), None
-    while state is None:
-        assert time.monotonic() < end
+
+    history = QueueHistory()
+
+    def observed() -> QueueState | None:
+        nonlocal history
+        state = None
         with contextlib.suppress(ValueError):  # no length for some seconds after a start
             state, history = reader.observe(watched, history, time.time(), 10.0)
-        time.sleep(0.5)
+        return state
+
+    state = wait_until(observed, WAIT_SECONDS, 0.5)
+    assert state is not None
     assert state.consumers == 0
     url, body = users.url("monitor"), {"count": 1, "ackmode": "ack_requeue_true", "encoding": "auto"}
     message = {"properties": {}, "routing_key": "ocr", "payload": "1", "payload_encoding": "string"}
@@ -367,33 +366,44 @@ class Load:
             time.sleep(0.005)
 
 
-def test_rotations_while_a_worker_serves_lose_nothing(users: Users) -> None:
-    """Connections are closed after each: both log in again, with the login of before the rotation."""
-    queue = Queue("ocr")
-    consumer = RabbitMQConsumer(users.url("ocr-workers"), queue, 8)
-    worker = Worker(consumer, lambda number: 2 * number)
+@contextlib.contextmanager
+def loaded(client: Client) -> Iterator[Load]:
+    """Send while the block runs."""
+    load = Load(client)
+    sender = threading.Thread(target=load.send)
+    sender.start()
+    try:
+        yield load
+    finally:
+        load.ended.set()
+        sender.join()
+
+
+@contextlib.contextmanager
+def doubling(url: str | Callable[[], str]) -> Iterator[None]:
+    """Run a worker of ``ocr`` while the block runs; it must be alive at its end."""
+    worker = Worker(RabbitMQConsumer(url, Queue("ocr"), 8), lambda number: 2 * number)
     running = threading.Thread(target=worker.run)
     running.start()
     try:
-        with Client(users.url("ocr-clients"), queue) as client:
-            load = Load(client)
-            sender = threading.Thread(target=load.send)
-            sender.start()
-            try:
-                before = users.url("ocr-workers"), users.url("ocr-clients")
-                assert users.run("ocr.workers", "ocr.clients", "monitor") == []
-                assert users.url("ocr-workers") != before[0]
-                assert users.url("ocr-clients") != before[1]
-                assert users.close_connections() >= 2
-                time.sleep(3.0)
-            finally:
-                load.ended.set()
-                sender.join()
-            results = [future.result(120) for future in load.futures]
+        yield
         assert running.is_alive()
     finally:
         worker.drain()
         running.join(60)
+
+
+def test_rotations_while_a_worker_serves_lose_nothing(users: Users) -> None:
+    """Connections are closed after each: both log in again, with the login of before the rotation."""
+    before = users.url("ocr-workers"), users.url("ocr-clients")
+    with doubling(before[0]), Client(before[1], Queue("ocr")) as client:
+        with loaded(client) as load:
+            assert users.run("ocr.workers", "ocr.clients", "monitor") == []
+            assert users.url("ocr-workers") != before[0]
+            assert users.url("ocr-clients") != before[1]
+            assert users.close_connections() >= 2
+            time.sleep(3.0)
+        results = [future.result(120) for future in load.futures]
     assert results == [2 * number for number in range(len(results))]
     assert len(results) > 200
 
@@ -412,8 +422,6 @@ def test_the_login_before_the_previous_one_is_refused(users: Users) -> None:
 def test_clients_with_an_outdated_login_read_it_again(users: Users) -> None:
     """After two rotations the login that they started with is refused; requests that are open stay so."""
     reads: list[str] = []
-    consumer = RabbitMQConsumer(lambda: users.url("ocr-workers"), Queue("ocr"), 8)
-    worker = Worker(consumer, lambda number: 2 * number)
 
     def read() -> str:
         reads.append(users.url("ocr-clients"))
@@ -434,23 +442,10 @@ def test_clients_with_an_outdated_login_read_it_again(users: Users) -> None:
             requests = [asynchronous.submit(number, timeout=60) for number in range(20)]
             return first + list(await asyncio.gather(*requests))
 
-    running = threading.Thread(target=worker.run)
-    running.start()
-    try:
-        with Client(read, "ocr") as client:
-            load = Load(client)
-            sender = threading.Thread(target=load.send)
-            sender.start()
-            try:
-                assert asyncio.run(ask_asynchronously()) == [2 * n for n in range(20)] * 2
-            finally:
-                load.ended.set()
-                sender.join()
-            assert [future.result(60) for future in load.futures] == [2 * n for n in range(len(load.futures))]
-            assert running.is_alive()
-    finally:
-        worker.drain()
-        running.join(60)
+    with doubling(lambda: users.url("ocr-workers")), Client(read, "ocr") as client:
+        with loaded(client) as load:
+            assert asyncio.run(ask_asynchronously()) == [2 * n for n in range(20)] * 2
+        assert [future.result(60) for future in load.futures] == [2 * n for n in range(len(load.futures))]
     # At its start, and again after the refusals: not once for each connection that is refused.
     assert 4 <= len(reads) <= 8
 
@@ -465,25 +460,13 @@ def outcome_of_login(url: str) -> str:
 
 def test_a_request_with_a_reply_queue_out_of_reach_is_dead_lettered(users: Users) -> None:
     """A client with the administrator's login and a reply queue of the default exchange."""
-    consumer = RabbitMQConsumer(users.url("ocr-workers"), Queue("ocr"), 8)
-    worker = Worker(consumer, lambda number: 2 * number)
-    running = threading.Thread(target=worker.run)
-    running.start()
-    try:
-        connection = pika.BlockingConnection(pika.URLParameters(users.url("administrator")))
-        channel = connection.channel()
-        properties = pika.BasicProperties(
-            reply_to="mine", correlation_id="1", content_type="application/json"
-        )
-        channel.basic_publish("", "ocr", b"1", properties)
-        end, dead = time.monotonic() + WAIT_SECONDS, None
-        while dead is None:
-            assert time.monotonic() < end
-            _, _, dead = channel.basic_get("ocr.dead", auto_ack=True)
-            time.sleep(0.1)
-        connection.close()
+    with doubling(users.url("ocr-workers")):
+        with pika.BlockingConnection(pika.URLParameters(users.url("administrator"))) as connection:
+            channel = connection.channel()
+            properties = pika.BasicProperties(
+                reply_to="mine", correlation_id="1", content_type="application/json"
+            )
+            channel.basic_publish("", "ocr", b"1", properties)
+            wait_until(lambda: channel.basic_get("ocr.dead", auto_ack=True)[2], WAIT_SECONDS, 0.1)
         with Client(users.url("ocr-clients"), "ocr") as client:
             assert client.request(4) == 8  # the channel is still open
-    finally:
-        worker.drain()
-        running.join(60)

@@ -6,13 +6,13 @@ import os
 import pwd
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.real import containers as real
+from tests.waiting import wait_until
 from userdata.agent.machine.clock import SystemClock
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import SystemHost
@@ -72,7 +72,8 @@ class Bench:
 
     @staticmethod
     def end(job: JobProcess) -> int:
-        return int(wait(job.poll, 60))
+        wait_until(lambda: job.poll() is not None)
+        return int(job.poll() or 0)
 
     @property
     def said(self) -> str:
@@ -82,15 +83,7 @@ class Bench:
         return subprocess.check_output(["docker", "ps", "--all", "--quiet"], text=True)
 
     def wait_for(self, name: str) -> None:
-        wait(lambda: (self.data / name).exists() or None, 60)
-
-
-def wait(look: Callable[[], object], seconds: float) -> object:
-    end = time.monotonic() + seconds
-    while (found := look()) is None:
-        assert time.monotonic() < end
-        time.sleep(0.05)
-    return found
+        wait_until((self.data / name).exists)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.real import kubelet
+from tests.waiting import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -77,10 +77,3 @@ def test_a_failure_after_a_notice_is_not_counted(place: Path) -> None:
     wait_until(lambda: list(here.checkpoints.glob("*/up")))
     found = here.end(pod)
     assert (found, here.verdict(found)) == (75, "FailIndex")
-
-
-def wait_until(seen: Any) -> None:
-    end = time.monotonic() + 60
-    while not seen():
-        assert time.monotonic() < end
-        time.sleep(0.05)

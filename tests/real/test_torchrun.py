@@ -9,7 +9,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +18,7 @@ import pytest
 from contracts.agent.config import Python, Training
 from packages.environments import FRAMEWORKS, environment, variables
 from tests.soak import chosen
+from tests.waiting import wait_until
 from userdata.agent.machine.clock import SystemClock
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import SystemHost
@@ -64,13 +65,6 @@ def python() -> Path:
     return environment("torch")
 
 
-def wait(true: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + 120
-    while not true():
-        assert time.monotonic() < end, what
-        time.sleep(0.05)
-
-
 @pytest.mark.parametrize("wrapped", chosen([False, True], True), ids=["torchrun", "bash run.sh"])
 def test_both_ranks_save_at_the_notice(python: Path, tmp_path: Path, wrapped: bool) -> None:
     (tmp_path / "train.py").write_text(TRAIN)
@@ -84,10 +78,10 @@ def test_both_ranks_save_at_the_notice(python: Path, tmp_path: Path, wrapped: bo
     job = JobProcess(started, SystemHost(), SystemClock())
     said = tmp_path / "log"
     try:
-        wait(lambda: all((tmp_path / f"up-{rank}").exists() for rank in range(2)), said.read_text())
+        wait_until(lambda: all((tmp_path / f"up-{rank}").exists() for rank in range(2)))
         started_at = time.monotonic()
         job.stop(100.0)
-        wait(lambda: job.poll() is not None, "it does not end")
+        wait_until(lambda: job.poll() is not None)
         assert time.monotonic() - started_at < 30, said.read_text()  # what is left by then torchrun kills
     finally:
         if started.poll() is None:
@@ -131,18 +125,18 @@ def test_a_training_goes_on_after_the_notice_and_after_a_rank_that_was_killed(
 
     job = start()
     try:
-        wait(lambda: steps() > 5, said.read_text())
+        wait_until(lambda: steps() > 5)
         job.stop(100.0)
-        wait(lambda: job.poll() is not None, "it does not end")
+        wait_until(lambda: job.poll() is not None)
         assert said.read_text().count("stopping for the interruption") == 2
         before = steps()
         job = start()
-        wait(lambda: steps() > before + 5, said.read_text())
+        wait_until(lambda: steps() > before + 5)
         os.kill(ranks_in(tmp_path, module)[-1], signal.SIGKILL)
-        wait(lambda: job.poll() is not None, "it does not end")
+        wait_until(lambda: job.poll() is not None)
         assert job.poll() != 0
         job = start()
-        wait(lambda: job.poll() is not None, "it does not end")
+        wait_until(lambda: job.poll() is not None)
         assert job.poll() == 0, said.read_text()
     finally:
         if job.poll() is None:

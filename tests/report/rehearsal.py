@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import random
+import re
 from typing import Final
+
+from rich.console import Console
 
 from gpu_spot.status.decisions import DecisionLine
 from lambdas.core.capacity.policies import DEFAULT, build
@@ -14,11 +18,20 @@ from market.replay.groups import GroupShape
 from market.rules import Rules
 from market.supply.spot import SpotMarket
 from market.supply.trace import PoolTrace
+from rehearsal.report.summary import render_summary
 from rehearsal.results.run import Run
 from tests.fleets import RecordingFleet
 
 START: Final = 1_767_225_600.0  # 2026-01-01 00:00 UTC
 ZONES: Final = ("us-west-2a", "us-west-2b", "us-west-2c")
+
+
+def printed(summary: dict[str, object]) -> str:
+    """Return a summary as it stands in a terminal, without its frame, spaces joined."""
+    console = Console(file=io.StringIO(), width=100)
+    with console.capture() as said:
+        console.print(render_summary(summary))
+    return " ".join(re.sub(r"[│╭╮╰╯]", " ", said.get()).split())
 
 
 def rehearse(hours: int, *, target: int = 4, notice: float = 0.5, flips: float = 0.06, seed: int = 1) -> Run:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from dataclasses import replace
 from html import unescape
 
 import pytest
-from rich.console import Console
 
 from rehearsal.report.page import render
-from rehearsal.report.summary import render_summary
 from rehearsal.results.moves import PARTS, Cause, Contents, JobMigrations, Move, to_json
 from rehearsal.results.run import Run
 from rehearsal.results.summary import summarise
-from tests.report.rehearsal import ZONES
+from tests.report.rehearsal import ZONES, printed
 
 SAVED = Contents(28, "a" * 64)
 A, B, _ = ZONES
@@ -60,26 +57,17 @@ def test_the_summary_has_the_moves_of_a_job_and_none_of_a_service(job: Run, run:
     summary = json.loads(json.dumps(summarise(job)))
     assert [move["at"] for move in summary["moves"]] == [run.at(600), run.at(1800)]
     assert summary["moves"][1]["steps_lost"] == 13
-    assert summary["moves"][0]["content"] == {
-        "files": 28,
-        "before": "a" * 64,
-        "after": "a" * 64,
-        "equal": True,
-    }
+    content = {"files": 28, "before": "a" * 64, "after": "a" * 64, "equal": True}
+    assert summary["moves"][0]["content"] == content
     assert "moves" not in summarise(run)
     assert 'id="moves"' not in render(run)
 
 
 def test_the_terminal_gets_a_line(job: Run, run: Run) -> None:
-    def terminal_text(of: Run) -> str:
-        console = Console(file=io.StringIO(), width=100)
-        console.print(render_summary(summarise(of)))
-        assert isinstance(console.file, io.StringIO)
-        return " ".join(re.sub(r"[│╭╮╰╯]", " ", console.file.getvalue()).split())
-
-    assert "moves 2 of the volume, 2 to another zone, median 11 min" in terminal_text(job)
-    assert "same content each time, 13 steps lost" in terminal_text(job)
-    assert "moves" not in terminal_text(run)
+    text = printed(summarise(job))
+    assert "moves 2 of the volume, 2 to another zone, median 11 min" in text
+    assert "same content each time, 13 steps lost" in text
+    assert "moves" not in printed(summarise(run))
 
 
 def test_content_that_differs_is_not_passed_over(job: Run) -> None:

@@ -1,20 +1,18 @@
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from rich.console import Console
 
 from gpu_spot.text import duration, percent
 from market.replay.ledger import Happening, Ledger, Span
 from rehearsal.report import series
-from rehearsal.report.summary import render_summary
 from rehearsal.results.run import Run
 from rehearsal.results.summary import summarise
+from tests.report.rehearsal import printed
 
 
 def integral(line: Sequence[Span], name: str) -> float:
@@ -42,36 +40,34 @@ def test_shortages_sum_up_to_the_missing_availability(run: Run) -> None:
     assert any("without notice in g6.xlarge@us-west-2" in shortage.cause for shortage in found)
 
 
-def test_a_shortage_that_deepens_is_one_shortage_with_the_cause_of_its_beginning(run: Run) -> None:
+@pytest.mark.parametrize(
+    ("spans", "lowest", "lost"),
+    [
+        (((0, 5, 4), (5, 2, 3), (7, 1, 1), (8, 4, 4)), 1, 5),
+        (((0, 5, 4), (5, 1, 3), (6, 1, 0), (7, 1, 2), (8, 4, 4)), 0, 7),
+    ],
+    ids=["it deepens", "its lowest is not its last"],
+)
+def test_a_shortage_has_its_lowest_and_the_cause_of_its_beginning(
+    run: Run, spans: tuple[tuple[int, int, int], ...], lowest: int, lost: int
+) -> None:
     ledger = Ledger(run.target, warm_up=0)
-    for tick, ticks, ready in ((0, 5, 4), (5, 2, 3), (7, 1, 1), (8, 4, 4)):
-        ledger.add(
-            Span(tick, ticks, run.target, ready, spot=4, on_demand=0, cost=1.2, refused=False), useless=0
-        )
+    for tick, ticks, ready in spans:
+        span = Span(tick, ticks, run.target, ready, spot=4, on_demand=0, cost=1.2, refused=False)
+        ledger.add(span, useless=0)
     for kind in ("unannounced", "interruption"):
         ledger.happened(Happening(5, kind, 1, "us-west-2b"))
     made = replace(run, ledger=ledger, hours=0.2)
     cause = "1 interrupted without notice in g6.xlarge@us-west-2b"
-    assert series.shortages(made) == [series.Shortage(tick=5, ticks=3, lowest=1, lost=5, cause=cause)]
-
-
-def test_the_lowest_of_a_shortage_is_not_its_last(run: Run) -> None:
-    ledger = Ledger(run.target, warm_up=0)
-    for tick, ticks, ready in ((0, 5, 4), (5, 1, 3), (6, 1, 0), (7, 1, 2), (8, 4, 4)):
-        ledger.add(
-            Span(tick, ticks, run.target, ready, spot=4, on_demand=0, cost=1.2, refused=False), useless=0
-        )
-    [shortage] = series.shortages(replace(run, ledger=ledger, hours=0.2))
-    assert (shortage.tick, shortage.ticks, shortage.lowest) == (5, 3, 0)
+    assert series.shortages(made) == [series.Shortage(tick=5, ticks=3, lowest=lowest, lost=lost, cause=cause)]
 
 
 def test_losses_add_up_to_the_interruptions(run: Run) -> None:
     counts, found = run.ledger.counts, series.losses(run)
-    by_kind = {
-        kind: sum(loss.count for loss in found if loss.kind == kind) for kind in ("announced", "unannounced")
-    }
-    assert by_kind["unannounced"] == counts["unannounced"]
-    assert by_kind["announced"] == counts["interruption"] - counts["unannounced"]
+    unannounced = sum(loss.count for loss in found if loss.kind == "unannounced")
+    assert unannounced == counts["unannounced"]
+    assert sum(loss.count for loss in found) - unannounced == counts["interruption"] - unannounced
+    assert {loss.kind for loss in found} == {"announced", "unannounced"}
     assert all(loss.count > 0 for loss in found)
 
 
@@ -104,20 +100,12 @@ def test_the_share_of_spot_and_the_price_give_the_cost(run: Run) -> None:
 def test_a_market_from_the_model_says_so(run: Run) -> None:
     summary = summarise(replace(run, market="model"))
     assert summary["market"] == "model"
-    assert "drawn from the model" in shown(summary)
-
-
-def shown(summary: dict[str, object]) -> str:
-    console = Console(file=io.StringIO(), width=120)
-    console.print(render_summary(summary))
-    written = console.file
-    assert isinstance(written, io.StringIO)
-    return written.getvalue()
+    assert "drawn from the model" in printed(summary)
 
 
 def test_the_terminal_shows_the_figures(run: Run) -> None:
     summary = summarise(run)
-    panel = shown(summary)
+    panel = printed(summary)
     assert percent(summary["availability"], 2) in panel
     assert percent(summary["cost_vs_on_demand"]) in panel
     assert f"{summary['unannounced']} without notice" in panel

@@ -61,54 +61,42 @@ def product(
 
 ZONE = product("ATL1-BoxUsage:g6.xlarge", "0.9", region="us-east-1-atl-1", locationType="AWS Local Zone")
 WAVELENGTH = product("x", "0.95", region="eu-west-1", locationType="AWS Wavelength Zone")
+USAGE: list[tuple[str, str, list[dict[str, str]]]] = [
+    ("AmazonEC2", "EBS:VolumeUsage.gp3", [{"usd": "0.0836", "unit": "GB-Mo"}]),
+    ("AmazonEC2", "EBS:VolumeP-Throughput.gp3", [{"usd": "42.8032", "unit": "GiBps-mo"}]),
+    (
+        *("AmazonEC2", "NatGateway-Hours"),
+        [
+            {"usd": "0.046"},
+            {"usd": "0.092", "usage_type": "EUN1-RegionalNatGateway-Hours"},
+            {"usd": "0.045", "usage_type": "NatGateway-Hours", "region": "us-east-1"},
+        ],
+    ),
+    ("AmazonVPC", "PublicIPv4:InUseAddress", [{"usd": "0.005"}]),
+    ("AmazonVPC", "VpcEndpoint-Hours", [{"usd": "0.011"}]),
+    ("AmazonEFS", "TimedStorage-ByteHrs", [{"usd": "0.33", "unit": "GB-Mo"}]),
+    (
+        *("AmazonEFS", "ETDataAccess-Bytes"),
+        [
+            {"usd": "0.033", "unit": "GB", "accessType": "Read"},
+            {"usd": "0.066", "unit": "GB", "accessType": "Write"},
+        ],
+    ),
+    (
+        *("AWSELB", "LoadBalancerUsage"),
+        [
+            {"usd": "0.02646", "operation": "LoadBalancing"},
+            {"usd": "0.02394", "operation": "LoadBalancing:Application"},
+            {"usd": "0.02394", "operation": "LoadBalancing:Network"},
+        ],
+    ),
+    ("AmazonEKS", "AmazonEKS-Hours:perCluster", [{"usd": "0.1"}]),
+    ("AmazonEKS", "AmazonEKS-Hours:extendedSupport", [{"usd": "0.6", "unit": "Furlongs"}]),
+]
 OTHERS: list[tuple[dict[str, Any], list[str]]] = [
-    (
-        asked("AmazonEC2", usage("EBS:VolumeUsage.gp3")),
-        [product("EUN1-EBS:VolumeUsage.gp3", "0.0836", "GB-Mo")],
-    ),
-    (
-        asked("AmazonEC2", usage("EBS:VolumeP-Throughput.gp3")),
-        [product("EUN1-EBS:VolumeP-Throughput.gp3", "42.8032", "GiBps-mo")],
-    ),
-    (
-        asked("AmazonEC2", usage("NatGateway-Hours")),
-        [
-            product("EUN1-NatGateway-Hours", "0.046"),
-            product("EUN1-RegionalNatGateway-Hours", "0.092"),
-            product("NatGateway-Hours", "0.045", region="us-east-1"),
-        ],
-    ),
-    (
-        asked("AmazonVPC", usage("PublicIPv4:InUseAddress")),
-        [product("EUN1-PublicIPv4:InUseAddress", "0.005")],
-    ),
-    (asked("AmazonVPC", usage("VpcEndpoint-Hours")), [product("EUN1-VpcEndpoint-Hours", "0.011")]),
-    (
-        asked("AmazonEFS", usage("TimedStorage-ByteHrs")),
-        [product("EUN1-TimedStorage-ByteHrs", "0.33", "GB-Mo")],
-    ),
-    (
-        asked("AmazonEFS", usage("ETDataAccess-Bytes")),
-        [
-            product("EUN1-ETDataAccess-Bytes", "0.033", "GB", accessType="Read"),
-            product("EUN1-ETDataAccess-Bytes", "0.066", "GB", accessType="Write"),
-        ],
-    ),
-    (
-        asked("AWSELB", usage("LoadBalancerUsage")),
-        [
-            product("EUN1-LoadBalancerUsage", "0.02646", operation="LoadBalancing"),
-            product("EUN1-LoadBalancerUsage", "0.02394", operation="LoadBalancing:Application"),
-            product("EUN1-LoadBalancerUsage", "0.02394", operation="LoadBalancing:Network"),
-        ],
-    ),
-    (
-        asked("AmazonEKS", usage("AmazonEKS-Hours:perCluster")),
-        [product("EUN1-AmazonEKS-Hours:perCluster", "0.1")],
-    ),
-    (
-        asked("AmazonEKS", usage("AmazonEKS-Hours:extendedSupport")),
-        [product("EUN1-AmazonEKS-Hours:extendedSupport", "0.6", "Furlongs")],
+    *(
+        (asked(service, usage(name)), [product(**{"usage_type": f"EUN1-{name}", **one}) for one in products])
+        for service, name, products in USAGE
     ),
     (asked("AmazonMQ", *terms_of(**BROKERS)), [product("EUN1-RabbitUsage:mq.m7g.large", "0.2")]),
 ]

@@ -75,12 +75,7 @@ def engine_changes() -> Iterator[EngineChange]:
                 yield EngineChange(f"{stack} {item['name']} boots", (boots,), may_be_silent=True)
     for number, type_ in enumerate(_FOREIGN * 5):
         op = ("create", "update", "replace", "delete", "import-replacement")[number // len(_FOREIGN)]
-        item = {
-            "type": type_,
-            "name": f"gpu-spot-prod-foreign-{number}",
-            "inputs": {"size": 1},
-            "protect": False,
-        }
+        item = {"type": type_, "name": f"gpu-spot-prod-foreign-{number}", "inputs": {"size": 1}}
         yield EngineChange(f"{op} {type_}", (_step(op, item, {"size": 2}, "size"),))
 
 
@@ -96,7 +91,5 @@ def is_silent(change: EngineChange) -> bool:
     """Return whether the comment on a change is green."""
     digest = {"steps": [*change.steps], "changeSummary": {change.steps[0]["op"]: 1}}
     [reviewed] = environments = review_environments([read("prod", json.dumps(digest), ())], {})
-    return verdict_of(environments).outcome == "nothing" and reviewed.meaning.worst.name in (
-        "NOTHING",
-        "LATER",
-    )
+    worst = reviewed.meaning.worst.name
+    return verdict_of(environments).outcome == "nothing" and worst in ("NOTHING", "LATER")

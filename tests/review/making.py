@@ -10,9 +10,8 @@ The JSON is built, not recorded: no engine runs here. The form is that of ``Prev
 from __future__ import annotations
 
 import json
-import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -27,7 +26,7 @@ from policy.evaluation import settings_of, violations
 from policy.rules import RULES
 from policy.rules.model import Subject
 from pulumi_on_moto.program.second_run import with_ignored
-from tests.infra.declared import ROOT, Run, run, variant
+from tests.infra.declared import Edit, Run, edited_stack, in_capacity, shipped
 from tests.oracles import replacements
 from tests.policy.cases import FACTS
 
@@ -49,14 +48,6 @@ class EnginePreview:
 
     digest: str
     events: str
-
-
-@cache
-def declared(environment: str, edit: Edit | None) -> Run:
-    """Run the program of a shipped environment, edited; cached."""
-    with tempfile.TemporaryDirectory() as folder:
-        file = ROOT / "stacks" / f"Pulumi.{environment}.yaml"
-        return run("known", variant(Path(folder), edit, file) if edit else file, environment)
 
 
 def digest(environment: str, before: Run, after: Run, error: str = "") -> dict[str, Any]:
@@ -170,7 +161,7 @@ def made_previews(request: str) -> Mapping[str, EnginePreview]:
     """Return the engine's output for each environment that a pull request changes."""
     previews = {}
     for environment, edit in REQUESTS[request].items():
-        before, after = declared(environment, None), declared(environment, edit)
+        before, after = shipped(environment), edited_stack(edit, environment)
         steps = digest(environment, before, after, ERRORS.get((request, environment), ""))
         previews[environment] = EnginePreview(json.dumps(_whole(steps)), events(environment, after))
     return previews
@@ -202,71 +193,36 @@ def _whole(value: Any) -> Any:
 
 ENVIRONMENTS: Final = ("dev", "fleet", "prod", "research")
 
-Edit = Callable[[dict[str, Any]], None]
-
-
-def _capacity(config: dict[str, Any]) -> dict[str, Any]:
-    work = config["gpu-spot:services"] or config["gpu-spot:training"]
-    capacity: dict[str, Any] = work[0]["capacity"]
-    return capacity
-
-
-def _with(**settings: Any) -> Edit:
-    return lambda config: _capacity(config).update(settings)
-
-
-def _keep_logs_longer(config: dict[str, Any]) -> None:
-    config["gpu-spot:logRetentionDays"] = 60
-
-
-def _train_longer(config: dict[str, Any]) -> None:
-    config["gpu-spot:training"][0]["command"][3] = "3000"
-    config["gpu-spot:training"][0]["environment"] = {"SEED": "7"}
-
-
-def _revise(config: dict[str, Any]) -> None:
-    config["gpu-spot:training"][0]["revision"] = "b" * 40
-
-
-def _without_fallback(config: dict[str, Any]) -> None:
-    _capacity(config)["fallback"] = {"enabled": False}
-
-
-def _renamed(config: dict[str, Any]) -> None:
-    config["gpu-spot:services"][0]["name"] = "answers"
-
-
-def _own_key(config: dict[str, Any]) -> None:
-    config["gpu-spot:kmsKeyArn"] = (
-        "arn:aws:kms:us-west-2:123456789012:key/00000000-0000-0000-0000-000000000000"
-    )
-
 
 def _without_a_bucket(config: dict[str, Any]) -> None:
     config["gpu-spot:storage"]["buckets"].pop(0)
 
 
-def _one_pool_without_budget(config: dict[str, Any]) -> None:
-    _capacity(config)["instanceTypes"] = ["g6.xlarge"]
-    config["gpu-spot:network"]["zones"] = ["us-west-2a"]
-    config["gpu-spot:monitoring"].pop("monthlyBudgetUsd")
+NOTHING: Final[Mapping[str, Any]] = {}
+LONGER_LOGS: Final = {"logRetentionDays": 60}
+OTHER_TYPES: Final = in_capacity(instanceTypes=["g6.xlarge", "g5.xlarge", "g6.2xlarge", "g5.2xlarge"])
+KEY: Final = "arn:aws:kms:us-west-2:123456789012:key/00000000-0000-0000-0000-000000000000"
 
-
-OTHER_TYPES: Final = ["g6.xlarge", "g5.xlarge", "g6.2xlarge", "g5.2xlarge"]
-
-REQUESTS: Final[Mapping[str, Mapping[str, Edit | None]]] = {
-    "nothing": dict.fromkeys(ENVIRONMENTS),
-    "keep-logs-longer": dict.fromkeys(ENVIRONMENTS, _keep_logs_longer),
-    "more-workers": {"dev": _with(target=12), "prod": _with(target=20)},
-    "fewer-workers": {"prod": _with(target=10, max=20)},
-    "train-longer": {"research": _train_longer},
-    "another-revision": {"research": _revise},
-    "other-types": {"dev": _with(instanceTypes=OTHER_TYPES), "prod": _with(instanceTypes=OTHER_TYPES)},
-    "other-types-of-a-fleet": {"fleet": _with(instanceTypes=OTHER_TYPES)},
-    "without-fallback": {"dev": _without_fallback},
-    "another-name": {"dev": _renamed},
-    "one-pool-without-budget": {"prod": _one_pool_without_budget},
-    "own-key": {"prod": _own_key},
+REQUESTS: Final[Mapping[str, Mapping[str, Edit]]] = {
+    "nothing": dict.fromkeys(ENVIRONMENTS, NOTHING),
+    "keep-logs-longer": dict.fromkeys(ENVIRONMENTS, LONGER_LOGS),
+    "more-workers": {"dev": in_capacity(target=12), "prod": in_capacity(target=20)},
+    "fewer-workers": {"prod": in_capacity(target=10, max=20)},
+    "train-longer": {
+        "research": {"training[0].command[3]": "3000", "training[0].environment": {"SEED": "7"}}
+    },
+    "another-revision": {"research": {"training[0].revision": "b" * 40}},
+    "other-types": dict.fromkeys(("dev", "prod"), OTHER_TYPES),
+    "other-types-of-a-fleet": {"fleet": OTHER_TYPES},
+    "without-fallback": {"dev": in_capacity(fallback={"enabled": False})},
+    "another-name": {"dev": {"services[0].name": "answers"}},
+    "one-pool-without-budget": {
+        "prod": {
+            **in_capacity(instanceTypes=["g6.xlarge"]),
+            **{"network.zones": ["us-west-2a"], "monitoring.monthlyBudgetUsd": None},
+        }
+    },
+    "own-key": {"prod": {"kmsKeyArn": KEY}},
     "without-a-bucket": {"prod": _without_a_bucket},
 }
 """By name: the edit of each environment."""

@@ -13,11 +13,11 @@ from pulumi import RunError
 from gpu_spot.review.environments import review_environments
 from gpu_spot.review.preview import read
 from gpu_spot.review.verdict import verdict_of
-from tests.infra.declared import Run
+from tests.infra.declared import Run, edited_stack, shipped
 from tests.policy.forms import fingerprint
 from tests.policy.test_shipped import check
 from tests.review.changes import Change, changes
-from tests.review.making import declared, digest
+from tests.review.making import digest
 from tests.review.oracle import Truth, is_false_alarm, is_reassuring, second_axis_truth, truth
 
 _SENTINEL: Final = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
@@ -41,7 +41,7 @@ class Judged:
 def declared_unless_refused(stack: str, edit: Callable[[dict[str, Any]], None]) -> Run | None:
     """Return what an edited sample stack declares; None if the schema or the program refuses it."""
     try:
-        return declared(stack, edit)
+        return edited_stack(edit, stack)
     except Exception as error:  # the program's own errors of many kinds
         if "SettingsError" in repr(error) or isinstance(error, (ValueError, KeyError, RunError)):
             return None
@@ -53,7 +53,7 @@ def judge(change: Change) -> Judged | None:
     after = declared_unless_refused(change.stack, change.apply)
     if after is None:
         return None
-    before = declared(change.stack, None)
+    before = shipped(change.stack)
     steps = digest(change.stack, before, after)
     if all(step["op"] == "same" for step in steps["steps"]):
         return None

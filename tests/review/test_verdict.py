@@ -21,6 +21,7 @@ from tests.oracles.replacements import FORCES_NEW
 
 UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 SECRET = {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270", "plaintext": '"hunter2"'}
+FAILED = {"diagnostics": [{"severity": "error", "message": "boom"}]}
 TAGS = {"gpu-spot:group": "web"}
 GROUP_TAGS = [{"key": "gpu-spot:group", "value": "web"}, {"key": "gpu-spot:side", "value": "primary"}]
 
@@ -35,10 +36,21 @@ def step(op: str, type_: str, name: str, old: Any = None, new: Any = None, **mor
     return {"op": op, "urn": urn, **states, **more}
 
 
+def parameter(op: str, leaf: str, old: Any, new: Any, **more: Any) -> dict[str, Any]:
+    """Return a step of a parameter of the group; an old value of None is not there."""
+    before, after = ({"insecureValue": value, "tags": TAGS} for value in (old, new))
+    changed = (None if old is None else before, after)
+    return step(op, "aws:ssm/parameter:Parameter", f"web-{leaf}", *changed, **more)
+
+
 def target(value: Any = "8", new: Any = None, op: str = "same") -> dict[str, Any]:
-    old = {"insecureValue": value, "tags": TAGS}
-    after = {"insecureValue": value if new is None else new, "tags": TAGS}
-    return step(op, "aws:ssm/parameter:Parameter", "web-target", old, after)
+    return parameter(op, "target", value, value if new is None else new)
+
+
+def deleted(side: str) -> dict[str, Any]:
+    """Return a step that deletes a group on this side of the service."""
+    tags = [{"key": "gpu-spot:group", "value": "web"}, {"key": "gpu-spot:side", "value": side}]
+    return step("delete", "aws:autoscaling/group:Group", "g", {"tags": tags})
 
 
 def reviewed(*steps: dict[str, Any], **digest: Any) -> list[ReviewedEnvironment]:
@@ -81,7 +93,7 @@ def test_an_alias_replaces_nothing_and_is_named() -> None:
 
 
 def test_a_retained_resource_stays_in_the_account() -> None:
-    group = step("delete", "aws:autoscaling/group:Group", "g", {"tags": GROUP_TAGS})
+    group = deleted("primary")
     assert said(reviewed(group))[0] == "ends"
     group["oldState"]["retainOnDelete"] = True
     outcome, text = said(reviewed(group))
@@ -101,18 +113,15 @@ def test_an_unknown_or_secret_target_is_not_known(old: str, new: Any, outcome: s
 
 
 def released(old: dict[str, Any] | None, new: dict[str, Any] | str) -> dict[str, Any]:
-    values = ({"insecureValue": one if isinstance(one, str) else json.dumps(one)} for one in (old or {}, new))
-    before, after = ({**value, "tags": TAGS} for value in values)
-    name = ("aws:ssm/parameter:Parameter", "web-release")
+    after = new if isinstance(new, str) else json.dumps(new)
     if old is None:
-        return step("create", *name, None, after)
-    return step("update", *name, before, after, diffReasons=["insecureValue"])
+        return parameter("create", "release", None, after)
+    return parameter("update", "release", json.dumps(old), after, diffReasons=["insecureValue"])
 
 
 def health(most_at_once: int) -> dict[str, Any]:
     text = json.dumps({"graceSeconds": 1, "stuckSeconds": 1, "mostAtOnce": most_at_once, "digest": 7})
-    inputs = {"insecureValue": text, "tags": TAGS}
-    return step("same", "aws:ssm/parameter:Parameter", "web-health", inputs, inputs)
+    return parameter("same", "health", text, text)
 
 
 PROCESS = {"image": "", "command": ["serve"], "environment": {}, "perSlot": 1}
@@ -141,12 +150,7 @@ def test_a_release_that_only_new_instances_take_ends_nothing(
 
 
 def test_an_unknown_configuration_is_not_known() -> None:
-    config = step(
-        *("update", "aws:ssm/parameter:Parameter", "web-config"),
-        {"insecureValue": '{"max": 8}', "tags": TAGS},
-        {"insecureValue": UNKNOWN, "tags": TAGS},
-        diffReasons=["insecureValue"],
-    )
+    config = parameter("update", "config", '{"max": 8}', UNKNOWN, diffReasons=["insecureValue"])
     outcome, text = said(reviewed(target(), config))
     assert outcome == "unknown"
     assert "known after the update" in text
@@ -179,38 +183,28 @@ def test_steps_that_are_missing_are_not_known() -> None:
 
 
 def test_a_failed_preview_is_not_known_and_says_what_ends_for_certain() -> None:
-    failed = {"diagnostics": [{"severity": "error", "message": "boom"}]}
-    assert said(reviewed(target(), **failed))[0] == "unknown"
-    outcome, text = said(reviewed(target("8", "6", "update"), **failed))
+    assert said(reviewed(target(), **FAILED))[0] == "unknown"
+    outcome, text = said(reviewed(target("8", "6", "update"), **FAILED))
     assert outcome == "ends"
     assert "At least 2 workers end in `dev` (web): how many in all is not known." in text
 
 
 def scaler(**settings: Any) -> dict[str, Any]:
-    inputs = {"insecureValue": json.dumps(settings), "tags": TAGS}
-    return step("same", "aws:ssm/parameter:Parameter", "web-scaling", inputs, inputs)
+    return parameter("same", "scaling", json.dumps(settings), json.dumps(settings))
 
 
 def test_an_emptied_group_has_no_worker_that_ends() -> None:
-    tags = [{"key": "gpu-spot:group", "value": "web"}, {"key": "gpu-spot:side", "value": "fallback"}]
-    fallback = step("delete", "aws:autoscaling/group:Group", "web-fallback", {"tags": tags})
-    release = step(
-        *("update", "aws:ssm/parameter:Parameter", "web-release"),
-        {"insecureValue": "1", "tags": TAGS},
-        {"insecureValue": "2", "tags": TAGS},
-    )
-    for change in (fallback, release):
+    fallback = deleted("fallback")
+    for change in (fallback, parameter("update", "release", "1", "2")):
         assert said(reviewed(target("0"), change))[0] == "nothing"
         assert said(reviewed(target("2"), change))[0] == "ends"
-    failed = {"diagnostics": [{"severity": "error", "message": "boom"}]}
-    assert said(reviewed(target("0"), fallback, **failed))[0] == "unknown"
+    assert said(reviewed(target("0"), fallback, **FAILED))[0] == "unknown"
 
 
 def test_how_many_a_scaler_runs_is_not_known() -> None:
     """The state has the target as it was declared, which the scaler has changed since."""
-    deleted = step("delete", "aws:autoscaling/group:Group", "g", {"tags": GROUP_TAGS})
     unknown, counted = (
-        said(reviewed(target("0"), scaler(min=1, dryRun=dry), deleted)) for dry in (False, True)
+        said(reviewed(target("0"), scaler(min=1, dryRun=dry), deleted("primary"))) for dry in (False, True)
     )
     assert "Workers end in `dev` (web): how many in all is not known." in unknown[1]
     assert counted[0] == "nothing"
@@ -370,8 +364,7 @@ def test_the_effect_of_an_unlisted_replacement_is_unknown() -> None:
     ],
 )
 def test_a_deleted_group_ends_its_own_role(side: str, words: str) -> None:
-    tags = [{"key": "gpu-spot:group", "value": "web"}, {"key": "gpu-spot:side", "value": side}]
-    deleted = EngineStep("delete", "aws:autoscaling/group:Group", "g", {"tags": tags})
-    [effect] = assess_preview(Preview("dev", (deleted,))).effects
+    [reviewed_] = reviewed(deleted(side))
+    [effect] = reviewed_.meaning.effects
     assert (effect.severity, effect.group) == (Severity.ENDS, "web")
     assert words in effect.words

@@ -24,6 +24,7 @@ IN_PLACE = {
     "aws:cloudwatch/dashboard:Dashboard",
     "aws:cloudwatch/metricAlarm:MetricAlarm",
     "aws:ec2/spotFleetRequest:SpotFleetRequest",
+    "aws:iam/rolePolicy:RolePolicy",  # the controller buys in a zone of its choice only where all is Spot
     "aws:ssm/parameter:Parameter",
 }
 

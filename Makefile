@@ -6,8 +6,8 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 
 PYTHON  ?= python3
-# Of two cores: tests wait for two fifths of their time.
-WORKERS ?= 4
+# Of two cores: tests wait for two fifths of their time, and what `make test` runs beside them takes a part.
+WORKERS ?= 3
 ARGS    ?=
 # Of the libraries' and the machines' tests: which.
 MARKS   ?= not soak
@@ -22,7 +22,7 @@ STAMP  := $(VENV)/.installed
 DISTRIBUTIONS := packages/pulumi-on-moto packages/spot-training packages/spot-work
 UV     := uv==0.13.9
 # A file stays on one worker, so that what its tests share is made once; tests/tiers.py: the longest goes first.
-PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 # Of the providers' 3,800 modules a few are used: they are compiled with all else, the others are not, and
 # neither are packages of which little is imported, or packages' tests.
 empty  :=
@@ -94,11 +94,9 @@ engine: # before setup, which takes minutes
 
 test-real: setup system-packages-real ## what needs real frameworks, a broker, containers or the package index
 	@$(PYTEST) --durations 20 -m "not soak" tests/real packages/test_stranger.py $(ARGS)
-	@$(MAKE) --jobs 2 --output-sync real-spot-training real-spot-work
+	@$(MAKE) real-spot-training real-spot-work
 
-real-spot-training: WORKERS = 3
-
-real-%: setup system-packages-real # of a library; the broker's wait, the frameworks' compute
+real-%: setup system-packages-real # of a library
 	@$(PYTEST) --durations 20 -m "$(MARKS)" -c packages/$*/pyproject.toml $(wildcard packages/$*/tests/frameworks packages/$*/tests/broker) $(ARGS)
 
 # The plays of one process run at the same time; building is shown, and done once, of each controller by itself: where

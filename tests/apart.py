@@ -39,12 +39,12 @@ def _forking() -> ForkServerContext:
 def apart(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """Run a module-level function in a new process; return its result or raise its exception.
 
-    Raises ``TimeoutError`` after ``TIMEOUT_SECONDS``.
+    Raises ``TimeoutError`` after twice ``TIMEOUT_SECONDS``.
     """
     with ProcessPoolExecutor(1, mp_context=_forking()) as pool:
         future = pool.submit(function, *args, **kwargs)
         try:
-            return future.result(timeout=TIMEOUT_SECONDS)
+            return future.result(timeout=2 * TIMEOUT_SECONDS)  # it computes
         except TimeoutError:
             for process in pool._processes.values():
                 process.kill()  # else the end of the block waits for it

@@ -116,7 +116,7 @@ controller-%:
 test-boot: setup ## machines of this product, booted: systemd, cloud-init and Docker of Ubuntu 24.04, the stack on moto (root): out/boot.json
 	@.ci/system-packages boot
 	@tests/boot/root_fs build || echo "no machine is booted without it"
-	@$(PYTEST) --dist worksteal --durations 10 -o faulthandler_timeout=900 -m "boot and $(MARKS)" tests/boot $(ARGS)
+	@$(PYTEST) --dist worksteal --durations 10 -m "boot and $(MARKS)" tests/boot $(ARGS)
 
 lint: setup ## ruff: rules and formatting; codespell and proselint: spelling, retired words and style of the docs
 	@$(BIN)/ruff check --quiet .

@@ -66,25 +66,20 @@ class ReviewVerdict:
 
 def verdict_of(environments: Sequence[ReviewedEnvironment]) -> ReviewVerdict:
     """Return the verdict. Without any preview nothing is known."""
-    ending = [item for item in environments if _ends(item) and _total(item) != (0, True)]
+    ending = [(item, total) for item in environments if (total := _total(item)) != (0, True)]
     undetermined = [item for item in environments if _is_undetermined(item)]
     if ending:
-        totals = [_total(item) for item in ending]
         return ReviewVerdict(
             "ends",
-            sum(count for count, _ in totals),
-            all(exact for _, exact in totals),
+            sum(count for _, (count, _) in ending),
+            all(exact for _, (_, exact) in ending),
             bool(undetermined),
-            ", ".join(_where(item) for item in ending),
+            ", ".join(_where(item) for item, _ in ending),
         )
     if undetermined or not environments:
         names = ", ".join(code(item.preview.environment) for item in undetermined)
         return ReviewVerdict("unknown", is_exact=False, where=names or "any environment: there is no preview")
     return ReviewVerdict("nothing")
-
-
-def _ends(environment: ReviewedEnvironment) -> bool:
-    return any(effect.severity is Severity.ENDS for effect in environment.meaning.effects)
 
 
 def _is_undetermined(environment: ReviewedEnvironment) -> bool:

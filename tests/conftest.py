@@ -21,10 +21,10 @@ MARKET_PROPERTY: Final = "market"
 IN_MEMORY: Final = Path("/dev/shm")
 MIN_FREE_BYTES: Final = 2**30
 
-# `make test` uses `ci`: the same 30 examples every time. `dev` draws new examples, `deep` many.
+# `make test` uses `ci`: the same 20 examples every time. `dev` draws new examples, `deep` many.
 _common = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("dev", **_common)
-settings.register_profile("ci", derandomize=True, print_blob=True, database=None, max_examples=30, **_common)
+settings.register_profile("ci", derandomize=True, print_blob=True, database=None, max_examples=20, **_common)
 # Used by `make check`.
 settings.register_profile("quick", derandomize=True, database=None, max_examples=20, **_common)
 settings.register_profile("deep", max_examples=5_000, **_common)

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import gc
 import importlib
+import re
 import warnings
+from pathlib import Path
 from typing import Final
 
 # The provider loads a service's module on first use.
@@ -44,6 +46,12 @@ with warnings.catch_warnings():
     with importlib.import_module("pulumi_on_moto.emulator").sandbox("us-west-2") as clients:
         for service in _CLIENTS:
             clients(service)
+
+# The SDK finds the types of a class's properties once in a process; the program names these classes.
+types = importlib.import_module("pulumi._types")
+program = "".join(path.read_text("utf-8") for path in (Path(__file__).parents[1] / "infra").rglob("*.py"))
+for service, name in sorted({*re.findall(r"\baws\.(\w+)\.([A-Z]\w+)\(", program)}):
+    types._types_from_py_properties(getattr(importlib.import_module(f"pulumi_aws.{service}"), name))
 
 # Made once for all processes.
 for archive, function in (("agent", "build"), ("sdk", "build_layer"), ("functions", "sources")):

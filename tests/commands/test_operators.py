@@ -159,14 +159,10 @@ def test_every_command_prints_its_help(operator: Operator) -> None:
 def test_a_command_that_cannot_ask_aws_says_so_in_a_line(operator: Operator, fault: str) -> None:
     words = [
         f"{one} --head stacks/Pulumi.research.yaml" if "forecast" in one else f"{one} --stack research"
-        for one in ASKING
+        for one in (ASKING if fault == "no credentials" else ASKING[:3])  # each takes a second
     ]
-    changed = {
-        "AWS_EC2_METADATA_DISABLED": "true",
-        "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
-        "HOME": "/nowhere",
-    }
-    environment = operator.environment | changed
+    nowhere = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "HOME": "/nowhere"}
+    environment = operator.environment | nowhere | {"AWS_EC2_METADATA_DISABLED": "true"}
     if fault == "no credentials":
         environment |= {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}
     call = [sys.executable, "-c", TRIES_ALL, json.dumps(words)]

@@ -13,7 +13,7 @@ from lambdas.core.capacity.policies import expected_cost
 from lambdas.core.model import GroupRole, Observation
 from tests.core import hostile_walk
 
-PASSES = 4_000
+PASSES = 2_000
 
 
 def test_no_lie_exceeds_the_maximum_and_no_memory_keeps_a_group_from_spot() -> None:
@@ -23,7 +23,7 @@ def test_no_lie_exceeds_the_maximum_and_no_memory_keeps_a_group_from_spot() -> N
     assert outcome.absorbed == []
     assert outcome.alarms == []
     assert outcome.moving == PASSES / 2
-    assert outcome.opened == outcome.closed + outcome.still_open > 50
+    assert outcome.opened == outcome.closed + outcome.still_open > 25
 
 
 def test_the_walk_detects_a_decision_without_the_maximum(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,17 +34,17 @@ def test_the_walk_detects_a_decision_without_the_maximum(monkeypatch: pytest.Mon
         return decide(replace(observation, group=group), *rest)
 
     monkeypatch.setattr(hostile_walk, "decide", without_maximum)
-    assert hostile_walk.run(2_000).violations
+    assert hostile_walk.run(500).violations
 
 
 def test_the_walk_detects_an_alarm_that_flaps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(alarms, "RESOLVED_SECONDS", 60.0)
-    assert hostile_walk.run(2_000).alarms
+    assert hostile_walk.run(500).alarms
 
 
 def test_the_walk_detects_a_capacity_outside_the_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(availability, "_bounds", lambda _: dict.fromkeys(GroupRole, (0, 100)))
-    assert any("AWS refuses" in line for line in hostile_walk.run(4_000).violations)
+    assert any("AWS refuses" in line for line in hostile_walk.run(500).violations)
 
 
 @pytest.mark.soak

@@ -15,7 +15,7 @@ from tests.e2e.calls import Authorisation, of_function
 from tests.e2e.world import World, living, load, small
 from tests.iam import Request, allowed_actions, allows
 
-HOURS = 6
+HOURS = 3
 SEED = 13
 
 NOT_ITS_OWN_CALLS: Final = {

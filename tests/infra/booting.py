@@ -106,14 +106,17 @@ class Machine:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
 
-    def boot(self, script: Path | None = None, **proxies: str) -> subprocess.CompletedProcess[str]:
-        """Run the boot script that ``write_files`` brought; ``proxies`` are variables."""
+    def boot(
+        self, script: Path | None = None, *, is_late: bool = False, **proxies: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run the boot script; ``proxies`` are variables; ``is_late``: what fails is not tried 54 times."""
         environment = {
             "PATH": f"{self.doubles / 'bin'}:{os.defpath}",
             "DOUBLES": str(self.doubles),
             "GPU_SPOT_ROOT": str(self.root),
             "GPU_SPOT_METADATA": self.metadata.url,
             **(proxies or {"NO_PROXY": "*"}),
+            **({"SECONDS": "540"} if is_late else {}),  # bash counts on from what it is given
         }
         command = ["bash", str(script or self.root / "opt/gpu-spot/boot.sh")]
         done = run_process(command, env=environment)

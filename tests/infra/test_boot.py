@@ -180,8 +180,8 @@ def test_what_the_script_prints_is_in_the_console_output(require_program: Callab
     assert "StandardOutput=journal+console" in unit.splitlines()
 
 
-def failed(machine: Machine, step: str) -> None:
-    done = machine.boot()
+def failed(machine: Machine, step: str, **proxies: str) -> None:
+    done = machine.boot(is_late=True, **proxies)
     assert done.returncode != 0
     assert f"gpu-spot boot: FAILED with status {done.returncode}: {step}" in done.stdout
     assert not (machine.root / "opt/gpu-spot/agent").exists()
@@ -200,22 +200,14 @@ ABANDONED = [
 ]
 
 
-def test_an_archive_that_is_not_there_is_reported_and_the_launch_abandoned(machine: Machine) -> None:
-    (machine.doubles / "s3/bucket" / ARCHIVE.key).unlink()
-    machine.write_files(render(settings()))
-    failed(machine, f"fetch s3://bucket/{ARCHIVE.key}")
-    assert machine.calls("aws")[-1] == ABANDONED
-
-
 @pytest.mark.parametrize("name", ["NO_PROXY", "no_proxy"])
-def test_the_metadata_service_is_behind_no_proxy_and_the_list_of_the_image_stays(
-    machine: Machine, name: str
-) -> None:
+def test_an_archive_that_is_not_there_is_reported_behind_a_proxy_too(machine: Machine, name: str) -> None:
+    """The metadata service is behind none, and the list of the image stays."""
     (machine.doubles / "s3/bucket" / ARCHIVE.key).unlink()
     machine.write_files(render(settings()))
     # The double of the metadata service is reached only if the image's own list is in force, too.
-    done = machine.boot(http_proxy="http://127.0.0.1:9", **{name: "127.0.0.1,intern.example"})
-    assert done.returncode != 0
+    proxies = {"http_proxy": "http://127.0.0.1:9", name: "127.0.0.1,intern.example"}
+    failed(machine, f"fetch s3://bucket/{ARCHIVE.key}", **proxies)
     assert machine.calls("aws")[-1] == ABANDONED
     listed = (machine.doubles / "no-proxy").read_text().split(",")
     assert listed == ["127.0.0.1", "intern.example", "169.254.169.254"]

@@ -58,7 +58,7 @@ def test_resources_use_the_subnets_and_groups_of_an_existing_network() -> None:
 def test_an_existing_network_gets_interface_endpoints_if_enabled() -> None:
     network = EXISTING | {"endpoints": "interface", "extraEndpoints": ["sts"]}
     deployed = edited_stack({"network": network})
-    found = [one["serviceName"] for one in deployed.of("VpcEndpoint").values()]
+    found = sorted(one["serviceName"] for one in deployed.of("VpcEndpoint").values())
     assert all(one["vpcEndpointType"] == "Interface" for one in deployed.of("VpcEndpoint").values())
     assert found == [
         f"com.amazonaws.us-west-2.{service}"

@@ -276,7 +276,7 @@ def _is_interface_of(endpoint: Mapping[str, Any], service: str) -> bool:
 
 STACKS: Final = tuple(sorted(path.suffixes[0][1:] for path in (ROOT / "stacks").glob("Pulumi.*.yaml")))
 GENERATED: Final = 200
-BATCHES: Final = 16
+BATCHES: Final = 32
 ZONES: Final = ("us-west-2a", "us-west-2b", "us-west-2c")
 EXISTING: Final[dict[str, Any]] = {
     "vpcId": "vpc-0000000a",

@@ -34,7 +34,7 @@ def test_each_group_is_decided_each_minute(groups: int, size: int, factor: float
 
 @pytest.mark.long
 def test_a_thousand_groups_are_decided_within_three_minutes_and_the_limits() -> None:
-    played = play(stack(1_000, 10), 5)
+    played = play(stack(1_000, 10), 3)
     assert played.longest <= 180
     assert sum(played.calls.values()) <= 1_000
     for count, limit in limits(played.calls).values():
@@ -45,7 +45,7 @@ def test_a_thousand_groups_are_decided_within_three_minutes_and_the_limits() -> 
 def test_a_thousand_groups_that_all_lack_capacity_take_turns() -> None:
     """Each costs four calls of its own; the oldest decision comes first."""
     aws = stack(1_000, 10, lacks=True)
-    played = play(aws, 6)
+    played = play(aws, 4)
     assert played.decided[0] < 1_000
     assert played.longest <= 180
     assert len(aws.delayed) < 100  # one wake-up for those that were read together

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from contracts.registry import item as registry_item
@@ -85,7 +85,6 @@ bounds = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(running=st.integers(0, 14), moves=bounds)
 def test_bounds_move_under_a_running_group(running: int, moves: list[tuple[int, int, int, int]]) -> None:
     """The maximum, the target, the base and the share change; AWS refuses no request, and surplus ends."""

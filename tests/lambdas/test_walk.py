@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,16 +20,16 @@ from tests.measured.walk import main
 
 def test_nothing_breaks_on_a_hostile_aws(tmp_path: Path) -> None:
     out = tmp_path / "walk.json"
-    assert main(["--out", str(out), "--steps", "4000", "--seed", "1000"]) == 0
+    assert main(["--out", str(out), "--steps", "1500", "--seed", "1000"]) == 0
     found = json.loads(out.read_text())
     assert found["violations"] == []
-    assert found["passes"] > 850
+    assert found["passes"] > 300
 
 
 def test_invariants_hold_for_a_job_with_a_deadline_and_any_progress() -> None:
-    passes, violations = walk.run(2_000, seed=2000, deadline=True)
+    passes, violations = walk.run(1_000, seed=2000, deadline=True)
     assert violations == []
-    assert passes > 300
+    assert passes > 150
 
 
 def test_the_walk_detects_members_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,27 +68,6 @@ def test_the_walk_detects_failed_terminations_in_the_memory(monkeypatch: pytest.
 
 
 @pytest.mark.soak
-def test_the_walk_detects_a_scale_in_that_may_take_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(AutoScalingService, "_should_scale_in", lambda *_: True)
-    _, violations = walk.run(1_000, seed=0)
-    assert any("AWS picks" in line for line in violations)
-
-
-@pytest.mark.soak
-def test_the_walk_detects_a_replacement_without_a_ready_successor(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(situation.GroupState, "expendable", lambda self, candidates: list(candidates))
-    _, violations = walk.run(1_000, seed=2)
-    assert any("had no successor" in line for line in violations)
-
-
-@pytest.mark.soak
-def test_the_walk_detects_several_replacements_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replacements, "REPLACEMENT_DIVISOR", 1)
-    _, violations = walk.run(500)
-    assert any("replaced in one window" in line for line in violations)
-
-
-@pytest.mark.soak
 def test_the_walk_detects_a_slow_retry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(walk.entry, "_retry_soon", lambda *_: None)
     monkeypatch.setattr(passes, "MAX_ATTEMPTS", 1)
@@ -96,8 +76,19 @@ def test_the_walk_detects_a_slow_retry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.soak
-def test_the_walk_detects_terminations_despite_malformed_items(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If malformed items are not attributed to their instance, the only serving one may be terminated."""
-    monkeypatch.setattr(registry_item, "instance_of", lambda _: "")
-    _, violations = walk.run(500, seed=25)
-    assert any("was the last ready worker" in line for line in violations)
+@pytest.mark.parametrize(
+    ("owner", "name", "value", "steps", "seed", "says"),
+    [
+        (AutoScalingService, "_should_scale_in", lambda *_: True, 1_000, 0, "AWS picks"),
+        (situation.GroupState, "expendable", lambda _, known: list(known), 1_000, 2, "had no successor"),
+        (replacements, "REPLACEMENT_DIVISOR", 1, 500, 1, "replaced in one window"),
+        # Items of nobody's: the only serving instance may be terminated.
+        (registry_item, "instance_of", lambda _: "", 500, 25, "was the last ready worker"),
+    ],
+)
+def test_the_walk_detects(
+    monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, value: Any, steps: int, seed: int, says: str
+) -> None:
+    monkeypatch.setattr(owner, name, value)
+    _, violations = walk.run(steps, seed=seed)
+    assert any(says in line for line in violations)

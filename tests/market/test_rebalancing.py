@@ -143,7 +143,7 @@ def test_a_warm_instance_that_is_not_started_is_lost_and_another_boots_from_noth
 def test_hostile_ticks_are_skipped_exactly(rebalance: bool) -> None:
     accounts = [
         replayed(
-            *draw(3, 120, 11),
+            *draw(3, 48, 11),
             rebalance=rebalance,
             target=4,
             pool_size=8,

@@ -5,7 +5,7 @@
 
 - ``path``: the same requests to the workers themselves and through the proxies, at the same time.
 - ``market``: two plays of ``tests/real/http_play``, all interruptions with a notice, then all without.
-- ``rollouts``: a good release and three bad ones, under requests.
+- ``rollouts``: a good release and bad ones, under requests.
 - ``clients``: callers of other libraries while their workers get a notice.
 - ``scaling``: ``cost_ratio`` to AWS's target tracking, replayed (``research/parts/http_scaling.py``).
 """

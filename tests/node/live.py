@@ -237,7 +237,7 @@ class Group:
         machine = Machine(root, metadata)
         metadata.documents["/latest/meta-data/tags/instance/aws:autoscaling:groupName"] = self.view.side(side)
         machine.write_files(self.boot_data(side))
-        assert machine.boot().returncode != 0
+        assert machine.boot(is_late=True).returncode != 0
         metadata.close()
         for service, operation, *arguments in machine.calls("aws"):
             if service == "s3":

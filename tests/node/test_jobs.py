@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 import boto3
 import pytest
-from hypothesis import given, reject
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from contracts import codec, limits
@@ -199,12 +199,14 @@ PARTS = (config.Service, config.Training, config.Volume, config.Dataset, config.
 
 
 @pytest.mark.parametrize("part", PARTS)
+@settings(max_examples=10)
 @given(data=st.data())
 def test_what_is_dumped_is_parsed_again(part: type[Any], data: st.DataObject) -> None:
     drawn = data.draw(of_type(part))
     assert codec.parse(part, json.loads(json.dumps(codec.dump(drawn)))) == drawn
 
 
+@settings(max_examples=10)
 @given(
     common=st.fixed_dictionaries({name: of_type(HINTS[name]) for name in COMMON}),
     work=st.fixed_dictionaries({"service": of_type(config.Service)})

@@ -17,7 +17,7 @@ import yaml
 
 from gpu_spot.review.comment import MARKER
 from gpu_spot.review.deployed_files import change_every_stack, deployed_folders
-from tests.infra.declared import ROOT
+from tests.infra.declared import ROOT, shipped
 from tests.review.making import FORECAST, GOLDEN, made_previews
 from tests.waiting import TIMEOUT_SECONDS
 
@@ -158,8 +158,13 @@ def deployed_from(checkout: Path, stack: str) -> dict[tuple[str, str], Any]:
         text=True,
         check=True,
     )
-    declared = json.loads(done.stdout.replace(str(checkout), ""))["declared"]
-    return {(one["type"], one["name"]): one["inputs"] for one in declared}
+    return without_place(json.loads(done.stdout)["declared"], checkout)
+
+
+def without_place(declared: list[dict[str, Any]], checkout: Path) -> dict[tuple[str, str], Any]:
+    """Return the inputs by type and name; paths below the checkout begin there."""
+    read = json.loads(json.dumps(declared).replace(str(checkout), ""))
+    return {(one["type"], one["name"]): one["inputs"] for one in read}
 
 
 def with_a_line_more(paths: list[Path]) -> None:
@@ -180,7 +185,7 @@ def test_a_line_in_a_file_that_changes_no_stack_changes_nothing_that_is_deployed
     for path in known:
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / path, tmp_path / path, follow_symlinks=False)
-    before = deployed_from(tmp_path, "research")
+    before = without_place(shipped("research").declared, ROOT)
     changing.add("stacks/Pulumi.research.yaml")
     others = [tmp_path / path for path in known if path not in changing]
     with_a_line_more([path for path in others if not path.is_symlink()])

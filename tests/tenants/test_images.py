@@ -12,7 +12,7 @@ from random import Random
 from typing import Any, Final
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.node.configs import FakeClock
@@ -349,11 +349,12 @@ class Disk(SystemHost):
         return ""
 
 
+@settings(max_examples=10)
 @given(st.randoms(use_true_random=False))
 def test_images_that_no_container_uses_leave_the_disk(random: Random) -> None:
     disk, clock = Disk("another's"), FakeClock()
     with tempfile.TemporaryDirectory() as directory:
-        for day in range(90):  # each as an agent that has started anew
+        for day in range(40):  # each as an agent that has started anew
             images = PulledImages(disk, clock, Path(directory) / "images.json")
             image = f"image-{random.randrange(day // 2 + 1)}"
             disk.is_broken = random.random() < 0.1

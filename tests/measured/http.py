@@ -115,7 +115,7 @@ def section(result: dict[str, Any]) -> str:
         f"not be repeated and were at a worker that was killed; {result['repeated']} went to another worker. "
         f"{result['overdue']} workers outran their deadline.\n\n"
         f"A good release is on all workers after {result['rollout_minutes']:.0f} minutes of the health "
-        "checker. Three bad ones come back by themselves: "
+        "checker. Bad ones come back by themselves: "
         f"{'; '.join(f'*{name}*, as {reason}' for name, reason in result['rejected'].items())}. Failed: "
         f"**{result['rollout_failed']}** of {result['rollout_requests']:,} requests, and "
         f"{result['failing_release_failed']} at the host that tried the failing one. A minute "

@@ -123,14 +123,11 @@ class Metadata(BaseHTTPRequestHandler):
     """Version 2 of the service: no answer without a token that was put."""
 
     def do_PUT(self) -> None:
-        assert self.path == "/latest/api/token"
-        self._say(200 if self.headers["X-aws-ec2-metadata-token-ttl-seconds"] else 400, "key")
+        self._say(200 if self.headers["X-aws-ec2-metadata-token-ttl-seconds"] else 400, self.server.token)  # type: ignore[attr-defined]
 
     def do_GET(self) -> None:
-        if self.headers["X-aws-ec2-metadata-token"] != "key":
-            self._say(401, "")
-        else:
-            self._say(*(404, "") if self.path.endswith("none") else (200, self.path))
+        wrong = 401 * (self.headers["X-aws-ec2-metadata-token"] != "key") or 404 * self.path.endswith("none")
+        self._say(wrong or 200, "" if wrong else self.path)
 
     def _say(self, code: int, text: str) -> None:
         self.send_response(code)
@@ -146,9 +143,12 @@ def test_the_service_is_asked_with_a_token(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # it is on this machine, not behind a proxy
     with ThreadingHTTPServer(("127.0.0.1", 0), Metadata) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        host = f"http://127.0.0.1:{server.server_port}"
+        host, server.token = f"http://127.0.0.1:{server.server_port}", "key"  # type: ignore[attr-defined]
         assert get_metadata("spot/instance-action", host) == "/latest/meta-data/spot/instance-action"
         assert get_metadata("none", host) is None
+        for server.token in ("another", "<p>\na page</p>"):  # type: ignore[attr-defined]
+            with pytest.raises(OSError, match=r"401 for meta-data/none|is no metadata service"):
+                get_metadata("none", host)
         server.shutdown()
 
 

@@ -8,8 +8,6 @@ import os
 import signal
 import threading
 import time
-import urllib.error
-import urllib.request
 import weakref
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -20,7 +18,6 @@ from typing import Any, Final, Protocol
 from spot_training.errors import one_line, say
 
 _HOST: Final = "http://169.254.169.254"
-_OPENER: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # link-local: no proxy
 _VENDOR: Final = Path("/sys/devices/virtual/dmi/id/sys_vendor")
 
 
@@ -41,22 +38,25 @@ def is_ec2() -> bool:
 
 def get_metadata(path: str, host: str = _HOST) -> str | None:
     """See ``MetadataClient``; times out after two seconds: the service responds in milliseconds or not."""
-    request = urllib.request.Request(  # noqa: S310
-        f"{host}/latest/api/token", method="PUT", headers={"X-aws-ec2-metadata-token-ttl-seconds": "60"}
-    )
-    with _OPENER.open(request, timeout=2) as response:
-        token = response.read().decode()
-    request = urllib.request.Request(  # noqa: S310
-        f"{host}/latest/meta-data/{path}", headers={"X-aws-ec2-metadata-token": token}
-    )
+    from http.client import HTTPConnection, HTTPException  # on use: half of what this library imports
+
+    connection = HTTPConnection(host.removeprefix("http://"), timeout=2)  # link-local: no proxy
+
+    def ask(method: str, below: str, header: str, value: str) -> str | None:
+        connection.request(method, f"/latest/{below}", headers={f"X-aws-ec2-metadata-{header}": value})
+        response = connection.getresponse()
+        text = response.read().decode(errors="replace")
+        if response.status not in (200, 404):
+            raise OSError(f"{host}: {response.status} for {below}")
+        return text if response.status == 200 else None
+
     try:
-        with _OPENER.open(request, timeout=2) as response:
-            text: str = response.read().decode(errors="replace")
-            return text
-    except urllib.error.HTTPError as error:
-        if error.code == 404:  # there is no notice
-            return None
-        raise
+        token = ask("PUT", "api/token", "token-ttl-seconds", "60")
+        return ask("GET", f"meta-data/{path}", "token", token or "")
+    except (HTTPException, ValueError) as error:
+        raise OSError(f"{host} is no metadata service: {error!r}") from error
+    finally:
+        connection.close()
 
 
 NOTICE_VARIABLE: Final = "GPU_SPOT_NOTICE"

@@ -206,7 +206,6 @@ def test_what_is_dumped_is_parsed_again(part: type[Any], data: st.DataObject) ->
     assert codec.parse(part, json.loads(json.dumps(codec.dump(drawn)))) == drawn
 
 
-@settings(max_examples=10)
 @given(
     common=st.fixed_dictionaries({name: of_type(HINTS[name]) for name in COMMON}),
     work=st.fixed_dictionaries({"service": of_type(config.Service)})

@@ -50,6 +50,10 @@ class EnginePreview:
     events: str
 
 
+def declared(environment: str, edit: Edit | None) -> Run:
+    return edited_stack(edit, environment) if edit else shipped(environment)
+
+
 def digest(environment: str, before: Run, after: Run, error: str = "") -> dict[str, Any]:
     """Return the output of ``pulumi preview --json --show-sames`` between two runs."""
     old, new = ({(step["type"], step["name"]): step for step in side.declared} for side in (before, after))
@@ -161,7 +165,7 @@ def made_previews(request: str) -> Mapping[str, EnginePreview]:
     """Return the engine's output for each environment that a pull request changes."""
     previews = {}
     for environment, edit in REQUESTS[request].items():
-        before, after = shipped(environment), edited_stack(edit, environment)
+        before, after = declared(environment, None), declared(environment, edit)
         steps = digest(environment, before, after, ERRORS.get((request, environment), ""))
         previews[environment] = EnginePreview(json.dumps(_whole(steps)), events(environment, after))
     return previews

@@ -162,7 +162,6 @@ def deployed_from(checkout: Path, stack: str) -> dict[tuple[str, str], Any]:
 
 
 def without_place(declared: list[dict[str, Any]], checkout: Path) -> dict[tuple[str, str], Any]:
-    """Return the inputs by type and name; paths below the checkout begin there."""
     read = json.loads(json.dumps(declared).replace(str(checkout), ""))
     return {(one["type"], one["name"]): one["inputs"] for one in read}
 

@@ -12,7 +12,7 @@ from random import Random
 from typing import Any, Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.node.configs import FakeClock
@@ -349,7 +349,6 @@ class Disk(SystemHost):
         return ""
 
 
-@settings(max_examples=10)
 @given(st.randoms(use_true_random=False))
 def test_images_that_no_container_uses_leave_the_disk(random: Random) -> None:
     disk, clock = Disk("another's"), FakeClock()

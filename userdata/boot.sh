@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
 # The first boot of a GPU instance, run by cloud-init as root: fetch the node agent, verify it, start its units.
-# Later boots need none of this: systemd starts the units. Running it again changes nothing.
+# Later boots need none of this: systemd starts the units. One that lost its power here runs it again, which
+# changes nothing that is done; cloud-init itself would run it once, whether it ended or not.
 set -euo pipefail
 
 root=${GPU_SPOT_ROOT:-} # a test's; empty on an instance
 metadata=${GPU_SPOT_METADATA:-http://169.254.169.254}
+booted=$root/var/lib/cloud/instance/gpu-spot-booted # of this instance: an image that is made of it lacks it
+[[ ! -e $booted ]] || exit 0
 # REGION STACK GROUP LAUNCH_HOOK AGENT_BUCKET AGENT_KEY AGENT_SHA256 CLOUDWATCH_PARAMETER UNITS
 # shellcheck source=/dev/null
 source "$root/etc/gpu-spot/boot.env"
@@ -121,5 +124,6 @@ systemctl --no-block try-restart logrotate.timer || say 'no logrotate: the log o
 # A data volume may take tens of minutes: cloud-init does not wait for it.
 systemctl start --no-block "${wanted[@]}"
 say "started $UNITS"
+touch "$booted"
 step='start the CloudWatch agent'
 wait "$sending" || { [[ -x $control ]] && persist send_logs; } || say 'no CloudWatch agent: metrics and logs stay here'

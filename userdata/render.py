@@ -76,18 +76,18 @@ def render(settings: BootSettings) -> str:
         "/etc/needrestart/conf.d/gpu-spot.conf": _NO_RESTART,
         **({} if settings.agent.proxy else {"/etc/apt/apt.conf.d/99gpu-spot": _NO_UPDATES}),
         "/opt/gpu-spot/boot.sh": SCRIPT.read_text(encoding="utf-8"),
+        "/var/lib/cloud/scripts/per-boot/gpu-spot": "#!/bin/sh\nexec bash /opt/gpu-spot/boot.sh\n",
     }
-    body: dict[str, list[Any]] = {
-        "write_files": [
-            {"path": path, "permissions": "0644", "content": content} for path, content in files.items()
-        ],
-        "runcmd": [["bash", "/opt/gpu-spot/boot.sh"]],
-    }
+    written = [
+        {"path": path, "permissions": "0755" if "per-boot" in path else "0644", "content": content}
+        for path, content in files.items()
+    ]
+    body: dict[str, list[Any]] = {"write_files": written}
     if settings.packages:
-        # cloud-init installs packages before it runs commands. A log daemon among them is not started yet.
+        # cloud-init installs packages before it runs scripts. A log daemon among them is not started yet.
         # Source: cloud-init documentation, "Boot stages" (final stage) and the order of its modules there.
         body["packages"] = list(settings.packages)
-        body["runcmd"].insert(0, ["systemctl", "start", "rsyslog.service"])
+        body["runcmd"] = [["systemctl", "start", "rsyslog.service"]]
     text = f"#cloud-config\n{json.dumps(body, indent=1)}\n"
     if (size := len(text.encode())) > LIMIT_BYTES:
         raise ValueError(

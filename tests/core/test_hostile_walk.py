@@ -19,9 +19,7 @@ PASSES = 2_000
 def test_no_lie_exceeds_the_maximum_and_no_memory_keeps_a_group_from_spot() -> None:
     outcome = hostile_walk.run(PASSES)
     assert outcome.steps == PASSES
-    assert outcome.violations == []
-    assert outcome.absorbed == []
-    assert outcome.alarms == []
+    assert (outcome.violations, outcome.absorbed, outcome.alarms) == ([], [], [])
     assert outcome.moving == PASSES / 2
     assert outcome.opened == outcome.closed + outcome.still_open > 25
 

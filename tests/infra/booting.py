@@ -16,6 +16,7 @@ from tests import models
 from tests.node.metadata import MetadataServer
 from tests.waiting import run_process
 
+BOOTED = "var/lib/cloud/instance/gpu-spot-booted"
 _PYTHON = f"#!{sys.executable} -IS"
 """Without site-packages: of its many starts each is then a few milliseconds long."""
 _FAIL = """
@@ -72,7 +73,7 @@ class Machine:
         self.doubles = self.root / "doubles"
         tools = self.doubles / "bin"
         tools.mkdir(parents=True)
-        for folder in ("etc/systemd/system", "opt/gpu-spot"):
+        for folder in ("etc/systemd/system", "opt/gpu-spot", "var/lib/cloud/instance"):
             (self.root / folder).mkdir(parents=True)
         self._tool(tools / "aws", AWS)
         for name in ("systemctl", "shutdown"):
@@ -91,7 +92,8 @@ class Machine:
         }
 
     def write_files(self, cloud_config: str) -> dict[str, Any]:
-        """Do what cloud-init does with ``write_files``; return the whole document."""
+        """Do what cloud-init does with ``write_files`` on another instance; return the whole document."""
+        (self.root / BOOTED).unlink(missing_ok=True)
         document: dict[str, Any] = yaml.safe_load(cloud_config)
         for file in document["write_files"]:
             path = self.root / file["path"].lstrip("/")

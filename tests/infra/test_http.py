@@ -149,7 +149,7 @@ def test_a_proxy_is_configured_and_installs_from_the_images_repositories(public:
     assert public.agent("inference-primary")["service"]["http"]["port"] == 8000
     boot = public.cloud_init("inference-proxies")
     assert boot["packages"] == list(PACKAGES)
-    assert boot["runcmd"][-1] == ["bash", "/opt/gpu-spot/boot.sh"]
+    assert boot["runcmd"] == [["systemctl", "start", "rsyslog.service"]]
     assert "packages" not in public.cloud_init("inference-primary")
     assert "al2023-ami" in public.the("LaunchTemplate", "inference-proxies")["imageId"]
 

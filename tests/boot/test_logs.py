@@ -22,9 +22,9 @@ def test_a_flood_of_a_worker_silences_no_agent_and_stays_small(rig: Rig) -> None
     written = "journalctl --unit gpu-spot-work --output cat"
     count = f"{written} | grep -c '^flood '"
     rig.measure("all of it", lambda: int(machine.run(count)) >= LINES)
-    # In both places; the last lines come behind the flood's.
-    lines = f'({written}; cat {LOG}) | grep -c \'"event": "worker'
-    rig.wait_for(lambda: int(machine.run(f"{lines} started'")) == int(machine.run(f"{lines} ended'")) >= 4)
+    for where in (written, f"cat {LOG}"):  # the last lines come behind the flood's
+        n = f'{where} | grep -c \'"event": "worker'
+        rig.wait_for(lambda n=n: int(machine.run(f"{n} started'")) == int(machine.run(f"{n} ended'")) >= 2)
     # Not behind the flood, on the connection of the unit: journald reads each in its turn.
     at = machine.run(f"{written} -o short-unix --grep '\"code\": 3' | head -n 1").split()[0]
     said = machine.run(

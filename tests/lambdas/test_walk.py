@@ -81,7 +81,7 @@ def test_the_walk_detects_a_slow_retry(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (AutoScalingService, "_should_scale_in", lambda *_: True, 1_000, 0, "AWS picks"),
         (situation.GroupState, "expendable", lambda _, known: list(known), 1_000, 2, "had no successor"),
-        (replacements, "REPLACEMENT_DIVISOR", 1, 500, 1, "replaced in one window"),
+        (replacements, "REPLACEMENT_DIVISOR", 1, 500, 0, "replaced in one window"),
         (registry_item, "instance_of", lambda _: "", 500, 25, "was the last ready worker"),
     ],
 )

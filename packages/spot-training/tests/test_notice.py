@@ -119,10 +119,9 @@ def test_the_metadata_service_is_polled_without_an_agent() -> None:
     assert len(answers) == 2
 
 
-class Metadata(BaseHTTPRequestHandler):
-    """Version 2 of the service: no answer without a token that was put."""
-
+class Metadata(BaseHTTPRequestHandler):  # version 2: no answer without a token that was put
     def do_PUT(self) -> None:
+        assert self.path == "/latest/api/token"
         self._say(200 if self.headers["X-aws-ec2-metadata-token-ttl-seconds"] else 400, self.server.token)  # type: ignore[attr-defined]
 
     def do_GET(self) -> None:

@@ -6,8 +6,8 @@ set -euo pipefail
 
 root=${GPU_SPOT_ROOT:-} # a test's; empty on an instance
 metadata=${GPU_SPOT_METADATA:-http://169.254.169.254}
-booted=$root/var/lib/cloud/instance/gpu-spot-booted # of this instance: an image that is made of it lacks it
-[[ ! -e $booted ]] || exit 0
+cloud=$root/var/lib/cloud/instance # of this instance: one that starts from an image of it has another
+[[ ! -e $cloud/gpu-spot-booted ]] && grep --quiet gpu-spot/boot.sh "$cloud/user-data.txt" || exit 0
 # REGION STACK GROUP LAUNCH_HOOK AGENT_BUCKET AGENT_KEY AGENT_SHA256 CLOUDWATCH_PARAMETER UNITS
 # shellcheck source=/dev/null
 source "$root/etc/gpu-spot/boot.env"
@@ -107,6 +107,7 @@ step='unpack the node agent'
 if [[ ! -d $home/$AGENT_SHA256 ]]; then
   rm --recursive --force "$home/unpacking"
   "$home/python" -m zipfile -e "$archive" "$home/unpacking"
+  sync --file-system "$home" # a loss of power must not leave the name below without its files
   mv "$home/unpacking" "$home/$AGENT_SHA256"
 fi
 rm "$archive"
@@ -124,6 +125,6 @@ systemctl --no-block try-restart logrotate.timer || say 'no logrotate: the log o
 # A data volume may take tens of minutes: cloud-init does not wait for it.
 systemctl start --no-block "${wanted[@]}"
 say "started $UNITS"
-touch "$booted"
 step='start the CloudWatch agent'
 wait "$sending" || { [[ -x $control ]] && persist send_logs; } || say 'no CloudWatch agent: metrics and logs stay here'
+touch "$cloud/gpu-spot-booted"

@@ -94,6 +94,7 @@ class Machine:
     def write_files(self, cloud_config: str) -> dict[str, Any]:
         """Do what cloud-init does with ``write_files`` on another instance; return the whole document."""
         (self.root / BOOTED).unlink(missing_ok=True)
+        (self.root / BOOTED).with_name("user-data.txt").write_text(cloud_config, "utf-8")
         document: dict[str, Any] = yaml.safe_load(cloud_config)
         for file in document["write_files"]:
             path = self.root / file["path"].lstrip("/")
@@ -120,8 +121,7 @@ class Machine:
             **(proxies or {"NO_PROXY": "*"}),
             **({"SECONDS": "540"} if is_late else {}),  # bash counts on from what it is given
         }
-        command = ["bash", str(script or self.root / "opt/gpu-spot/boot.sh")]
-        done = run_process(command, env=environment)
+        done = run_process(["bash", script or self.root / "opt/gpu-spot/boot.sh"], env=environment)
         asked = self.doubles / "asked"
         for line in asked.read_text("utf-8").splitlines() if asked.exists() else []:
             models.check(*json.loads(line))

@@ -65,8 +65,7 @@ def test_cloud_init_accepts_all_of_it_and_it_is_far_below_the_limit(
         paths.append(tmp_path / f"user-data-{number}")
         paths[-1].write_text(text, "utf-8")
     for path in paths[:1] + paths[-1:]:
-        command = [program, "schema", "-c", path]
-        done = run_process(command)
+        done = run_process([program, "schema", "-c", path])
         assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -151,13 +150,14 @@ def test_booting_again_changes_nothing(machine: Machine) -> None:
     assert marker.exists()
     calls = machine.calls("aws")
     assert (machine.boot().returncode, machine.calls("aws")) == (0, calls)
+    (machine.root / BOOTED).rename(machine.root / BOOTED.replace("gpu-spot-booted", "user-data.txt"))  # of no stack
+    assert (machine.boot().returncode, machine.calls("aws")) == (0, calls)
     assert (machine.root / "opt/gpu-spot/agent").readlink() == Path(ARCHIVE.sha256)
 
 
 def test_without_a_cloudwatch_agent_the_work_starts_all_the_same(machine: Machine) -> None:
     machine.write_files(render(settings()))
-    control = machine.root / "opt/aws/amazon-cloudwatch-agent/bin/amazon-cloudwatch-agent-ctl"
-    control.unlink()
+    (machine.root / "opt/aws/amazon-cloudwatch-agent/bin/amazon-cloudwatch-agent-ctl").unlink()
     done = machine.boot()
     assert done.returncode == 0
     assert "no CloudWatch agent: metrics and logs stay here" in done.stdout

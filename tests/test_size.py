@@ -16,7 +16,7 @@ from tests.test_repository import FILES, ROOT
 PRODUCT_LINES = {
     "contracts": 3_649,
     "infra": 19_525,
-    "lambdas": 14_405,
+    "lambdas": 14_402,
     "userdata": 17_747,
     "gpu_spot": 13_120,
     "policy": 1_639,

@@ -43,26 +43,23 @@ def test_a_successor_is_requested_as_late_as_the_slowest_request_allows() -> Non
 
 
 @pytest.mark.parametrize(
-    ("group", "memory", "others"),
+    ("group", "memory"),
     [
-        ({}, {"fallback_leads": LEADS[1:]}, []),
-        ({}, {"fallback_leads": (*LEADS, 110.0)}, []),
-        ({"maximum": 7}, {}, []),
-        ({"drain_seconds": 55.0}, {}, []),
-        ({"target": 3}, {}, [spot("in the same zone")]),
+        ({}, {"fallback_leads": LEADS[1:]}),
+        ({}, {"fallback_leads": (*LEADS, 110.0)}),
+        ({"maximum": 7}, {}),
+        ({"drain_seconds": 55.0}, {}),
     ],
-    ids=["four leads", "a slow one", "no room for both", "a long drain", "a survivor"],
+    ids=["four leads", "a slow one", "no room for both", "a long drain"],
 )
-def test_else_it_is_requested_at_the_notice(
-    group: dict[str, Any], memory: dict[str, Any], others: list[Instance]
-) -> None:
-    state = observe(*interrupted(3 if others else 4), *others, group=make_group(**group))
-    expected = min(state.group.target - len(others), state.group.maximum - 4)
-    assert requested(state, replace(LEARNED, **memory)) == expected
-    if others:
-        in_another_zone = replace(others[0], pool=Pool("g5.xlarge", "us-west-2b"))
-        state = observe(*interrupted(3), in_another_zone, group=make_group(**group))
-        assert requested(state, replace(LEARNED, **memory)) == 0
+def test_else_it_is_requested_at_the_notice(group: dict[str, Any], memory: dict[str, Any]) -> None:
+    state = observe(*interrupted(), group=make_group(**group))
+    assert requested(state, replace(LEARNED, **memory)) == min(state.group.target, state.group.maximum - 4)
+
+
+def test_an_instance_of_the_zone_without_a_notice_changes_nothing() -> None:
+    state = observe(*interrupted(3), spot("in the same zone"), group=make_group(target=3))
+    assert requested(state, LEARNED) == 0
 
 
 @given(

@@ -269,15 +269,12 @@ def _hold_or_try(state: GroupState, risk: Risk, uninterrupted: int, span: float)
 def _successor_lead(state: GroupState) -> float:
     """Return how many seconds before an instance drains its successor is requested; infinite: at the notice.
 
-    As late as the newest requests allow. At the notice while little is known of them; while other instances
-    of the zone have no notice, because they may be lost soon; below a maximum of twice the target, because
-    Spot would take the room; and for replacements by request, whose deadline moves on.
+    As late as the newest requests allow. At the notice while little is known of them; below a maximum of
+    twice the target, because Spot would take the room; for replacements by request, whose deadline moves on.
     """
-    group, deadlines = state.group, state.memory.termination_deadlines
-    zones = {i.pool.zone for i in state.primary if i.id in deadlines}
-    has_survivors = any(i.pool.zone in zones for i in state.primary if i.id not in deadlines)
+    group = state.group
     has_room = not group.config.break_before_make and group.maximum >= 2 * group.target
-    if state.replacements or has_survivors or not has_room:
+    if state.replacements or not has_room:
         return math.inf
     return state.memory.fallback_lead() + LEAD_MARGIN_SECONDS
 

@@ -50,7 +50,6 @@ NEEDS_NOTHING: Final = {
     "measured.health",
     "measured.review",
     "measured.walk",
-    "rehearsed.deploy",
     "rehearsed.research",
     "services.rollout",
 }

@@ -130,7 +130,7 @@ def test_a_life_outlasts_minutes_without_a_service(
     machine = live(rig, group, phase, fail)
     restarted = {unit for unit, count in machine.restarts().items() if count}
     # Preparing is tried again; what could not be released is released at its unit's next start.
-    again = {"boot": "prepare volume run", "drain": "run" * (service in ("dynamodb", "aws"))}
+    again = {"boot": "prepare volume run work", "drain": "run" * (service in ("dynamodb", "aws"))}
     assert restarted <= {f"gpu-spot-{unit}.service" for unit in again.get(phase, "").split()}
     assert starts(machine) == (2 if group == "program" else 1)
 

@@ -18,14 +18,7 @@ from gpu_spot.errors import ExitStatus, UserError, aws_error, is_of_aws, unexpec
 _PANELS: Final[Mapping[str, Sequence[str]]] = {
     "Observe a deployed stack": ("status", "jobs", "tensorboard"),
     "Test a deployed stack": ("drill",),
-    "Plan a change": (
-        *(
-            "preflight",
-            "forecast",
-            "review",
-            "pin_images",
-        ),
-    ),
+    "Plan a change": (*("preflight", "forecast", "review", "pin_images"),),
     "Begin": ("new",),
     "Editor and shell integration": ("schema", "completion"),
 }

@@ -148,9 +148,7 @@ MAY_IMPORT: dict[str, set[str]] = {
             "rich",
         )
     },
-    "gpu_spot.preflight.command": {
-        *("gpu_spot.preflight", "gpu_spot.declared", "gpu_spot.progress", "rich"),
-    },
+    "gpu_spot.preflight.command": {*("gpu_spot.preflight", "gpu_spot.declared", "gpu_spot.progress", "rich")},
     # It tries what the program declares.
     "research.smoke": {
         *("contracts", "gpu_spot.declared", "gpu_spot.preflight", "infra.components", "lambdas.core"),

@@ -75,12 +75,7 @@ def main() -> None:
     model = build(arguments.learning_rate)
     spot = SpotModel(model, log=results / "training_log.csv", log_every=arguments.log_every)
     spot.fit(
-        x,
-        y,
-        batch_size=arguments.batch_size,
-        epochs=arguments.epochs,
-        validation_data=validation,
-        verbose=2,
+        x, y, batch_size=arguments.batch_size, epochs=arguments.epochs, validation_data=validation, verbose=2
     )
     np.savez(results / "weights.npz", *model.get_weights())  # without a timestamp: the same bits
 

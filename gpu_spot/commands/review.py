@@ -49,10 +49,7 @@ def add_parser(commands: Any) -> None:
         help="files of policies and their settings that the pull request changes, named first in the comment",
     )
     parser.add_argument(
-        "--address",
-        default="",
-        metavar="URL",
-        help="URL of the full output, linked in the comment",
+        "--address", default="", metavar="URL", help="URL of the full output, linked in the comment"
     )
     parser.add_argument(
         "--commit", default="", metavar="SHA", help="commit under review, named in the comment"

@@ -214,9 +214,7 @@ class JobReader:
         waits = config.prepared_by != name and settings.is_waiting_for_dataset(name, config, prepared)
         own_hosts = hosts.get(name, ())
         registered = self.registry.read(
-            name,
-            {host.instance: config.slots.get(host.instance_type, 1) for host in own_hosts},
-            UNLIMITED,
+            name, {host.instance: config.slots.get(host.instance_type, 1) for host in own_hosts}, UNLIMITED
         )
         workers = [worker for workers in registered.workers.values() for worker in workers]
         target = group_parameters.get(names.PARAMETER_TARGET, "")

@@ -72,13 +72,7 @@ def to_json(job: JobReport) -> dict[str, Any]:
         "retries": snapshot.row.retries_of(snapshot.run),
         "step": progress[0] if progress else None,
         "steps": progress[1] if progress else None,
-        "nodes": {
-            "present": snapshot.present_nodes,
-            "min": nodes.min,
-            "max": nodes.max,
-        }
-        if nodes
-        else None,
+        "nodes": {"present": snapshot.present_nodes, "min": nodes.min, "max": nodes.max} if nodes else None,
         "budget_usd": snapshot.budget or None,
         "spent_usd": round(snapshot.spent, 4) if snapshot.budget else None,
         "host": {

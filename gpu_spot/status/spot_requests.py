@@ -60,11 +60,7 @@ def read_requests(ec2: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def count_requests(
-    requests: Iterable[Mapping[str, Any]],
-    stack: str,
-    group: str,
-    instances: Collection[str],
-    now: float,
+    requests: Iterable[Mapping[str, Any]], stack: str, group: str, instances: Collection[str], now: float
 ) -> tuple[SpotRequestCount, ...]:
     """Return the counts of a group's requests, the newest first: the current ones, and the recently ended.
 

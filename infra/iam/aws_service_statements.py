@@ -30,14 +30,7 @@ def assumed_by_fleets(scope: Scope) -> list[Statement]:
 
 def fleet(instance_role_arn: pulumi.Input[str]) -> list[Statement]:
     """Restrict AWS's tagging policy for a Spot Fleet, which allows passing any role to instances."""
-    return [
-        Statement(
-            "HandOutOneRole",
-            ["iam:PassRole"],
-            effect="Deny",
-            not_resources=[instance_role_arn],
-        )
-    ]
+    return [Statement("HandOutOneRole", ["iam:PassRole"], effect="Deny", not_resources=[instance_role_arn])]
 
 
 def assumed_by_flow_logs(scope: Scope) -> list[Statement]:

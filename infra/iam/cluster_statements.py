@@ -24,13 +24,7 @@ VOLUMES: Final = ("AmazonEBSCSIDriverPolicyV2",)
 """Policies of the EBS volume driver: volumes, and snapshots to create them from, must have its tag. The one
 before it, without V2, allowed any snapshot; AWS advises the change (aws-ebs-csi-driver 2918)."""
 
-_CREATED: Final = (
-    "fleet",
-    "instance",
-    "volume",
-    "network-interface",
-    "spot-instances-request",
-)
+_CREATED: Final = ("fleet", "instance", "volume", "network-interface", "spot-instances-request")
 
 
 def managed_policy_arn(scope: Scope, name: str) -> pulumi.Output[str]:

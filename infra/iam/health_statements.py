@@ -29,18 +29,10 @@ def health_checker(
         ),
         # Also the controller's memory: terminated instances, boot times.
         Statement("ReadMemory", ["dynamodb:BatchGetItem", "dynamodb:GetItem"], [memory_arn]),
-        Statement(
-            "RememberHealth",
-            ["dynamodb:PutItem"],
-            [memory_arn],
-            keys_like(names.health_memory("*")),
-        ),
+        Statement("RememberHealth", ["dynamodb:PutItem"], [memory_arn], keys_like(names.health_memory("*"))),
         Statement("ReadWorkers", ["dynamodb:BatchGetItem"], [registry_arn]),
         Statement(
-            "SayWhatToStart",
-            ["dynamodb:PutItem"],
-            [registry_arn],
-            keys_like(names.release_partition("*")),
+            "SayWhatToStart", ["dynamodb:PutItem"], [registry_arn], keys_like(names.release_partition("*"))
         ),
         Statement(
             "AskForRestarts",

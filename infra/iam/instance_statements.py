@@ -146,11 +146,7 @@ def _agent_statements(scope: Scope, group: str, writer: str, access: InstanceAcc
         "tenants": access.tenants,
         "auto_scaling_group": f"{scope.prefix}{group}-*",
     }
-    several = {
-        "repository": access.repositories,
-        "secret": access.secrets,
-        "parameter": access.parameters,
-    }
+    several = {"repository": access.repositories, "secret": access.secrets, "parameter": access.parameters}
     for statement in permissions.STATEMENTS:
         if access.needs.isdisjoint(statement.needed_by):
             continue

@@ -76,9 +76,7 @@ def permitted(permissions: Iterable[CommandPermission]) -> list[Statement]:
 def write_log(log_group_arn: pulumi.Input[str]) -> Statement:
     """Allow a function to write to its log group."""
     return Statement(
-        "WriteLog",
-        ["logs:CreateLogStream", "logs:PutLogEvents"],
-        [pulumi.Output.concat(log_group_arn, ":*")],
+        "WriteLog", ["logs:CreateLogStream", "logs:PutLogEvents"], [pulumi.Output.concat(log_group_arn, ":*")]
     )
 
 

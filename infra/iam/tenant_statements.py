@@ -35,10 +35,7 @@ def sessions(scope: Scope, *, host: str, tenant: str, document: pulumi.Input[str
     could start a document of the one on the host of the other. The tag has one value, so none has both.
     """
     user = {f"aws:PrincipalTag/{PRINCIPAL_TAG}": principal(scope.stack, host, tenant)}
-    tags = {
-        f"ssm:resourceTag/{names.TAG_STACK}": scope.stack,
-        f"ssm:resourceTag/{names.TAG_GROUP}": host,
-    }
+    tags = {f"ssm:resourceTag/{names.TAG_STACK}": scope.stack, f"ssm:resourceTag/{names.TAG_GROUP}": host}
     of_user: dict[str, Any] = {"StringEquals": user}
     own_sessions = [scope.arn("ssm", _SESSIONS)]
     return [

@@ -95,21 +95,14 @@ def policy(services: Sequence[Service], context: ClusterContext) -> list[Manifes
                 }
             ],
         },
-        "matchConditions": [
-            {"name": "workers", "expression": f"request.userInfo.username in {accounts}"},
-        ],
+        "matchConditions": [{"name": "workers", "expression": f"request.userInfo.username in {accounts}"}],
         "validations": [
             {"expression": expression, "message": message} for expression, message in rules.items()
         ],
     }
     metadata = context.metadata(name, in_cluster=True)
     return [
-        {
-            "apiVersion": _POLICIES,
-            "kind": "ValidatingAdmissionPolicy",
-            "metadata": metadata,
-            "spec": spec,
-        },
+        {"apiVersion": _POLICIES, "kind": "ValidatingAdmissionPolicy", "metadata": metadata, "spec": spec},
         {
             "apiVersion": _POLICIES,
             "kind": "ValidatingAdmissionPolicyBinding",

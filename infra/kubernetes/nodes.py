@@ -59,11 +59,7 @@ def node_pool(entry: Service | Training, context: ClusterContext) -> list[Manife
             "apiVersion": "karpenter.sh/v1",
             "kind": "NodePool",
             "metadata": context.metadata(name, entry.name, in_cluster=True),
-            "spec": {
-                "template": template,
-                "disruption": disruption,
-                "limits": {GPU: str(max_gpus(entry))},
-            },
+            "spec": {"template": template, "disruption": disruption, "limits": {GPU: str(max_gpus(entry))}},
         },
         _node_class(name, entry, context),
     ]

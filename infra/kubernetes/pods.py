@@ -68,10 +68,7 @@ def memory_volume(size_mib: int | None = None) -> Manifest:
 
 def placement(entry: Work, context: ClusterContext) -> Manifest:
     """Return the node selector and tolerations for the nodes of an entry."""
-    return {
-        "nodeSelector": context.node_labels(entry.name),
-        "tolerations": GPU_TOLERATIONS,
-    }
+    return {"nodeSelector": context.node_labels(entry.name), "tolerations": GPU_TOLERATIONS}
 
 
 def dataset_volumes(entry: Work, context: ClusterContext) -> tuple[list[Manifest], list[Manifest]]:
@@ -95,10 +92,7 @@ def dataset_volumes(entry: Work, context: ClusterContext) -> tuple[list[Manifest
             {
                 "name": f"dataset-{number}",
                 "ephemeral": {
-                    "volumeClaimTemplate": {
-                        "metadata": {"labels": context.labels(entry.name)},
-                        "spec": claim,
-                    }
+                    "volumeClaimTemplate": {"metadata": {"labels": context.labels(entry.name)}, "spec": claim}
                 },
             }
         )

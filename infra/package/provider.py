@@ -53,11 +53,7 @@ class Package(ComponentProvider):
         return inputs
 
     def construct(
-        self,
-        name: str,
-        resource_type: str,
-        inputs: Any,
-        options: pulumi.ResourceOptions | None = None,
+        self, name: str, resource_type: str, inputs: Any, options: pulumi.ResourceOptions | None = None
     ) -> ConstructResult:
         """Declare a component; an error of an input names its path."""
         try:

@@ -50,10 +50,7 @@ def declare(settings: Settings, foundation: Foundation, workloads: Sequence[Work
 
 
 def _controller(
-    settings: Settings,
-    foundation: Foundation,
-    workloads: Sequence[Workload],
-    controlled: Sequence[Workload],
+    settings: Settings, foundation: Foundation, workloads: Sequence[Workload], controlled: Sequence[Workload]
 ) -> Controller:
     scope = foundation.scope
     args = ControllerArgs(

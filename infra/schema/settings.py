@@ -38,13 +38,7 @@ from infra.schema.shared_host import SharedHost
 from infra.schema.tensorboard import TensorBoard
 from infra.schema.work import RunsOn, Work
 
-_STACK_TAGS: Final = (
-    names.TAG_STACK,
-    names.TAG_GROUP,
-    names.TAG_GROUP_ROLE,
-    TAG_JOB,
-    "Name",
-)
+_STACK_TAGS: Final = (names.TAG_STACK, names.TAG_GROUP, names.TAG_GROUP_ROLE, TAG_JOB, "Name")
 _TAGS: Final = 50 - len(_STACK_TAGS)
 """Tags that a stack file may set: AWS allows 50, and a job's instances have these of the stack.
 

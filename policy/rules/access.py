@@ -9,14 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from contracts.sentences import alternatives
-from policy.rules.model import (
-    ExternalFacts,
-    PolicyRule,
-    RuleSettings,
-    Subject,
-    as_list,
-    names_setting,
-)
+from policy.rules.model import ExternalFacts, PolicyRule, RuleSettings, Subject, as_list, names_setting
 from policy.rules.outsiders import any_job, narrows_resources, shuts_out
 
 _IDENTITY_BASED: Final = frozenset({"GroupPolicy", "Policy", "Role", "RolePolicy", "UserPolicy"})

@@ -92,10 +92,7 @@ def _is_covered(subject: Subject) -> bool:
 
 RULES: Final = (
     PolicyRule(
-        "covered",
-        "Resources have types that the rules were written for.",
-        "advisory",
-        check_stack=_covered,
+        "covered", "Resources have types that the rules were written for.", "advisory", check_stack=_covered
     ),
     PolicyRule(
         "names", "Names that permissions select by start with the stack's prefix.", "mandatory", _named

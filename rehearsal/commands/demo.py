@@ -27,13 +27,7 @@ from pulumi_on_moto.running.clock import simulated
 from rehearsal.cloud.local_cloud import LocalCloud
 from rehearsal.commands.deployed import START, deployed
 from rehearsal.commands.parsers import HOURS, SHARED_HOURS
-from rehearsal.rehearse import (
-    ProgressListener,
-    RehearsalOptions,
-    RehearsalSetup,
-    is_shared,
-    rehearse,
-)
+from rehearsal.rehearse import ProgressListener, RehearsalOptions, RehearsalSetup, is_shared, rehearse
 from rehearsal.report.page import render
 from rehearsal.report.summary import render_summary
 from rehearsal.results.run import Run

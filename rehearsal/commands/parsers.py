@@ -37,9 +37,7 @@ def add_demo(commands: Any) -> None:
     )
     parser.add_argument("--target", type=_count, help="target capacity (default: the stack's)")
     parser.add_argument(
-        "--pool-size",
-        type=_count,
-        help="instances per unit of a trace sample (default: 8 for 0/1 traces)",
+        "--pool-size", type=_count, help="instances per unit of a trace sample (default: 8 for 0/1 traces)"
     )
     parser.add_argument(
         "--notice-share",

@@ -20,11 +20,7 @@ from tests.boot.test_training import steps, volumes
 SECONDS: Final = 180.0
 PHASES: Final = ("boot", "work", "drain")
 CALLED: Final = {
-    "program": (
-        "metadata s3 ssm dynamodb aws",
-        "metadata dynamodb aws",
-        "metadata dynamodb autoscaling aws",
-    ),
+    "program": ("metadata s3 ssm dynamodb aws", "metadata dynamodb aws", "metadata dynamodb autoscaling aws"),
     "disk": (
         "metadata s3 ssm dynamodb ec2 aws",
         "metadata dynamodb ec2 aws",

@@ -130,10 +130,7 @@ def test_drift_takes_no_node_from_a_job(stage: tuple[ClusterApi, PlayedKubelet])
     [claim] = play.claims()
     labels = {"template": {"metadata": {"labels": {"other": "image"}}}}
     api.request(
-        "PATCH",
-        f"{_POOLS}/{play.pool['metadata']['name']}",
-        {"spec": labels},
-        "application/merge-patch+json",
+        "PATCH", f"{_POOLS}/{play.pool['metadata']['name']}", {"spec": labels}, "application/merge-patch+json"
     )
 
     def is_drifted() -> bool:

@@ -15,11 +15,7 @@ from lambdas.core.model import Group, GroupRole, Instance, Observation, Pool, Pu
 from tests.core.build import NOW, refusal
 from tests.core.build import group as make_group
 
-WITHHOLDING = (
-    "VcpuLimitExceeded",
-    "UnauthorizedOperation",
-    "The security group 'sg-1' does not exist.",
-)
+WITHHOLDING = ("VcpuLimitExceeded", "UnauthorizedOperation", "The security group 'sg-1' does not exist.")
 """Launch failures that On-Demand must not replace."""
 REFUSALS = (
     "UnfulfillableCapacity - Unable to fulfill capacity",

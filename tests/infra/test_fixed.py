@@ -218,10 +218,7 @@ def differences(before: Run, after: Run, *, shared_only: bool = False) -> dict[s
         (
             "dev",
             {"onDemandBase": 2, "spotPercentage": 80},
-            {
-                "Group batch-primary": {"mixedInstancesPolicy"},
-                "Parameter batch-config": {"insecureValue"},
-            },
+            {"Group batch-primary": {"mixedInstancesPolicy"}, "Parameter batch-config": {"insecureValue"}},
         ),
         (
             "dev",
@@ -233,17 +230,9 @@ def differences(before: Run, after: Run, *, shared_only: bool = False) -> dict[s
             },
         ),
         # The target is the controller's business: no capacity is declared but what stands by.
-        (
-            "dev",
-            {"target": 6},
-            {"Parameter batch-target": {"insecureValue"}},
-        ),
+        ("dev", {"target": 6}, {"Parameter batch-target": {"insecureValue"}}),
         # So are a fleet's base and percentage: they change in place, by the controller.
-        (
-            "fleet",
-            {"onDemandBase": 2, "spotPercentage": 75},
-            {"Parameter batch-config": {"insecureValue"}},
-        ),
+        ("fleet", {"onDemandBase": 2, "spotPercentage": 75}, {"Parameter batch-config": {"insecureValue"}}),
         (
             "fleet",
             {"target": 6, "fallback": {"warmInstances": 8}},

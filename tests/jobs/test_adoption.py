@@ -311,11 +311,7 @@ def test_a_key_that_the_role_may_not_use_is_refused(user: User) -> None:
     ("name", "changes", "message"),
     [
         ("vit", {}, "job 'vit' does not exist; jobs on instances in the stack file: resnet"),
-        (
-            "resnet",
-            {"volumeGiB": 0, "checkpoints": "files"},
-            "job 'resnet' has volumeGiB 0; name a job with",
-        ),
+        ("resnet", {"volumeGiB": 0, "checkpoints": "files"}, "job 'resnet' has volumeGiB 0; name a job with"),
         (
             "resnet",
             {"dataset": "s3://datasets/a/", "prepare": ATLAS},

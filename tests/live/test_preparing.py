@@ -184,12 +184,7 @@ def first_contents(entries: list[Entry]) -> dict[str, str]:
 def fleet(world: World, nodes: Nodes, group: str) -> TrainingFleet:
     dynamodb, tables = world.clients("dynamodb"), world.deployment.outputs
     return TrainingFleet(
-        world.cloud,
-        group,
-        MemoryStore(dynamodb, tables["memoryTable"]),
-        nodes,
-        boots=180.0,
-        warm_boots=60.0,
+        world.cloud, group, MemoryStore(dynamodb, tables["memoryTable"]), nodes, boots=180.0, warm_boots=60.0
     )
 
 

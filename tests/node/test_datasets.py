@@ -132,14 +132,8 @@ FILES = {"fileSystem": "fs-1", "accessPoint": "fsap-1", "path": "/data/shared/fi
     [
         (configs.service(datasets=[dataset("/etc/imagenet")]), "datasets[0].path must be text that matches"),
         (configs.service(datasets=[dataset("/data/../etc")]), "datasets[0].path must be text that matches"),
-        (
-            configs.service(datasets=[dataset("/data/a", "/dev/sdf")]),
-            "datasets[0].device must be '/dev/sdk'",
-        ),
-        (
-            configs.service(datasets=[dataset("/data/a"), dataset("/data/a/b")]),
-            "/data/a/b overlaps /data/a",
-        ),
+        (configs.service(datasets=[dataset("/data/a", "/dev/sdf")]), "datasets[0].device must be '/dev/sdk'"),
+        (configs.service(datasets=[dataset("/data/a"), dataset("/data/a/b")]), "/data/a/b overlaps /data/a"),
         (configs.service(datasets=[dataset("/data/shared")], efs=[FILES]), "overlaps /data/shared/files"),
         # The copy from S3 fills the whole folder.
         (configs.training(datasets=[dataset("/dltraining/datasets/a")]), "overlaps /dltraining/datasets"),

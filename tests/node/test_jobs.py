@@ -122,10 +122,7 @@ def test_a_training_configuration_is_read() -> None:
             {"training": {**configs.training()["training"], "revision": "main"}},
             "training.revision must be text that matches",
         ),
-        (
-            {"service": {"image": "repo/worker:latest"}},
-            "service.image must be text that matches",
-        ),
+        ({"service": {"image": "repo/worker:latest"}}, "service.image must be text that matches"),
     ],
 )
 def test_a_wrong_key_or_value_is_named(change: dict[str, Any], message: str) -> None:

@@ -13,13 +13,7 @@ from tests.node.crash import Outcome, Region
 from tests.node.test_volume_plan import HOME, at_home, away
 from tests.node.world import World
 from tests.node.world_host import WorldHost
-from userdata.agent.machine.errors import (
-    AgentError,
-    HostError,
-    LeaseLostError,
-    RefusedError,
-    TransientError,
-)
+from userdata.agent.machine.errors import AgentError, HostError, LeaseLostError, RefusedError, TransientError
 from userdata.agent.storage.volume import model
 from userdata.agent.storage.volume.model import PREPARING, EbsVolume, Snapshot
 from userdata.agent.storage.volume.plan import plan

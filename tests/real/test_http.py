@@ -191,10 +191,7 @@ def test_a_good_release_fails_no_request_and_bad_ones_come_back_by_themselves() 
     releases = rollout.releases(rollout.SCRIPT)
     outcomes = rollout.run(releases)
     assert outcomes["good"].incidents == ()
-    for name, evidence in {
-        "failing": "requests failed",
-        "never-ready": " of 1 instances with it ",
-    }.items():
+    for name, evidence in {"failing": "requests failed", "never-ready": " of 1 instances with it "}.items():
         assert evidence in outcomes[name].rejection_reason
         assert outcomes[name].incidents == (f"{ROLLED_BACK}/{releases[name].version}",)
     failing = outcomes.pop("failing")

@@ -202,12 +202,7 @@ def queue_play() -> dict[str, Any]:
     """Workers behind an existing queue: docs/guides.md's stack file, with an image that exists."""
     real.needed("gcc", "unshare")
     seen: dict[str, Any] = {}
-    with (
-        real.folder() as place,
-        real.podman(place),
-        sandbox(_REGION) as clients,
-        serve() as endpoint,
-    ):
+    with real.folder() as place, real.podman(place), sandbox(_REGION) as clients, serve() as endpoint:
         (place / "stack.yaml").write_text(FILES[1])
         image = {"services[0].image": _image(place, endpoint)}
         config = stackfile.load(ROOT, "guide", image, file=place / "stack.yaml")

@@ -115,8 +115,7 @@ def test_a_restart_that_cannot_be_requested_is_tried_again() -> None:
 
 def test_a_restart_of_a_worker_that_no_longer_exists_is_not_a_failure() -> None:
     aws = FakeAws(
-        rows={GROUP: {"i-3/0": {}}},
-        failures={"update_item i-2/0": client_error("AccessDeniedException")},
+        rows={GROUP: {"i-3/0": {}}}, failures={"update_item i-2/0": client_error("AccessDeniedException")}
     )
     failed = executor(aws).request_restarts([Restart(GROUP, f"i-{n}", 0) for n in (1, 2, 3)], 5.0)
     assert set(failed) == {"i-2"}

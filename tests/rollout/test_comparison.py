@@ -43,11 +43,7 @@ class Side:
 
     def workers(self, now: float) -> list[Worker]:
         report = WorkerReport(
-            self.name,
-            reported_at=now - 5,
-            done=self.done,
-            failed=self.failed,
-            starts=self.starts,
+            self.name, reported_at=now - 5, done=self.done, failed=self.failed, starts=self.starts
         )
         names = [f"{self.name}-{number}" for number in range(self.count)]
         return [Worker("ocr", name, 0, self.since, now - 5, "ready", report=report) for name in names]

@@ -75,10 +75,7 @@ class HttpService(SimulatedService):
         )
         arrived = sum(row.done for row in rows)
         proxy = ProxyState(self.now - 5, self.now - 86_400, 0, 0, 0.0, arrived, arrived, workers=rows)
-        readings = {
-            "a": ProxyReading(proxy, 0.0),
-            "b": ProxyReading(None if self.unreadable else proxy, 0.0),
-        }
+        readings = {"a": ProxyReading(proxy, 0.0), "b": ProxyReading(None if self.unreadable else proxy, 0.0)}
         starts = {(w.instance, w.slot): w.since for host in hosts for w in host.workers}
         state, self.history = observe(self.history, readings, starts, self.now)
         return state

@@ -101,7 +101,7 @@ _UPDATED: Final[Mapping[str, str]] = {
 """Inputs whose change in place ends no worker."""
 
 _GROWING: Final[Mapping[str, str]] = {
-    "ec2/vpcEndpoint:VpcEndpoint": "routeTableIds subnetIds securityGroupIds",
+    "ec2/vpcEndpoint:VpcEndpoint": "routeTableIds subnetIds securityGroupIds"
 }
 """Inputs whose change ends no worker while no element goes."""
 

@@ -234,8 +234,7 @@ class CapacityGroup(pulumi.ComponentResource):
                 instances_distribution=distribution,
                 launch_template=aws.autoscaling.GroupMixedInstancesPolicyLaunchTemplateArgs(
                     launch_template_specification=aws.autoscaling.GroupMixedInstancesPolicyLaunchTemplateLaunchTemplateSpecificationArgs(
-                        launch_template_id=template.id,
-                        version=template.version,
+                        launch_template_id=template.id, version=template.version
                     ),
                     overrides=overrides.auto_scaling_overrides(args.capacity, launchables),
                 ),

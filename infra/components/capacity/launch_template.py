@@ -186,8 +186,7 @@ def resolve_ami_at_preview(scope: Scope, image: str) -> pulumi.Input[str]:
 
 
 def _dataset_mappings(
-    scope: Scope,
-    datasets: Sequence[Dataset],
+    scope: Scope, datasets: Sequence[Dataset]
 ) -> Iterator[aws.ec2.LaunchTemplateBlockDeviceMappingArgs]:
     """Yield a volume for each dataset, created in the instance's zone and deleted with it."""
     for dataset, device in zip(datasets, DATASET_DEVICES, strict=False):

@@ -34,10 +34,7 @@ def auto_scaling_overrides(capacity: Capacity, launchables: Sequence[Launchable]
     overrides: list[Any] = []
     for launchable in launchables:
         uses_group_template = launchable is launchables[0]
-        specification = {
-            "launch_template_id": launchable.template.id,
-            "version": launchable.template.version,
-        }
+        specification = {"launch_template_id": launchable.template.id, "version": launchable.template.version}
         overrides += [
             aws.autoscaling.GroupMixedInstancesPolicyLaunchTemplateOverrideArgs(
                 launch_template_specification=None if uses_group_template else specification, **choice

@@ -142,11 +142,7 @@ def _values(args: ChartsArgs, chart: Chart) -> Mapping[str, Any]:
     if chart is GPU_METRICS:
         # A ServiceMonitor needs the Prometheus operator, which the stack does not install.
         labels = {LABEL_STACK: args.scope.stack}
-        return {
-            "nodeSelector": labels,
-            "tolerations": GPU_TOLERATIONS,
-            "serviceMonitor": {"enabled": False},
-        }
+        return {"nodeSelector": labels, "tolerations": GPU_TOLERATIONS, "serviceMonitor": {"enabled": False}}
     return {}
 
 

@@ -81,10 +81,7 @@ class Controller(pulumi.ComponentResource):
                     launches_by_zone=args.launches_by_zone,
                     scheduled_jobs=args.scheduled_jobs,
                 ),
-                environment={
-                    **args.context.group_variables,
-                    names.ENV_QUEUE_URL: self.wake_ups.queue_url,
-                },
+                environment={**args.context.group_variables, names.ENV_QUEUE_URL: self.wake_ups.queue_url},
                 memory_mib=512,
             ),
             self,

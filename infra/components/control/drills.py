@@ -56,10 +56,7 @@ class Drills(pulumi.ComponentResource):
             opts=self._child,
         )
         aws.iam.RolePolicy(
-            name,
-            role=role.name,
-            policy=document(drill_statements.drill(scope, group)),
-            opts=self._child,
+            name, role=role.name, policy=document(drill_statements.drill(scope, group)), opts=self._child
         )
         aws.fis.ExperimentTemplate(
             name,

@@ -168,10 +168,7 @@ class ScheduledFunction(pulumi.ComponentResource):
         # Without the endpoints of its network it could not connect.
         ready = [permission, *([args.network] if args.network is not None else []), *args.depends_on]
         aws.cloudwatch.EventTarget(
-            full,
-            rule=rule.name,
-            arn=function.arn,
-            opts=pulumi.ResourceOptions(parent=self, depends_on=ready),
+            full, rule=rule.name, arn=function.arn, opts=pulumi.ResourceOptions(parent=self, depends_on=ready)
         )
         self.function_name = function.name
         self.register_outputs({"function": self.function_name, "logGroup": self.log_group_name})

@@ -113,10 +113,7 @@ class Monitoring(pulumi.ComponentResource):
             name, kms_master_key_id=scope.kms_key_arn, tags=scope.tags(name), opts=self._child
         )
         aws.sns.TopicPolicy(
-            name,
-            arn=topic.arn,
-            policy=document(resource_policies.topic(scope, topic.arn)),
-            opts=self._child,
+            name, arn=topic.arn, policy=document(resource_policies.topic(scope, topic.arn)), opts=self._child
         )
         if self._args.settings.email is not None:
             aws.sns.TopicSubscription(

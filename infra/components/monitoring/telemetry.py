@@ -85,5 +85,5 @@ def configuration(log_group: str) -> dict[str, Any]:
                     ]
                 }
             },
-        },
+        }
     }

@@ -209,12 +209,7 @@ class Network(pulumi.ComponentResource):
         """Declare the VPC's default group, which resources without one get; no rules, so no traffic."""
         name = self._scope.name("default")
         aws.ec2.DefaultSecurityGroup(
-            name,
-            vpc_id=self.vpc_id,
-            ingress=[],
-            egress=[],
-            tags=self._scope.tags(name),
-            opts=self._child,
+            name, vpc_id=self.vpc_id, ingress=[], egress=[], tags=self._scope.tags(name), opts=self._child
         )
 
     def _internet_access(

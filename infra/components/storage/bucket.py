@@ -43,10 +43,7 @@ class Bucket(pulumi.ComponentResource):
         # Protected like the bucket: they keep it private and versioned.
         child = pulumi.ResourceOptions(parent=self) if args.disposable else args.scope.stateful_options(self)
         bucket = aws.s3.Bucket(
-            name,
-            force_destroy=args.disposable or None,
-            tags=args.scope.tags(name),
-            opts=child,
+            name, force_destroy=args.disposable or None, tags=args.scope.tags(name), opts=child
         )
         self.name, self.arn = bucket.id, bucket.arn
         key = args.scope.kms_key_arn if args.with_customer_key else None

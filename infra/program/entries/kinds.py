@@ -13,12 +13,7 @@ from infra.program.foundation import Foundation
 from infra.schema import Settings
 from userdata.agent.aws.permissions import Need
 
-KINDS: Final[tuple[EntryKind, ...]] = (
-    service,
-    training,
-    shared_host,
-    cluster,
-)
+KINDS: Final[tuple[EntryKind, ...]] = (service, training, shared_host, cluster)
 
 
 def needs(settings: Settings) -> frozenset[Need]:

@@ -76,10 +76,7 @@ def _entry(job: Training) -> Training:
                 "rootVolumeGiB": capacity.root_volume_gib,
                 "rootVolumeThroughputMib": capacity.root_volume_throughput_mib,
                 # A dataset can wait, even for an urgent job.
-                "fallback": {
-                    "enabled": True,
-                    "policyParameters": {"shortageCost": SHORTAGE_COST},
-                },
+                "fallback": {"enabled": True, "policyParameters": {"shortageCost": SHORTAGE_COST}},
             }
         ),
         "command": prepare.command,

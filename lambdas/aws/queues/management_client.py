@@ -15,12 +15,7 @@ _MAX_RESPONSE_BYTES: Final = 1_000_000
 
 
 def call(
-    api: ManagementApi,
-    path: str,
-    tls: ssl.SSLContext,
-    ends_at: float,
-    method: str = "GET",
-    body: Any = None,
+    api: ManagementApi, path: str, tls: ssl.SSLContext, ends_at: float, method: str = "GET", body: Any = None
 ) -> tuple[int, bytes]:
     """Return status and body. Redirects are not followed: they would send the password elsewhere.
 

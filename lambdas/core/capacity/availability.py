@@ -78,11 +78,7 @@ def decide(observation: Observation, policy: Policy, memory: Memory, now: float)
     trial = None if capacity_actions or unsettled or is_blocked else spreading.next_try(plan, state)
     tries = (trial[1],) if trial and trial[0] <= now else ()
     try_at = (now + spreading.PAUSE_SECONDS if tries else trial[0]) if trial else None
-    raised = (
-        *plan.alarms,
-        *bill.alarms(memory.bill, observation, now),
-        *on_demand_only(state, plan),
-    )
+    raised = (*plan.alarms, *bill.alarms(memory.bill, observation, now), *on_demand_only(state, plan))
     causes = {**alarms(observation, state), **{alarm.kind: alarm for alarm in raised}}
     raised_before = memory.active_alarms | memory.alarms_without_cause.keys()
     new_alarms = [alarm for cause, alarm in causes.items() if alarm and cause not in raised_before]

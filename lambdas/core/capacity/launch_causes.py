@@ -12,14 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from lambdas.core.model import (
-    GroupRole,
-    LaunchFailure,
-    LaunchFailureKind,
-    Observation,
-    PurchaseOption,
-    slots,
-)
+from lambdas.core.model import GroupRole, LaunchFailure, LaunchFailureKind, Observation, PurchaseOption, slots
 
 if TYPE_CHECKING:
     from lambdas.core.capacity.memory import Memory

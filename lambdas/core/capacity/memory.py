@@ -23,12 +23,7 @@ from lambdas.core.capacity.history import History, update_history
 from lambdas.core.capacity.on_premises import OnPremisesOffset
 from lambdas.core.deadline import record
 from lambdas.core.deadline.record import JobRecord
-from lambdas.core.events import (
-    Event,
-    InterruptionNotice,
-    RebalanceRecommendation,
-    ScheduledChange,
-)
+from lambdas.core.events import Event, InterruptionNotice, RebalanceRecommendation, ScheduledChange
 from lambdas.core.model import (
     GroupRole,
     LaunchFailure,

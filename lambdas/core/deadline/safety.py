@@ -13,14 +13,7 @@ from functools import cached_property
 from typing import Final
 
 from lambdas.core.deadline.experience import JobEstimates
-from lambdas.core.deadline.model import (
-    EPSILON,
-    Choice,
-    DeadlinePolicy,
-    DeadlineState,
-    Job,
-    JobMode,
-)
+from lambdas.core.deadline.model import EPSILON, Choice, DeadlinePolicy, DeadlineState, Job, JobMode
 
 POLL_SECONDS: Final = 60.0
 """Minimum interval of an AWS schedule; with a longer interval, a loss is detected later."""

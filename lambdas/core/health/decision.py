@@ -13,14 +13,7 @@ from lambdas.core.health import stopped_workers
 from lambdas.core.health.common import find_common_causes, suppressed_origins
 from lambdas.core.health.incidents import RESOLVE_AFTER_SECONDS, find_open_incidents, update_incidents
 from lambdas.core.health.memory import HealthMemory, OpenIncident
-from lambdas.core.health.model import (
-    HealthSummary,
-    HostFinding,
-    Incident,
-    Remedy,
-    Restart,
-    ServiceSnapshot,
-)
+from lambdas.core.health.model import HealthSummary, HostFinding, Incident, Remedy, Restart, ServiceSnapshot
 from lambdas.core.health.remediation import plan_remediation
 from lambdas.core.health.symptoms import detect_symptoms
 from lambdas.core.rollout.step import RolloutStep, plan_step
@@ -93,11 +86,7 @@ def decide(
     incidents, resolved = update_incidents(memory, open_incidents, now)
     new = {key: incident for key, incident in incidents.items() if not incident.is_notified}
     memory = replace(
-        memory,
-        remediations=plan.remediations,
-        log=plan.log,
-        incidents=incidents,
-        resolved_incidents=resolved,
+        memory, remediations=plan.remediations, log=plan.log, incidents=incidents, resolved_incidents=resolved
     )
     replacement_requests = tuple(
         ReplacementRequest(host, int(record.at), record.verdict)

@@ -12,13 +12,7 @@ from contracts.registry.item import MAX_CLOCK_SKEW_SECONDS, Worker
 from contracts.registry.worker_report import WorkerReport
 from lambdas.core.health.fair_share import MIN_REQUESTS, WorkRate
 from lambdas.core.health.memory import MAX_PENDING_SYMPTOMS, MAX_VERSIONS, HealthMemory, PendingSymptom
-from lambdas.core.health.model import (
-    FAMILY,
-    HealthVerdict,
-    HostFinding,
-    ServiceSnapshot,
-    WorkerHost,
-)
+from lambdas.core.health.model import FAMILY, HealthVerdict, HostFinding, ServiceSnapshot, WorkerHost
 
 NOT_REPORTING_SECONDS: Final = 120.0
 """Seconds after the first observation of a missed heartbeat."""

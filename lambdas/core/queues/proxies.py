@@ -252,11 +252,7 @@ def _difference(before: WorkerCounts, after: WorkerCounts) -> WorkerCounts:
 
 
 def _proxies(
-    history: ProxyHistory,
-    intervals: Mapping[str, _Interval],
-    listed: Set[str],
-    workers: Set[str],
-    now: float,
+    history: ProxyHistory, intervals: Mapping[str, _Interval], listed: Set[str], workers: Set[str], now: float
 ) -> dict[str, ProxyCounts]:
     """Return the counts to store, without those of workers that are neither checked nor known."""
     counts = {**history.proxies, **{proxy: interval.counts for proxy, interval in intervals.items()}}

@@ -12,13 +12,7 @@ from contracts.group.release import WorkerRelease
 from contracts.registry.item import Worker
 from contracts.stored import stored
 from lambdas.core.health.fair_share import WorkRate
-from lambdas.core.health.model import (
-    REPORT_ONLY,
-    RESTART_SECONDS,
-    HostFinding,
-    ServiceSnapshot,
-    WorkerHost,
-)
+from lambdas.core.health.model import REPORT_ONLY, RESTART_SECONDS, HostFinding, ServiceSnapshot, WorkerHost
 from lambdas.core.rollout.comparison import Comparison
 
 MIN_SERVING_SHARE: Final = 0.9

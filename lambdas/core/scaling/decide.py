@@ -11,13 +11,7 @@ from lambdas.core.scaling.batches import WorkerSpeed
 from lambdas.core.scaling.forecast import forecast
 from lambdas.core.scaling.memory import ARRIVAL_MINUTES, COOLDOWN_SECONDS, ScalingMemory
 from lambdas.core.scaling.model import POLL_SECONDS, Load, LoadObservation, Reason
-from lambdas.core.scaling.staffing import (
-    LATE_SHARE,
-    SCARCE_LATE_SHARE,
-    Demand,
-    min_workers,
-    permitted_batch,
-)
+from lambdas.core.scaling.staffing import LATE_SHARE, SCARCE_LATE_SHARE, Demand, min_workers, permitted_batch
 
 THROUGHPUT_STALE_SECONDS: Final = 300.0
 """Measured throughput is stale if requests arrive but none completes for this long."""

@@ -36,11 +36,7 @@ def estimate_level(arrivals: Sequence[tuple[float, float]], shape: _Curve, dispe
 
 
 def forecast(
-    arrivals: Sequence[tuple[float, float]],
-    profile: Profile,
-    dispersion: Dispersion,
-    now: float,
-    end: float,
+    arrivals: Sequence[tuple[float, float]], profile: Profile, dispersion: Dispersion, now: float, end: float
 ) -> float:
     """Return the maximum requests a second expected between ``now`` and ``end`` (epoch seconds)."""
     if not arrivals:

@@ -17,16 +17,7 @@ from faulty_sqs import ACCOUNT, REGION, FaultySqs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spot_work import (
-    BrokerRefusedError,
-    Client,
-    Queue,
-    Request,
-    Requeue,
-    Worker,
-    WorkError,
-    transports,
-)
+from spot_work import BrokerRefusedError, Client, Queue, Request, Requeue, Worker, WorkError, transports
 from spot_work.request import message
 from spot_work.sqs import consumer, reply_queue, wire
 from spot_work.sqs.acknowledger import Acknowledger

@@ -71,13 +71,7 @@ class NodeJobs(Jobs):
 
     def _of_node(self) -> Jobs:
         return Jobs(
-            self.dynamodb,
-            self.ssm,
-            self.table,
-            self.node,
-            self.revision,
-            self.finished_parameter,
-            self.clock,
+            self.dynamodb, self.ssm, self.table, self.node, self.revision, self.finished_parameter, self.clock
         )
 
 

@@ -24,10 +24,7 @@ _OURS: Final = {
     "StringEquals": {"aws:ResourceTag/gpu-spot:stack": "{stack}", "aws:ResourceTag/gpu-spot:job": "{job}"}
 }
 _GROUP: Final = {
-    "StringEquals": {
-        "aws:ResourceTag/gpu-spot:stack": "{stack}",
-        "aws:ResourceTag/gpu-spot:group": "{group}",
-    }
+    "StringEquals": {"aws:ResourceTag/gpu-spot:stack": "{stack}", "aws:ResourceTag/gpu-spot:group": "{group}"}
 }
 _REQUESTED: Final = {
     "StringEquals": {"aws:RequestTag/gpu-spot:stack": "{stack}", "aws:RequestTag/gpu-spot:job": "{job}"}
@@ -213,10 +210,7 @@ _STATEMENTS: Final[tuple[Permission, ...]] = (
     # Objects can be overwritten, but neither read nor deleted.
     Permission("StoreArtifacts", ("artifacts",), ("s3:PutObject",), ("arn:{partition}:s3:::{artifacts}*",)),
     Permission(
-        "ForgetParts",
-        ("artifacts",),
-        ("s3:AbortMultipartUpload",),
-        ("arn:{partition}:s3:::{artifacts}*",),
+        "ForgetParts", ("artifacts",), ("s3:AbortMultipartUpload",), ("arn:{partition}:s3:::{artifacts}*",)
     ),
     _secret("OpenSecrets", "secret", "{secret}"),
     Permission(

@@ -10,11 +10,7 @@ from typing import TYPE_CHECKING, Final
 from contracts.agent.names import UNIT_VOLUME
 from userdata.agent.machine import log
 from userdata.agent.machine.background import Guard
-from userdata.agent.machine.errors import (
-    AgentError,
-    DependencyUnavailableError,
-    LeaseLostError,
-)
+from userdata.agent.machine.errors import AgentError, DependencyUnavailableError, LeaseLostError
 from userdata.agent.machine.host import QUICK, SLOW
 from userdata.agent.tasks import costs, holding, job, preparing, recording, snapshots
 from userdata.agent.tasks.groups import experiments, nodes, scheduled

@@ -122,9 +122,7 @@ def _existing_cluster(name: str, foundation: Foundation) -> ClusterEndpoint:
     cluster = aws.eks.get_cluster_output(name=name, opts=scope.invoke_options)
     group = cluster.vpc_config.apply(lambda vpc: str(vpc.cluster_security_group_id))
     ClusterIngress(
-        scope.name("cluster-ingress"),
-        ClusterIngressArgs(scope, group, network),
-        scope.child_options,
+        scope.name("cluster-ingress"), ClusterIngressArgs(scope, group, network), scope.child_options
     )
     return ClusterEndpoint(name, cluster.endpoint, cluster.certificate_authorities[0].data)
 

@@ -143,11 +143,7 @@ class ExpectedCost:
         )
 
     def _successors(
-        self,
-        state: GroupState,
-        missing_since: Sequence[float],
-        ready_times: Sequence[float],
-        launching: int,
+        self, state: GroupState, missing_since: Sequence[float], ready_times: Sequence[float], launching: int
     ) -> int:
         """Return the On-Demand slots to hold for slots of the target that are missing or will be.
 

@@ -10,14 +10,7 @@ from contracts.agent.config import Volume
 from contracts.names import TAG_GROUP
 from userdata.agent.aws.clients import AwsError, aws_errors
 from userdata.agent.machine.errors import AgentError, TransientError
-from userdata.agent.storage.volume.model import (
-    FAILED,
-    LIVE,
-    PREPARING,
-    CreateVolume,
-    EbsVolume,
-    Snapshot,
-)
+from userdata.agent.storage.volume.model import FAILED, LIVE, PREPARING, CreateVolume, EbsVolume, Snapshot
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client

@@ -130,11 +130,7 @@ def cdi_specification(tenant: str, gpus: Sequence[str]) -> dict[str, Any]:
     request 395), and CDI's variables replace the container's. Of two devices the later one counts.
     """
     edits = {"env": [f"NVIDIA_VISIBLE_DEVICES={_visible_devices(gpus)}"]}
-    return {
-        "cdiVersion": "0.5.0",
-        "kind": _CDI_KIND,
-        "devices": [{"name": tenant, "containerEdits": edits}],
-    }
+    return {"cdiVersion": "0.5.0", "kind": _CDI_KIND, "devices": [{"name": tenant, "containerEdits": edits}]}
 
 
 def _visible_devices(gpus: Sequence[str]) -> str:

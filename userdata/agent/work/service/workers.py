@@ -28,9 +28,7 @@ from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import Host
 from userdata.agent.storage import scratch
 from userdata.agent.work import containers, notice, process, worker_report_file
-from userdata.agent.work.container import (
-    worker_variables,
-)
+from userdata.agent.work.container import worker_variables
 from userdata.agent.work.heartbeat import HeartbeatSender
 from userdata.agent.work.process import JobProcess
 from userdata.agent.work.service.http_checks import HttpChecks

@@ -54,11 +54,7 @@ class VisibilityExtender:
     """
 
     def __init__(
-        self,
-        client: Any,
-        queue_name: str,
-        on_failure: OnFailure,
-        relay: Callable[[], int] | None = None,
+        self, client: Any, queue_name: str, on_failure: OnFailure, relay: Callable[[], int] | None = None
     ) -> None:
         self._client = client
         self._queue_name = queue_name

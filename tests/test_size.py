@@ -14,16 +14,16 @@ import pytest
 from tests.test_repository import FILES, ROOT
 
 PRODUCT_LINES = {
-    "contracts": 3_649,
-    "infra": 19_426,
-    "lambdas": 14_333,
-    "userdata": 17_718,
+    "contracts": 3_651,
+    "infra": 19_427,
+    "lambdas": 14_341,
+    "userdata": 17_759,
     "gpu_spot": 13_093,
     "policy": 1_629,
     "market": 1_775,
     "rehearsal": 5_130,
 }
-MAX_PRODUCT_LINES = 77_000
+MAX_PRODUCT_LINES = 76_810
 LIBRARY_LINES = {
     "packages/pulumi-on-moto/src": 8_341,
     "packages/spot-training/src": 11_345,
@@ -32,7 +32,7 @@ LIBRARY_LINES = {
 OTHER_LINES = {
     "packages/tests": 21_928,
     "research": 10_186,
-    "tests": 71_027,
+    "tests": 71_125,
     "originals": 15_267,
     "docs": 439,
     "examples": 1_416,

@@ -52,6 +52,7 @@ class GroupConfig:
         primary: Name of an Auto Scaling group, or id of a Spot Fleet.
         fallback: Name of an Auto Scaling group; ``None`` without a fallback.
         slots: Worker slots by instance type.
+        weights: AWS's weights above 1 by type, for a group that cannot be read.
         run: Revision that a job runs, empty for a service. Once the parameter ``finished`` names it, the
             effective target is 0.
         block: Id of the Capacity Block that the fallback launches into; empty without one.
@@ -77,6 +78,7 @@ class GroupConfig:
     spot_percentage: WholeNumber
     maximum: Annotated[WholeNumber, Stored("max")]
     slots: Mapping[str, WholeNumber]
+    weights: Annotated[Mapping[str, WholeNumber], FieldMark.SPARSE] = field(default_factory=dict)
     drain_seconds: Annotated[WholeNumber, FieldMark.REQUIRED] = 0
     break_before_make: bool = False
     """Absent in the configuration of stacks deployed before this option existed."""

@@ -38,6 +38,7 @@ def build(
         spot_percentage=capacity.spot_percentage,
         maximum=capacity.maximum,
         slots=slots,
+        weights={kind: weight for kind, weight in capacity.weights.items() if weight != 1},
         drain_seconds=drain_seconds,
         break_before_make=break_before_make,
         policy=PolicyChoice(fallback.policy, fallback.policy_parameters),

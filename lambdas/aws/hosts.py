@@ -254,7 +254,6 @@ def _marked_reason(name: str, memory: Memory) -> str:
     for reason, marked in (
         ("interrupted", memory.termination_deadlines),
         ("terminating", memory.termination_requests),
-        ("retiring", memory.retiring),
     ):
         if name in marked:
             return reason

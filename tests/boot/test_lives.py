@@ -93,10 +93,10 @@ def test_after_a_life_with_faults_nothing_is_left_over(rig: Rig, seed: int) -> N
     try:
         life.wait(life.works)
         if life.kind == "boxed":
-            running = machine.run("docker ps --all --quiet --filter name=gpu-spot").split()
-            assert len(running) == 1
+            running = "docker ps --all --quiet --filter name=gpu-spot"
+            life.wait(lambda: len(machine.run(running).split()) == 1)  # not while Docker starts again
             assert rig.cloud.state(machine.instance) == "InService"
-        if life.kind != "boxed":
+        else:
             rig.cloud.notice(machine.instance, 120)
             time.sleep(life.chance.random() * 3)  # the notice is read before the scale-in, or with it
         rig.cloud.terminate(machine.instance)

@@ -95,18 +95,26 @@ def test_an_instance_that_is_not_in_service_is_exempt(aws: FakeAws, state: str) 
 
 
 def test_an_instance_that_the_controller_has_marked_is_exempt(aws: FakeAws) -> None:
-    for mark in ("termination_deadlines", "termination_requests", "retiring"):
-        [instance_id] = add_xid_errors(aws)
+    [instance_id] = add_xid_errors(aws)
+    for mark in ("termination_deadlines", "termination_requests"):
         memory = replace(controllers.Memory(), **{mark: {instance_id: aws.now}})
-        text = controllers.dump(memory)
-        aws.remember(text)
+        aws.remember(controllers.dump(memory))
         passes(aws, 2)
         assert aws.replacement_requests() == {}, mark
+    # Announced for a day in two weeks: AWS itself says that the host is degraded.
+    memory = controllers.Memory(retiring={instance_id: aws.now + 14 * 86400})
+    aws.remember(controllers.dump(memory))
+    passes(aws, 1)
+    assert list(aws.replacement_requests()) == [instance_id]
 
 
 def test_a_restart_of_a_stuck_worker_is_requested(aws: FakeAws) -> None:
+    restart_is_requested(aws, 17)
+
+
+def restart_is_requested(aws: FakeAws, minutes: int) -> None:
     instance_id = sorted(aws.instances)[0]
-    for _ in range(17):
+    for _ in range(minutes):
         aws.now += 60
         aws.send_heartbeats()
         aws.change(GROUP, instance_id, lambda worker: with_report(worker, done=5, rate=0.0))
@@ -185,8 +193,9 @@ def test_a_failed_write_of_replacement_requests_is_repeated_in_the_next_pass(aws
 
 
 def test_a_failed_restart_request_is_repeated(aws: FakeAws) -> None:
-    aws.throttled["update_item"] = 1
-    test_a_restart_of_a_stuck_worker_is_requested(aws)
+    aws.throttled["update_item"] = 8  # more than an hour's budget of restarts
+    restart_is_requested(aws, 24)
+    assert aws.messages == []
 
 
 def test_of_two_concurrent_copies_only_the_first_acts(aws: FakeAws) -> None:
@@ -277,6 +286,15 @@ def test_in_paused_and_dry_run_mode_no_replacement_is_requested(aws: FakeAws, mo
     aws.set(GROUP, control=json.dumps({"mode": mode}))
     passes(aws, 5)
     assert aws.replacement_requests() == {}
+
+
+def test_in_mode_manual_requests_are_withdrawn_and_workers_still_restarted(aws: FakeAws) -> None:
+    for instance_id in sorted(aws.instances)[-3:]:  # more than are replaced at once
+        aws.change(GROUP, instance_id, lambda worker: with_report(worker, xid=79))
+    passes(aws, 1)
+    assert aws.replacement_requests()
+    aws.set(GROUP, control=json.dumps({"mode": "manual", "onDemand": 0}))
+    restart_is_requested(aws, 17)
 
 
 def test_the_daily_report_covers_all_services_in_one_message() -> None:

@@ -138,6 +138,37 @@ def test_without_its_primary_group_on_demand_covers(state: str, running: int) ->
     assert all(o.error is None for o in outcomes)
 
 
+def test_an_instance_of_a_fleet_that_cannot_be_read_keeps_its_weight() -> None:
+    aws = FakeAws()
+    weights = {"slots": {"g5.xlarge": 4}, "weights": {"g5.xlarge": 4}}
+    aws.set(config=config(kind="spot-fleet", primary=FLEET, max=16, **weights), target="8")
+    aws.add_fleet(FLEET, target=8)
+    aws.add_group("fallback")
+    for n in range(2):
+        aws.add_instance(FLEET, f"i-{n}", spot=True, launched=NOW - 7200, heartbeat=None)
+    aws.fleets[FLEET]["SpotFleetRequestState"] = "cancelled_running"
+
+    def report(minute: int, now: float) -> None:
+        times = NOW - 7000, now - 5
+        aws.slots = [registry_item.dump(worker(i, *times, slot=n)) for i in aws.instances for n in range(4)]
+
+    assert alarms(play(aws, 10, report)) == ["primary-missing"]
+    assert aws.groups["fallback"]["DesiredCapacity"] == 0
+
+
+def test_a_refused_termination_of_the_only_instance_is_tried_again() -> None:
+    aws = stack(1, 1, maximum=2)
+    hung = [registry_item.dump(worker(i, NOW - 7000, NOW - 5)) for i in aws.instances]
+
+    def hang(minute: int, now: float) -> None:
+        aws.slots = hung
+
+    aws.throttled["terminate_instance_in_auto_scaling_group"] = 1
+    outcomes = play(aws, 40, hang)
+    assert [len(o.errors) for o in outcomes if o.errors] == [1]
+    assert aws.instances == {}
+
+
 @pytest.mark.parametrize("running", [1, 4])
 def test_a_deleted_primary_group_is_covered_and_a_deleted_fallback_hides_nothing(running: int) -> None:
     aws = stack(4, 0)

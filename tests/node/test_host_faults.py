@@ -10,6 +10,7 @@ from typing import Any
 import boto3
 import pytest
 
+from contracts.agent.names import UNIT_VOLUME
 from tests.node.configs import FakeClock
 from tests.node.fake_nvml import FakeGpu, FakeNvml
 from tests.node.jobs import REGION, job, node, row, volumes, write_notice
@@ -160,9 +161,19 @@ def test_a_server_that_comes_back_within_half_an_hour_costs_nothing(launch: Laun
     checkpoints = f"{made.data}/checkpoints"
     owned = [argv for argv in made.host.owned if argv[-1].startswith(checkpoints)]
     assert owned[:2] == [
-        ["install", "--directory", "--owner=trainer", f"{checkpoints}/resnet"],
+        ["chown", "--no-dereference", "trainer", f"{checkpoints}/resnet"],
         ["chown", "--recursive", "--no-dereference", "trainer", checkpoints],
     ]
+
+
+def test_a_volume_that_is_being_attached_is_waited_for(launch: Launch) -> None:
+    made = launch("exit 0")
+    (made.directory / "lease.json").unlink()
+    for pid, verb in ((None, "restart"), (4242, "start")):
+        made.host.main_pid = lambda unit, pid=pid: pid if unit == UNIT_VOLUME else None
+        with pytest.raises(AgentError, match="the data volume is not attached"):
+            tasks.run(made)
+        assert made.host.ran[-1] == ["systemctl", verb, UNIT_VOLUME]
 
 
 def test_what_breaks_after_a_notice_is_nobodys_fault(launch: Launch, clock: FakeClock) -> None:

@@ -16,6 +16,8 @@ from tests.node.bench import Bench
 from tests.node.jobs import write_notice
 from tests.waiting import TIMEOUT_SECONDS
 from userdata.agent.machine.errors import LeaseLostError
+from userdata.agent.machine.host import ProcessInfo, SystemHost
+from userdata.agent.work.failures.inspection import GpuStatus
 from userdata.agent.work.training import variables
 from userdata.agent.work.training.checkpoint_files import newest_checkpoint
 
@@ -151,6 +153,27 @@ def test_a_training_that_does_not_end_is_killed_shortly_before_the_instance_is_t
     assert trainer.run() == "stopped"
     assert bench.processes[0].returncode == -signal.SIGKILL
     assert 9 <= stopped_at[0] - bench.clock.wall() <= 10
+
+
+def test_a_process_that_outlives_sigkill_is_a_fault_of_the_host(bench: Bench) -> None:
+    class Stuck:
+        pid = 4_100_000
+
+        def poll(self) -> None: ...
+
+    class StuckHost(SystemHost):
+        def processes(self) -> list[ProcessInfo]:
+            return [ProcessInfo(Stuck.pid, 1, "python", 1, Stuck.pid, Stuck.pid, 0, handles_sigterm=False)]
+
+        def signal(self, pid: int, number: int) -> None: ...
+
+        signal_group = signal
+
+    bench.host, bench.spawn = StuckHost(), lambda *_: Stuck()
+    bench.looks.gpu_status = GpuStatus(missing=1)
+    bench.clock.on_sleep = lambda _: bench.clock.advance(10)
+    assert bench.trainer("true").run() == "host"
+    assert len(bench.job.hosts) == 1
 
 
 def test_the_age_of_checkpoints_is_that_of_the_newest_file_at_any_depth(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import signal
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from tests.node.configs import FakeClock
 from tests.node.metadata import MetadataServer
 from tests.node.units import UnitHost
 from userdata.agent.aws.imds import LIFECYCLE_STATE, REBALANCE, SPOT_ACTION, Metadata
+from userdata.agent.machine import files
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.work import notice
 from userdata.agent.work.notice_watcher import Watcher
@@ -92,6 +94,18 @@ def test_training_gets_sigterm_at_once_and_the_file_has_the_deadline(training: N
     text = json.loads((training.directory / "notice.json").read_text())
     assert text["drainAt"] == pytest.approx(found.deadline - 20)
     assert (training.directory / "notice.json").stat().st_mode & 0o777 == 0o644
+
+
+def test_a_full_run_folder_takes_no_signal_away(training: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **more: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(files, "write_atomic", full)
+    training.server.documents[REBALANCE] = "{}"
+    training.watcher.tick()
+    training.interrupt()
+    training.watcher.tick()
+    assert training.signals() == [(11, signal.SIGTERM)]
 
 
 def test_service_workers_get_sigterm_at_drain_at_and_not_before(service: Node) -> None:

@@ -14,11 +14,11 @@ from gpu_spot.review.preview import EngineStep
 from gpu_spot.review.value_diff import difference_lines, value_differences
 from gpu_spot.review.values import has_unknown, is_hidden, mapping, number
 
-_DERIVED_KEYS: Final = ("onDemandPrices.", "ownPrices.", "slots.")
+_DERIVED_KEYS: Final = ("onDemandPrices.", "ownPrices.", "slots.", "weights.")
 """Keys of the controller's settings that are derived from the instance types."""
 
 _HARMLESS_SETTINGS: Final = frozenset(
-    {"base", "drainSeconds", "fallback", "onDemandPrices", "ownPrices", "spotPercentage", "zones"}
+    {"base", "drainSeconds", "fallback", "onDemandPrices", "ownPrices", "spotPercentage", "weights", "zones"}
 )
 """Settings that the controller applies to later launches; a fallback that goes is a deleted group."""
 

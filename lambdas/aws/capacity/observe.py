@@ -383,18 +383,20 @@ def _tagged_members(
     """Return the states of a group's unobserved resources: what EC2 runs of them, and no change."""
     resources = settings.resources.items()
     member_ids = {i for _, r in resources if r.name in states for i in states[r.name].members}
-    tagged: dict[str, CapacityState] = {}
+    tagged, weights = dict[str, CapacityState](), settings.group.config.weights
     for role, resource in resources:
         if resource.name in unobserved:
             members = {
-                i: Member(detail["InstanceType"], detail["Placement"]["AvailabilityZone"])
+                i: Member(kind, detail["Placement"]["AvailabilityZone"], slots=weights.get(kind, 1))
                 for i, detail in details.items()
+                for kind in (detail["InstanceType"],)
                 if i not in member_ids
                 and detail["State"]["Name"] in _LIVE
                 and (tag(detail, names.TAG_GROUP), tag(detail, names.TAG_GROUP_ROLE))
                 == (settings.group.name, role)
             }
-            tagged[resource.name] = CapacityState(len(members), members, is_modifying=True)
+            slots = sum(member.slots for member in members.values())
+            tagged[resource.name] = CapacityState(slots, members, is_modifying=True)
     return tagged
 
 

@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import InstanceTypeDef
     from mypy_boto3_ssm import SSMClient
 
-_ACTING = (Mode.AUTOMATIC, Mode.MANUAL)
-"""Modes in which the controller replaces instances; in the others a request would wait."""
-
 
 @dataclass(frozen=True, slots=True)
 class HealthOutcome:
@@ -182,7 +179,8 @@ class HealthChecker:
                 inputs.registry.longest_queue(now),
                 controller_memory.slowest_boot(0.0),
                 is_registry_stale,
-                group.control.mode in _ACTING,
+                group.control.mode in (Mode.AUTOMATIC, Mode.MANUAL),
+                group.control.mode is Mode.AUTOMATIC,
                 inputs.registry.are_requests_unknown(now),
                 group.target,
                 group.maximum,

@@ -261,11 +261,12 @@ class GroupState:
         """The only instance of the group if it does not report and is to be replaced.
 
         Not while no instance of the other groups reports, either. Without others only the registry itself
-        answers: then at most once in ``LONE_SECONDS``.
+        answers: then at most once in ``LONE_SECONDS``, unless a termination failed: the instance is older.
         """
         overdue, live = self.not_reporting, (*self.primary, *self.fallback)
         replaced_at = self.memory.lone_replaced_at
-        is_recent = replaced_at is not None and abs(self.now - replaced_at) < LONE_SECONDS
+        is_new = replaced_at is not None and all(i.launched_at > replaced_at for i in live)
+        is_recent = is_new and abs(self.now - (replaced_at or 0.0)) < LONE_SECONDS
         if len(live) != 1 or self.others_report is False or (is_recent and not self.others_report):
             return ()
         return overdue

@@ -124,8 +124,11 @@ def mark_daily_report_sent(memory: HealthMemory, now: float) -> HealthMemory:
 
 def without_remediation(memory: HealthMemory, host: str) -> HealthMemory:
     """Return the memory without a host's remediation, which failed: the next pass tries it again."""
+    failed, log = memory.remediations[host], list(memory.log)
+    log.remove(next(e for e in reversed(log) if (e.at, e.remedy) == (failed.at, failed.remedy)))
     return replace(
         memory,
+        log=tuple(log),
         remediations={host_id: record for host_id, record in memory.remediations.items() if host_id != host},
     )
 

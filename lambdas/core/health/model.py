@@ -126,7 +126,8 @@ class ServiceSnapshot:
         queue: None if the state of the queue is unknown.
         boot_seconds: the boot time that the controller has measured.
         is_registry_stale: no worker of the whole stack has a fresh heartbeat.
-        can_act: False in modes where the controller would not replace instances (paused, dry run).
+        can_act: False while the group is paused, or in a dry run.
+        can_replace: False where the controller follows no request for a replacement: also in mode manual.
         are_requests_unknown: the workers are HTTP servers, and requests at a proxy are unknown.
         target, maximum: the group's, in slots.
     """
@@ -137,6 +138,7 @@ class ServiceSnapshot:
     boot_seconds: float = 0.0
     is_registry_stale: bool = False
     can_act: bool = True
+    can_replace: bool = True
     are_requests_unknown: bool = False
     target: int = 0
     maximum: int = 0

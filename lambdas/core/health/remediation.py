@@ -69,7 +69,8 @@ def plan_remediation(
     hosts = {host.id: host for host in snapshot.hosts}
     worst = _worst(findings)
     log = [entry for entry in memory.log if 0 <= now - entry.at < DAY]
-    remediations = _current_remediations(memory, hosts, worst, now, suppressed_origins)
+    replaceable = worst if snapshot.can_replace else {}
+    remediations = _current_remediations(memory, hosts, replaceable, now, suppressed_origins)
     max_hosts = max_unavailable(settings, len(hosts))
     started = sum(now - entry.at < HOUR for entry in log)
     in_progress = sum(_is_in_progress(record, now) for record in remediations.values())
@@ -88,6 +89,8 @@ def plan_remediation(
                 report_only.append(finding)
             continue
         if host.origin in suppressed_origins or not snapshot.can_act:
+            continue
+        if remedy is Remedy.REPLACE and not snapshot.can_replace:
             continue
         if remedy is Remedy.REPLACE and _count_ineffective(log, memory, last_healthy_launch) >= max(
             MAX_INEFFECTIVE, len(hosts) // 50

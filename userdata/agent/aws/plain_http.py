@@ -15,9 +15,15 @@ _MAX_BYTES: Final = 1 << 16
 
 
 def request(
-    address: tuple[str, int], method: str, path: str, headers: Mapping[str, str], timeout: float
+    address: tuple[str, int],
+    method: str,
+    path: str,
+    headers: Mapping[str, str],
+    timeout: float,
+    *,
+    may_be_long: bool = False,
 ) -> tuple[int, dict[str, str], str]:
-    """Return status, headers (names in lower case) and text.
+    """Return status, headers (names in lower case) and text; ``may_be_long``: of a long response the status.
 
     Raises:
         OSError: no connection, no complete response within ``timeout`` seconds in total, or invalid HTTP.
@@ -38,6 +44,8 @@ def request(
                 break
             received += chunk
             if len(received) > _MAX_BYTES:
+                if may_be_long:
+                    return _parse(received.partition(b"\r\n")[0] + b"\r\n\r\n")
                 raise OSError(f"the response has more than {_MAX_BYTES} bytes")
     return _parse(received)
 

@@ -40,6 +40,16 @@ def create_user(host: Host, user: str) -> str:
     return host.run(["id", "--user", user], QUICK).strip()
 
 
+def make_directory(host: Host, directory: Path, user: str) -> None:
+    """Make a directory of a user's, unless ``user`` is empty, where a job may have put a link to another one.
+
+    ``install --directory`` would follow the link, and give what it names to the user.
+    """
+    host.run(["mkdir", "--parents", str(directory)], QUICK)
+    if user:
+        host.run(["chown", "--no-dereference", user, str(directory)], QUICK)
+
+
 def add_system_user(host: Host, user: str, *options: str) -> None:
     """Add a system user without a login shell unless it exists; ``options`` are those of ``useradd``.
 

@@ -25,7 +25,7 @@ def volume(node: Node, action: str) -> int:
     else:
         stop = Stop()
         node.on_sigterm(stop)
-        node.wait_outside_warm_pool()
+        node.wait_outside_warm_pool(stop)
         scheduled.enter(node)
         acquire(node, stop)
     return 0

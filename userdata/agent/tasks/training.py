@@ -8,10 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from contracts.agent.names import UNIT_VOLUME
-from userdata.agent.machine import log
+from userdata.agent.machine import accounts, log
 from userdata.agent.machine.background import Guard
 from userdata.agent.machine.errors import AgentError, DependencyUnavailableError, LeaseLostError
-from userdata.agent.machine.host import QUICK, SLOW
+from userdata.agent.machine.host import LOAD, QUICK, SLOW
 from userdata.agent.tasks import costs, holding, job, preparing, recording, snapshots
 from userdata.agent.tasks.groups import experiments, nodes, scheduled
 from userdata.agent.tasks.node import Node, Stop
@@ -191,8 +191,10 @@ def _lease_renewer(node: Node) -> LeaseRenewer:
 
     has_volume = node.config.volume is not None
     if has_volume and job.lease_and_volume(node) is None:
-        # It was released when its lease was lost; systemd still counts the oneshot unit as active.
-        node.host.run(["systemctl", "restart", UNIT_VOLUME], SLOW)
+        # It was released when its lease was lost; systemd still counts the oneshot unit as active. A unit
+        # that attaches it or copies a dataset is waited for.
+        verb = "restart" if node.host.main_pid(UNIT_VOLUME) is None else "start"
+        node.host.run(["systemctl", verb, UNIT_VOLUME], LOAD)
     lease_and_volume = job.lease_and_volume(node)
     if lease_and_volume is None:
         raise AgentError(
@@ -240,10 +242,7 @@ def _prepare(node: Node, paths: TrainingPaths, environment: JobEnvironment) -> N
     ):
         # An access point sets the owner of all files, and chown fails. Source: EFS user guide, "Enforcing a
         # user identity using an access point".
-        command = (
-            ["mkdir", "--parents"] if is_on_efs else ["install", "--directory", f"--owner={training.user}"]
-        )
-        node.host.run([*command, str(directory)], QUICK)
+        accounts.make_directory(node.host, directory, "" if is_on_efs else training.user)
     if paths.progress != job.checkpoints(node):
         # A script may write to the parent directory, where an adopted volume has another user's files.
         node.host.run(["chown", "--recursive", "--no-dereference", training.user, str(paths.progress)], SLOW)

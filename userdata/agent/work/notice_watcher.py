@@ -119,10 +119,11 @@ class Watcher:
         if rebalance and rebalance.text != self._hint:
             self._hint = rebalance.text
             log.info("rebalance recommendation", document=self._hint[:200])
-            files.write_json(
-                self.directory / HINT_FILE,
-                {"version": notice.VERSION, "document": self._hint, "seen": self.clock.wall()},
-            )
+            hint = {"version": notice.VERSION, "document": self._hint, "seen": self.clock.wall()}
+            try:
+                files.write_json(self.directory / HINT_FILE, hint)
+            except OSError as error:
+                log.error("hint not written", error=str(error))
 
     def _read_metadata(self, path: str) -> MetadataDocument | None:
         try:
@@ -152,7 +153,10 @@ class Watcher:
             latest.pid, latest.has_handler_at = earlier.pid, earlier.has_handler_at
             latest.signalled = earlier.signalled
         self._termination = latest
-        notice.write(self.directory, new)
+        try:
+            notice.write(self.directory, new)
+        except OSError as error:  # /run is full: the signal goes out all the same
+            log.error("notice not written", error=str(error))
         log.warning("notice", kind=new.kind, action=new.action, seconds_left=round(deadline - now, 1))
 
     def _act(self, termination: _PendingTermination) -> None:

@@ -304,6 +304,11 @@ class JobProcess:
         return self._process.pid
 
     @property
+    def ignores_kill(self) -> bool:
+        """Whether processes run a minute after SIGKILL: they wait for a driver or a disk without an end."""
+        return self._is_killed and not self._is_finished and self._clock.monotonic() >= self._kill_at + 60.0
+
+    @property
     def is_stop_requested(self) -> bool:
         """Whether `stop` was called."""
         return self._is_stop_requested

@@ -81,7 +81,7 @@ class FaultHandler:
             case NextAction.FAILED:
                 return self.end("failed", verdict.reason)
             case NextAction.REPLACE:
-                return self._report_host_fault(verdict.reason, checkpoint)
+                return self.report(verdict.reason, checkpoint)
             case NextAction.STOP:
                 return "stopped"
 
@@ -98,7 +98,8 @@ class FaultHandler:
         self._write_with_retries(self._job.end_node)
         return "ended"
 
-    def _report_host_fault(self, reason: str, checkpoint: float) -> RunEnd:
+    def report(self, reason: str, checkpoint: float) -> RunEnd:
+        """Count a fault of this host; the job fails after several in a row, else another host has it."""
         self._increment_metric(names.METRIC_HOST_FAULTS)
         try:
             count = self._job.count_host_fault(checkpoint)

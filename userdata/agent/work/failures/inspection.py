@@ -10,7 +10,7 @@ from typing import Final
 from userdata.agent.machine.background import BackgroundPoller, BackgroundRunner, at_once
 from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.disks import check_writable
-from userdata.agent.machine.errors import AgentError
+from userdata.agent.machine.errors import AgentError, LeaseLostError
 from userdata.agent.metrics.gpus import LOST_AFTER, Gpus
 from userdata.agent.work.failures.faults import DiskFacts, HostDiagnosis
 
@@ -76,6 +76,8 @@ class Inspector:
                 gpu_status = self._sampling.wait(self.on_poll)
                 if not gpu_status.missing:  # by the open handle
                     gpu_status = self._opening.wait(self.on_poll)
+            except LeaseLostError:
+                raise
             except AgentError:
                 gpu_status = GpuStatus(missing=max(self.gpus.expected, 1) if self.gpus else 0)
             if not gpu_status.missing:

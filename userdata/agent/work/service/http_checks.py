@@ -214,7 +214,9 @@ def probe(http: HttpWorkers, port: int, address: str) -> bool:
         if http.is_grpc:
             socket.create_connection((address, port), _PROBE_SECONDS).close()
             return True
-        status, _, _ = plain_http.request((address, port), "GET", http.readiness, {}, _PROBE_SECONDS)
+        status, _, _ = plain_http.request(
+            (address, port), "GET", http.readiness, {}, _PROBE_SECONDS, may_be_long=True
+        )
     except OSError:
         return False
     return 200 <= status < 300

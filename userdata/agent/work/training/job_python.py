@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Final
 
 from contracts.agent.config import Training
-from userdata.agent.machine import log
+from userdata.agent.machine import accounts, log
 from userdata.agent.machine.errors import AgentError
-from userdata.agent.machine.host import LOAD, QUICK, SLOW, Host
+from userdata.agent.machine.host import LOAD, SLOW, Host
 from userdata.agent.work.training.environment import CommandLine
 
 UV: Final = "0.13.9"
@@ -128,7 +128,7 @@ class JobPython:
         requirements, version = self._python.requirements, self._python.version
         log.info("building environment", environment=path.name, requirements=requirements, python=version)
         self._fetch_uv()
-        self._host.run(["install", "--directory", f"--owner={self.user}", str(self._directory)], QUICK)
+        accounts.make_directory(self._host, self._directory, self.user)
         self._run("rm", "--recursive", "--force", str(path))
         uv = [str(self._uv), "--quiet", "--no-progress", "--directory", str(self._code)]
         try:

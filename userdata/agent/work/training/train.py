@@ -18,7 +18,7 @@ from userdata.agent.lease.renewal import LeaseRenewer
 from userdata.agent.machine import log
 from userdata.agent.machine.background import BackgroundPoller, BackgroundRunner, Guard, at_once
 from userdata.agent.machine.clock import Clock
-from userdata.agent.machine.errors import AgentError, LeaseLostError, WorkCancelledError
+from userdata.agent.machine.errors import AgentError, HostError, LeaseLostError, WorkCancelledError
 from userdata.agent.machine.host import Host
 from userdata.agent.work import notice, process, worker_report_file
 from userdata.agent.work.failures import faults
@@ -207,7 +207,10 @@ class Trainer:
                 break
             has_started = failure is None
             if has_started:
-                failure = self._run_once()
+                try:
+                    failure = self._run_once()
+                except HostError as error:
+                    return self._fault_handler.report(str(error), self._checkpoint_files.newest)
                 if self._is_done() or (failure is None and not self._stopping):
                     return self._done() if self._is_last() else self._fault_handler.end_node()
             if failure is None or self._stopping:
@@ -322,7 +325,7 @@ class Trainer:
         next_gpu_check_at = started_at + _GPU_CHECK_INTERVAL_SECONDS
         next_activity_at = started_at
         missing_checks, is_busy = 0, False
-        while (code := running.poll()) is None:
+        while (code := self._poll(running)) is None:
             self._keep_alive()
             now = self._clock.monotonic()
             is_due = now >= next_gpu_check_at and not self._stopping
@@ -377,12 +380,19 @@ class Trainer:
         self._end_process(_STALL_GRACE_SECONDS, self._keep_alive)
         return FailedRun(reason)
 
+    def _poll(self, running: JobProcess) -> int | None:
+        """Return the exit code once all is over; `HostError` if SIGKILL does not end it, but for a stop."""
+        code = running.poll()
+        if code is None and running.ignores_kill and not self._stopping:
+            raise HostError("processes of the job run on, a minute after SIGKILL")
+        return code
+
     def _end_process(self, grace: float, on_poll: Callable[[], None] = lambda: None) -> None:
         """Stop the process, if any; kill it after ``grace`` seconds."""
         if self._process is None:
             return
         self._process.stop(grace)
-        while self._process.poll() is None:
+        while self._poll(self._process) is None:
             on_poll()
             self._clock.sleep(_POLL_INTERVAL_SECONDS)
 

@@ -36,7 +36,7 @@ def alarms(observation: Observation, state: GroupState) -> dict[str, Alarm | Non
     A Spot shortage is not an alarm.
     """
     memory = state.memory
-    unknown = [f"{_SUSPENDED}:{role}" for role in observation.unobserved]
+    unknown = [f"{kind}:{role}" for kind in (_SUSPENDED, _MISSING) for role in observation.unobserved]
     unknown += [_NOT_REPORTING] if observation.registry_unknown else []
     unknown += [_WARM_POOL] if observation.warm_pool_lacks is None else []
     causes: dict[str, Alarm | None] = dict.fromkeys(memory.active_alarms.intersection(unknown))

@@ -76,6 +76,11 @@ class SpotCallback(TrainerCallback):
             )
         if args.save_only_model:
             raise SpotTrainingError("save_only_model=True saves what cannot be resumed; set it to False")
+        by_length = getattr(args, "train_sampling_strategy", "") == "group_by_length"
+        if by_length or getattr(args, "group_by_length", False):
+            raise SpotTrainingError(
+                "group_by_length must not be used, because its order in an epoch differs in a new process"
+            )
         if getattr(args, "fsdp", None) or getattr(args, "deepspeed", None):
             raise SpotTrainingError(
                 "fsdp and deepspeed are not supported, because they divide the state among the "

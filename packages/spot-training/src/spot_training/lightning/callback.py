@@ -160,6 +160,8 @@ class SpotCheckpoint:
             return
         self._saves.settle(self._step)
         del trainer.strategy.process_dataloader
+        if self._last is None and not trainer.fit_loop.done:
+            return  # a Tuner's fit: the training comes
         if self._last is not None:
             with self._spot.ending():
                 self._saves.write(self._last)

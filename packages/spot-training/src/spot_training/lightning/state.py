@@ -13,6 +13,7 @@ import torch
 
 from spot_training import attributes
 from spot_training.torch import growth, state
+from spot_training.torch.loaders import generators
 from spot_training.torch.tree import mapped
 
 LIGHTNING_FILE: Final = "lightning.ckpt"
@@ -61,6 +62,7 @@ def take(trainer: Any, module: Any) -> dict[str, Any]:
         "flags": growth.flags({"module": module}, {}),
         "accumulate_grad_batches": trainer.accumulate_grad_batches,
         "should_stop": trainer.should_stop,
+        "generators": [generators.states(owner) for owner in _owners(trainer, module)],
         "randomness": state.randomness(),
     }
 
@@ -74,6 +76,8 @@ def restore(trainer: Any, module: Any, saved: Mapping[str, Any]) -> None:
     _fill_when_logged(fit.epoch_loop._results, dict(saved["results"]))
     trainer.should_stop = saved["should_stop"]
     restore_values(trainer, module, saved)
+    for owner, numbers in zip(_owners(trainer, module), saved.get("generators", ()), strict=False):
+        generators.set_states(owner, numbers)
 
 
 def restore_values(trainer: Any, module: Any, saved: Mapping[str, Any]) -> None:
@@ -90,6 +94,12 @@ def restore_values(trainer: Any, module: Any, saved: Mapping[str, Any]) -> None:
     growth.set_flags({"module": module}, saved.get("flags", {}))
     trainer.accumulate_grad_batches = saved["accumulate_grad_batches"]
     state.set_randomness(saved["randomness"])
+
+
+def _owners(trainer: Any, module: Any) -> list[Any]:
+    """Return what may have generators of its own, in this process."""
+    loaders = trainer.fit_loop._combined_loader.flattened
+    return [module, *trainer.callbacks, *(getattr(loader, "dataset", None) for loader in loaders)]
 
 
 def _begin_as_running(loop: Any) -> None:

@@ -284,3 +284,16 @@ def accumulate_across(start: Start) -> None:
                 job.optimizer.zero_grad()
             start.tick()
     start.end(job.model)
+
+
+@habit("the first batch of an epoch is skipped", "same", "detection scripts, images without objects")
+def skips(start: Start) -> None:
+    job = Job(start)
+    loop = job.loop()
+    empty = set(next(job.loader.batch_sampler.indices(1, 0)))  # in this order of epoch 1
+    for _ in loop.epochs(EPOCHS):
+        for batch in loop.batches(job.loader):
+            if set(batch[0].tolist()) == empty:
+                continue
+            job.step(batch)
+    start.end(job.model)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy
 import torch
-from torch.utils.data import DataLoader, random_split
+from torch.utils.data import DataLoader, Subset, random_split
 
 from frameworks.habits.job import Job, Samples
 from frameworks.habits.player import Start
@@ -153,3 +153,23 @@ def grows(start: Start) -> None:
         for batch in loop.batches(DataLoader(data, batch_sampler=EpochBatches(len(data), 4 + 2 * epoch))):
             job.step(batch)
     start.end(job.model)
+
+
+@habit("`Subset.indices` set at an epoch's end", "said", "hard mining in public scripts", "indices")
+def mined(start: Start) -> None:
+    data = Subset(Samples(), list(range(24)))
+    job = Job(start, data)
+    loop = job.loop()
+    for epoch in loop.epochs(EPOCHS):
+        for batch in loop.batches(job.loader):
+            job.step(batch)
+        data.indices = [(index * 5 + epoch) % 24 for index in range(24)]
+    start.end(job.model)
+
+
+@habit("a validation set with its own generator", "refused", "noisy validation of denoisers", "val.dataset.")
+def validated(start: Start) -> None:
+    job, rng = Job(start), numpy.random.default_rng(4)
+    val = DataLoader(Samples(8, noise=rng.random), 4)
+    del rng
+    job.train(job.loop(), lambda epoch: [float(job.loss(batch)) for batch in val])

@@ -383,3 +383,60 @@ def deep(start: Start) -> None:
     for _ in loop.epochs(EPOCHS):
         for batch in loop.batches(job.inner.inner.inner["jobs"][0].loader):
             job.inner.inner.inner["jobs"][0].step(batch)
+
+
+class Noam:
+    def __init__(self, optimizer: Any) -> None:
+        self.optimizer, self._step = optimizer, 0
+
+    def step(self) -> None:
+        self._step += 1
+        self.optimizer.param_groups[0]["lr"] = 0.05 * min(self._step**-0.5, self._step * 6**-1.5)
+        self.optimizer.step()
+
+
+@habit("a warm-up that counts in a private attribute", "said", "harvardnlp/annotated-transformer", "_step")
+def noam(start: Start) -> None:
+    job = Job(start)
+    loop, inner = job.loop(), job.optimizer
+    job.optimizer = Noam(inner)
+    job.optimizer.zero_grad = inner.zero_grad  # type: ignore[attr-defined]
+    for batch in job.batches(loop):
+        job.step(batch)
+    start.end(job.model)
+
+
+class Sharp(torch.optim.Optimizer):
+    def __init__(self, parameters: Any) -> None:
+        super().__init__(parameters, {"rho": 0.05})
+        self.base_optimizer = torch.optim.SGD(self.param_groups, lr=0.05, momentum=0.9)
+        self.param_groups = self.base_optimizer.param_groups
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        self.base_optimizer.step()
+
+
+@habit("an optimizer around one that counts in its own state", "refused", "davda54/sam", "base_optimizer")
+def sharp(start: Start) -> None:
+    job = Job(start)
+    job.optimizer = Sharp(job.model.parameters())
+    job.train(job.loop())
+
+
+class Early(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.target = torch.zeros(24)
+
+    def forward(self, numbers: Any, output: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
+        self.target[numbers] = 0.7 * self.target[numbers] + 0.3 * output.detach()
+        return ((output - label) ** 2 + 0.1 * (output - self.target[numbers]) ** 2).mean()
+
+
+@habit("targets in a criterion's tensor, no part", "said", "shengliu66/ELR loss.py", "criterion.target")
+def targets(start: Start) -> None:
+    job, criterion = Job(start), Early()
+    job.loss = lambda batch: criterion(batch[0], job.model(batch[1])[:, 0], batch[2])  # type: ignore[method-assign]
+    for batch in job.batches(job.loop()):
+        job.step(batch)
+    start.end(job.model)

@@ -7,10 +7,12 @@ import logging
 from typing import Any
 
 import lightning.pytorch as lightning
+import numpy
 import torch
 from accelerate import Accelerator
 from lightning.pytorch.callbacks import BaseFinetuning, Callback
 from lightning.pytorch.loggers import CSVLogger
+from lightning.pytorch.tuner import Tuner
 from peft import LoraConfig, get_peft_model
 from torch.utils.data import DataLoader
 from transformers import EarlyStoppingCallback, Trainer, TrainerCallback, TrainingArguments
@@ -61,9 +63,11 @@ class Unfreeze(BaseFinetuning):
             self.unfreeze_and_add_param_group(module.body, optimizer, lr=0.01)
 
 
-def fit(start: Start, *callbacks: Callback, log: bool = False) -> Module:
+def fit(
+    start: Start, *callbacks: Callback, log: bool = False, kind: type[Module] = Module, tune: int = 0
+) -> Module:
     lightning.seed_everything(1)
-    spot, module = SpotCheckpoint(interval=INTERVAL, settings={}), Module()
+    spot, module = SpotCheckpoint(interval=INTERVAL, settings={}), kind()
     trainer = lightning.Trainer(
         max_epochs=3,
         accelerator="cpu",
@@ -76,7 +80,11 @@ def fit(start: Start, *callbacks: Callback, log: bool = False) -> Module:
         enable_checkpointing=False,
         default_root_dir=start.folder,
     )
-    trainer.fit(module, DataLoader(Samples(), 4, shuffle=True), ckpt_path=spot.resume_from(module))
+    data = DataLoader(Samples(), 4, shuffle=True)
+    path = spot.resume_from(module)
+    if tune:
+        Tuner(trainer).lr_find(module, data, num_training=tune)
+    trainer.fit(module, data, ckpt_path=path)
     return module
 
 
@@ -90,6 +98,34 @@ def csv_logger(start: Start) -> None:
     module = fit(start, log=True)
     with (start.folder / "logs" / "metrics.csv").open(newline="") as file:
         start.end(module, rows=[[row["step"], row["loss"]] for row in csv.DictReader(file)])
+
+
+class Tuned(Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lr = 0.05
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.parameters(), self.lr)
+
+
+@habit("Lightning: `Tuner.lr_find` before the training", "same", "Lightning, its documentation of Tuner")
+def tuned(start: Start) -> None:
+    start.end(fit(start, kind=Tuned, tune=10))
+
+
+class Mixed(Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.rng = numpy.random.default_rng(0)
+
+    def training_step(self, batch: Any, number: int) -> torch.Tensor:
+        return loss_of(self, [batch[0], batch[1] * self.rng.beta(0.4, 0.4), batch[2]])
+
+
+@habit("Lightning: a module's own `default_rng`", "same", "mixup in public modules")
+def mixed(start: Start) -> None:
+    start.end(fit(start, kind=Mixed))
 
 
 class Rows(torch.nn.Module):
@@ -159,3 +195,8 @@ def accelerated(start: Start) -> None:
         job.optimizer.step()
         start.tick()
     start.end(job.model)
+
+
+@habit("`Trainer`: `group_by_length`", "refused", "huggingface/transformers, its examples", "group_by_length")
+def by_length(start: Start) -> None:
+    train(start, Rows(), train_sampling_strategy="group_by_length")

@@ -48,6 +48,8 @@ class Audit:
         self._loader = loader
         if self._first is not None:
             self._inspect(self._first)
+        if not self._is_done and not loader.num_workers:
+            self._datasets = [copy.deepcopy(_values(dataset)) for dataset in _datasets(loader)]
         if self._report is None or self._at_loop is None or self._first is not None:
             return {}
         now = self._first = ScriptObjects(self._parts, [loader])
@@ -61,8 +63,6 @@ class Audit:
             *now.differing(before),
         ):
             self._report(line)
-        if not loader.num_workers:
-            self._datasets = [copy.deepcopy(_values(dataset)) for dataset in _datasets(loader)]
         return digests
 
     def at_save(self, resumed: list[Any]) -> None:
@@ -182,6 +182,13 @@ def _digests(part: Any) -> dict[str, str]:
 
 def _compare(name: str, part: Any, stored: Any, first: Mapping[str, str]) -> str:
     if isinstance(part, (torch.nn.Module, Optimizer)):
+        inner = {
+            k: v for k, v in vars(part).items() if isinstance(part, Optimizer) and isinstance(v, Optimizer)
+        }
+        kept = {id(tensor) for _, tensor in tensors_of(part.state_dict())} if inner else set()
+        for key, optimizer in inner.items():
+            if any(id(tensor) not in kept for _, tensor in tensors_of(dict(optimizer.state))):
+                return f"leaves out the state of its {key}"
         return "" if form(part) == form(part, stored) else "has another form than its state"
     optimizer = getattr(part, "optimizer", None)  # which a scheduler's state does not change
     try:

@@ -67,11 +67,12 @@ def versions_of(parts: Mapping[str, Any]) -> list[Any]:
     """Return the versions of modules' parameters; then those of buffers, and which have gradients."""
     modules = [part for part in parts.values() if isinstance(part, torch.nn.Module)]
     trained = [value for part in modules for value in part.parameters()]
-    buffers = [_version(value) for part in modules for value in part.buffers()]
-    return [[_version(value) for value in trained], [buffers, [value.grad is None for value in trained]]]
+    buffers = [version(value) for part in modules for value in part.buffers()]
+    return [[version(value) for value in trained], [buffers, [value.grad is None for value in trained]]]
 
 
-def _version(tensor: torch.Tensor) -> int:
+def version(tensor: torch.Tensor) -> int:
+    """Return how often a tensor was changed in place."""
     try:
         return int(tensor._version)
     except RuntimeError:  # made under inference_mode

@@ -22,8 +22,10 @@ import torch
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.swa_utils import AveragedModel
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset
 
+from spot_training import attributes
+from spot_training.torch.audit.gradients import version
 from spot_training.torch.loaders import generators
 from spot_training.torch.loaders.samples import digest, mark
 
@@ -74,6 +76,11 @@ class ScriptObjects:
         for name, value in _variables(has_modules=bool(loaders)):
             with contextlib.suppress(Exception):  # of an object that raises when it is looked at
                 self._collect(name, value, 0, seen_ids, is_own=name[0] != "_")
+        for name, part in parts.items():
+            if isinstance(part, Optimizer) and not _is_installed(type(part)):
+                self.values |= {
+                    f"{name}.{key}": _mark(value) for key, value in attributes.plain(part).items()
+                }
         self._states = {path: _state(value) for path, value in self.objects.items()}
 
     def problems(self, first: ScriptObjects) -> list[str]:
@@ -158,6 +165,11 @@ class ScriptObjects:
             return
         if is_own and id(value) not in self._known_ids and (marked := _mark(value)) is not None:
             self.values.setdefault(path, marked)
+        if isinstance(value, DataLoader):
+            found = generators.generators_of(value.dataset).items()
+            self.objects |= {
+                f"{path}.dataset.{name}": item for name, item in found if id(item) not in seen_ids
+            }
         if id(value) in seen_ids or isinstance(value, _LEAVES) or depth > _MAX_DEPTH:
             return
         kind = value if isinstance(value, (type, FunctionType)) else type(value)
@@ -174,10 +186,13 @@ class ScriptObjects:
                 is_wrapper |= any(id(module) in self._known_ids for module in value.modules())
             if not is_wrapper:
                 self.objects[path] = value
+                for name, item in attributes.plain(value, torch.Tensor).items():
+                    self.values.setdefault(f"{path}.{name}", _mark(item))
             return
-        is_own = is_own and (kind in (*_PLAIN, MethodType, partial) or not _is_installed(kind))
+        is_plain = kind in (*_PLAIN, MethodType, partial) or isinstance(value, Dataset)
+        is_own = is_own and (is_plain or not _is_installed(kind))
         for name, item in inner:
-            self._collect(f"{path}.{name}", item, depth + 1, seen_ids, is_own=is_own and name[0] != "_")
+            self._collect(f"{path}.{name}", item, depth + 1, seen_ids, is_own=is_own and name[:2] != "__")
 
 
 def truncated_logs() -> list[str]:
@@ -233,7 +248,7 @@ def _mark(value: Any) -> Any:
     if isinstance(value, (Mapping, list, tuple, set, deque)):
         return len(value), mark(list(value) if isinstance(value, (set, deque)) else value)
     if isinstance(value, torch.Tensor):
-        return mark(value) if _is_readable(value) else None
+        return (version(value), mark(value)) if _is_readable(value) else None
     if isinstance(value, Iterator) and not isinstance(value, io.IOBase):
         return _progress(value)
     is_array = hasattr(type(value), "ravel") and hasattr(type(value), "dtype")

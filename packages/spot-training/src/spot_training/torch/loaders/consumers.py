@@ -40,6 +40,9 @@ class Batches:
         self._batches, self._accumulate, self._report = batches, accumulate, report
         self._thread, self._requests, self._gradients = threading.get_ident(), 0, gradients
         self._before: list[Any] = []
+        self._place: Any = None
+        self._is_skipped = False
+        """The loop that requests them has gone on to the second without a step."""
 
     def __iter__(self) -> Batches:
         return self
@@ -51,15 +54,30 @@ class Batches:
                 "skip batches; use loop.batches(loader, through=Prefetcher)"
             )
         self._requests += 1
-        if self._report is None or self._gradients is None or self._requests > 2:
+        if self._report is None or self._gradients is None or (self._requests > 2 and not self._is_skipped):
             return next(self._batches)
+        if self._requests > 2:
+            return self._after_skip(self._report, self._gradients)
+        place, self._place = self._place, _place()
         if self._requests == 2:
+            self._is_skipped = place == self._place
+            self._place = None
             self._check_step(self._report, self._gradients)
         batch = next(self._batches)
         for kind in consumers_of(self) if self._requests == 1 else ():
             self._report(_REFUSED[kind])
         self._before = self._gradients.marks()
         return batch
+
+    def _after_skip(self, report: Callable[[str], None], gradients: PendingGradients) -> Any:
+        """Return the next batch; report a pass that ends without any step."""
+        try:
+            return next(self._batches)
+        except StopIteration:
+            if gradients.marks()[:2] == self._before[:2]:
+                self._is_skipped = False
+                self._check_step(report, gradients)
+            raise
 
     def _check_step(self, report: Callable[[str], None], gradients: PendingGradients) -> None:
         """Report a second request before the first batch was used, or after gradients without a step."""
@@ -71,12 +89,20 @@ class Batches:
                 "the first batch has left gradients and no optimizer step, and gradients are not "
                 "saved; use loop.batches(loader, accumulate=n) with n batches in each step"
             )
-        elif now == self._before:
+        elif now == self._before and not self._is_skipped:
             report(
                 "the second batch is requested before the first one is used, either by a prefetcher, "
                 "with which a restart would skip a batch, or without training; use "
                 "loop.batches(loader, through=Prefetcher), or to evaluate: for batch in loader"
             )
+
+
+def _place() -> Any:
+    """Return where the script requests a batch; something of its own in a generator, which may read ahead."""
+    frame: Any = sys._getframe(2)
+    while str(frame.f_globals.get("__name__")).startswith("spot_training."):
+        frame = frame.f_back
+    return object() if frame.f_code.co_flags & inspect.CO_GENERATOR else (frame, frame.f_lasti)
 
 
 def consumers_of(iterator: Any) -> list[type]:

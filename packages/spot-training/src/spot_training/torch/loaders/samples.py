@@ -73,7 +73,8 @@ def refuse_other_samples(saved: Checkpoint, now: list[Any] | None) -> None:
     text = (
         f"{len(differing)} of {len(now)} samples differ from those that {saved.path.name} was "
         "trained on: a directory was listed in another order, or labels come from a set; use "
-        "sorted(os.listdir(...)), sorted(set(...)) or PYTHONHASHSEED=0"
+        "sorted(os.listdir(...)), sorted(set(...)) or PYTHONHASHSEED=0; or samples follow from the "
+        "model or from random numbers: keep those in loop.state"
     )
     if saved.meta["place"]["batch"]:
         raise MismatchError(f"{saved.path}: {text}")

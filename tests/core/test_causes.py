@@ -119,8 +119,8 @@ def test_the_missing_primary_group_is_covered_at_once_and_is_not_changed() -> No
         assert alarms(decision) == ["primary-missing"]
         after = carried_out(seen, decision)
         assert (after.primary_desired, after.fallback_desired) == (0, seen.group.target)
-        unread = replace(seen, unobserved={GroupRole.PRIMARY: "Throttling"}, missing=frozenset())
-        assert "missing:primary" in step(unread, decision.memory, NOW + 60, name).memory.active_alarms
+        unobserved = replace(seen, unobserved={GroupRole.PRIMARY: "Throttling"}, missing=frozenset())
+        assert "missing:primary" in step(unobserved, decision.memory, NOW + 60, name).memory.active_alarms
 
 
 @pytest.mark.parametrize("name", NAMES)

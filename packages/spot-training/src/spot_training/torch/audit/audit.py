@@ -185,9 +185,9 @@ def _compare(name: str, part: Any, stored: Any, first: Mapping[str, str]) -> str
         inner = {
             k: v for k, v in vars(part).items() if isinstance(part, Optimizer) and isinstance(v, Optimizer)
         }
-        kept = {id(tensor) for _, tensor in tensors_of(part.state_dict())} if inner else set()
+        saved = {id(tensor) for _, tensor in tensors_of(part.state_dict())} if inner else set()
         for key, optimizer in inner.items():
-            if any(id(tensor) not in kept for _, tensor in tensors_of(dict(optimizer.state))):
+            if any(id(tensor) not in saved for _, tensor in tensors_of(dict(optimizer.state))):
                 return f"leaves out the state of its {key}"
         return "" if form(part) == form(part, stored) else "has another form than its state"
     optimizer = getattr(part, "optimizer", None)  # which a scheduler's state does not change

@@ -166,9 +166,9 @@ class ScriptObjects:
         if is_own and id(value) not in self._known_ids and (marked := _mark(value)) is not None:
             self.values.setdefault(path, marked)
         if isinstance(value, DataLoader):
-            found = generators.generators_of(value.dataset).items()
+            drawn = generators.generators_of(value.dataset).items()
             self.objects |= {
-                f"{path}.dataset.{name}": item for name, item in found if id(item) not in seen_ids
+                f"{path}.dataset.{name}": item for name, item in drawn if id(item) not in seen_ids
             }
         if id(value) in seen_ids or isinstance(value, _LEAVES) or depth > _MAX_DEPTH:
             return

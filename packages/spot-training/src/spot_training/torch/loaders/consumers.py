@@ -40,7 +40,7 @@ class Batches:
         self._batches, self._accumulate, self._report = batches, accumulate, report
         self._thread, self._requests, self._gradients = threading.get_ident(), 0, gradients
         self._before: list[Any] = []
-        self._place: Any = None
+        self._request_line: Any = None
         self._is_skipped = False
         """The loop that requests them has gone on to the second without a step."""
 
@@ -58,10 +58,10 @@ class Batches:
             return next(self._batches)
         if self._requests > 2:
             return self._after_skip(self._report, self._gradients)
-        place, self._place = self._place, _place()
+        before, self._request_line = self._request_line, _request_line()
         if self._requests == 2:
-            self._is_skipped = place == self._place
-            self._place = None
+            self._is_skipped = before == self._request_line
+            self._request_line = None
             self._check_step(self._report, self._gradients)
         batch = next(self._batches)
         for kind in consumers_of(self) if self._requests == 1 else ():
@@ -97,7 +97,7 @@ class Batches:
             )
 
 
-def _place() -> Any:
+def _request_line() -> Any:
     """Return where the script requests a batch; something of its own in a generator, which may read ahead."""
     frame: Any = sys._getframe(2)
     while str(frame.f_globals.get("__name__")).startswith("spot_training."):

@@ -27,9 +27,10 @@ row is played by `tests/frameworks/test_habits.py`; `python tests/test_habits_pa
 """
 END = """
 Not tried: 8-bit optimizers, DeepSpeed, a loader prepared by accelerate.
-`spot-training rehearse` tries your script. Not seen: what `functools.lru_cache` has drawn; a collator that draws
-(`Trainer` draws one batch ahead) and attributes of a subclass of `Trainer`; private attributes of Lightning's modules
-and callbacks; lists, generators and closures of Keras callbacks; a variable that equals `loop.step` until a restart.
+`spot-training rehearse` tries your script. Not seen: what `functools.lru_cache` has drawn; a collator that
+draws (`Trainer` draws one batch ahead) and attributes of a subclass of `Trainer`; private attributes of
+Lightning's modules and callbacks; lists, generators and closures of Keras callbacks; a variable that equals
+`loop.step` until a restart.
 
 Measured on the rows with `Loop` (two kills each, `player --audit off`): without the audit 17 end with another
 result. With it 16 of these are named in the first start, without a kill; a random network without a seed is

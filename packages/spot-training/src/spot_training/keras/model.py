@@ -135,7 +135,8 @@ class SpotModel:
                 self.model.fit(batches, initial_epoch=first, epochs=first + 1, **begin)
                 batches.skip = 0
                 first = first + 1 if not self.model.stop_training else epochs
-                checkpoint_callback.undo_averages()
+                if chain.continues:
+                    checkpoint_callback.undo_averages()
             if chain.continues or not chain.is_started:
                 chain.continues = False
                 self.model.fit(batches, initial_epoch=first, epochs=epochs, **begin)

@@ -65,6 +65,13 @@ def scheduled(start: Start) -> None:
     end(start, made)
 
 
+@habit("Keras: averaged weights, killed in the last epoch", "same", "keras.io, `use_ema` of optimizers")
+def averaged(start: Start) -> None:
+    made = model(keras.optimizers.SGD(0.05, momentum=0.9, use_ema=True))
+    fit(start, made, epochs=1)
+    end(start, made)
+
+
 @habit("Keras: random layers of augmentation", "same", "keras.io, image classification from scratch")
 def augmented(start: Start) -> None:
     made = model(noise=0.1)

@@ -127,7 +127,7 @@ def play(body: Body, folder: Path, kills: int, chance: random.Random) -> dict[st
         run, number = folder / f"run-{done}", 0
         for number in range(1, kills - done + 1):
             how = chance.choice((signal.SIGTERM, signal.SIGKILL))
-            killed = Start(run, chance.randrange(1, max(2, steps * 2 // 3)), how, number)
+            killed = Start(run, chance.randrange(1, max(2, steps)), how, number)
             code = killed.run(body)
             if code == 0 and killed.result:
                 break

@@ -168,7 +168,7 @@ def train(start: Start, model: Any, *callbacks: TrainerCallback, **options: Any)
     start.end(trainer.model, steps=trainer.state.global_step, losses=losses, mean=result.training_loss)
 
 
-@habit("`Trainer`: early stopping, logged and mean loss", "same", "huggingface/transformers#28544, #10290")
+@habit("`Trainer`: early stopping; an evaluation at a notice", "said", "huggingface/transformers#28544")
 def trainer_stops_early(start: Start) -> None:
     torch.manual_seed(0)
     # The metric does not improve. At a notice the evaluation after the same step is skipped, and said.

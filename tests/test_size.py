@@ -16,7 +16,7 @@ from tests.test_repository import FILES, ROOT
 PRODUCT_LINES = {
     "contracts": 3_651,
     "infra": 19_427,
-    "lambdas": 14_341,
+    "lambdas": 14_345,
     "userdata": 17_759,
     "gpu_spot": 13_093,
     "policy": 1_629,
@@ -30,10 +30,10 @@ LIBRARY_LINES = {
     "packages/spot-work/src": 6_021,
 }
 OTHER_LINES = {
-    "packages/tests": 22_075,
+    "packages/tests": 22_077,
     "research": 10_186,
-    "tests": 71_127,
-    "originals": 15_267,
+    "tests": 71_125,
+    "originals": 15_268,
     "docs": 439,
     "examples": 1_416,
 }

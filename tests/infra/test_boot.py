@@ -150,9 +150,7 @@ def test_booting_again_changes_nothing(machine: Machine) -> None:
     assert marker.exists()
     calls = machine.calls("aws")
     assert (machine.boot().returncode, machine.calls("aws")) == (0, calls)
-    (machine.root / BOOTED).rename(
-        machine.root / BOOTED.replace("gpu-spot-booted", "user-data.txt")
-    )  # of no stack
+    (machine.root / BOOTED).rename((machine.root / BOOTED).with_name("user-data.txt"))  # of no stack
     assert (machine.boot().returncode, machine.calls("aws")) == (0, calls)
     assert (machine.root / "opt/gpu-spot/agent").readlink() == Path(ARCHIVE.sha256)
 

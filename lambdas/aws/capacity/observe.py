@@ -383,13 +383,17 @@ def _tagged_members(
     """Return the states of a group's unobserved resources: what EC2 runs of them, and no change."""
     resources = settings.resources.items()
     member_ids = {i for _, r in resources if r.name in states for i in states[r.name].members}
-    tagged, weights = dict[str, CapacityState](), settings.group.config.weights
+    weights = settings.group.config.weights
+    tagged: dict[str, CapacityState] = {}
     for role, resource in resources:
         if resource.name in unobserved:
             members = {
-                i: Member(kind, detail["Placement"]["AvailabilityZone"], slots=weights.get(kind, 1))
+                i: Member(
+                    detail["InstanceType"],
+                    detail["Placement"]["AvailabilityZone"],
+                    slots=weights.get(detail["InstanceType"], 1),
+                )
                 for i, detail in details.items()
-                for kind in (detail["InstanceType"],)
                 if i not in member_ids
                 and detail["State"]["Name"] in _LIVE
                 and (tag(detail, names.TAG_GROUP), tag(detail, names.TAG_GROUP_ROLE))

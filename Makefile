@@ -65,7 +65,7 @@ demo: setup ## deploy the dev stack into a local cloud and replay two days of sp
 aws-smoke: setup ## boot an instance on AWS with pulumi, and try what everything rests on (ARGS=--yes-spend-money)
 	@$(BIN)/python -m research.smoke $(ARGS)
 
-check: setup lint ## in half a minute: lint, types, and the quick tests of the tiers pure and adapter
+check: setup lint ## in half a minute: lint, types, and the quick tests of the tier pure
 	@$(MAKE) --jobs 2 --output-sync types quick
 
 quick: setup
@@ -96,8 +96,9 @@ test-real: setup system-packages-real ## what needs real frameworks, a broker, c
 	@$(PYTEST) --durations 20 -m "not soak" tests/real packages/test_stranger.py $(ARGS)
 	@$(MAKE) real-spot-training real-spot-work
 
+# A process of each test ends in a time of its own; those of `make soak` take half an hour.
 real-%: setup system-packages-real # of a library
-	@$(PYTEST) --durations 20 -m "$(MARKS)" -c packages/$*/pyproject.toml $(wildcard packages/$*/tests/frameworks packages/$*/tests/broker) $(ARGS)
+	@$(PYTEST) --dist worksteal -o faulthandler_timeout=3600 --durations 20 -m "$(MARKS)" -c packages/$*/pyproject.toml $(wildcard packages/$*/tests/frameworks packages/$*/tests/broker) $(ARGS)
 
 # The plays of one process run at the same time; building is shown, and done once, of each controller by itself: where
 # one cannot be built, its tests are skipped by its name.

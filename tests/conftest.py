@@ -26,13 +26,13 @@ _common = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("dev", **_common)
 settings.register_profile("ci", derandomize=True, print_blob=True, database=None, max_examples=20, **_common)
 # Used by `make check`.
-settings.register_profile("quick", derandomize=True, database=None, max_examples=20, **_common)
+settings.register_profile("quick", derandomize=True, database=None, max_examples=5, **_common)
 settings.register_profile("deep", max_examples=5_000, **_common)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--quick", action="store_true", help="only files of the tiers pure and adapter")
+    parser.addoption("--quick", action="store_true", help="only files of the tier pure")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -31,6 +31,7 @@ _MARKS_OF: Final = {
     "engine": "engine long",
     "forecast": "pure",
     "forecast/test_commands.py": "adapter",
+    "forecast/test_fixed_costs.py": "pure long",
     "forecast/test_program.py": "program",
     "forecast/test_regions.py": "adapter",
     "health": "pure",
@@ -41,7 +42,7 @@ _MARKS_OF: Final = {
     "infra/test_archive.py": "archive",
     "infra/test_boot.py": "adapter long",
     "infra/test_pin_images.py": "adapter",
-    "infra/test_refusals.py": "pure",
+    "infra/test_refusals.py": "pure long",
     "infra/test_settings.py": "pure",
     "infra/test_tensorboard_command.py": "adapter",
     "jobs": "adapter",
@@ -52,6 +53,7 @@ _MARKS_OF: Final = {
     "kubernetes/test_refusals.py": "pure long",
     "kubernetes/test_stack.py": "program",
     "kubernetes/test_supervise.py": "adapter long",
+    "kubernetes/test_upgrade.py": "pure long",
     "lambdas": "adapter",
     "lambdas/test_archive.py": "archive",
     "lambdas/test_bench.py": "adapter long",
@@ -120,6 +122,7 @@ _MARKS_OF: Final = {
     "research/test_replay.py": "pure long",
     "research/test_scaling.py": "pure long",
     "review": "pure",
+    "review/test_axes.py": "pure long",
     "review/test_made.py": "program",
     "review/test_oracle.py": "program",
     "review/test_page.py": "whole",
@@ -143,6 +146,7 @@ _MARKS_OF: Final = {
     "test_apart.py": "program",
     "test_arrows.py": "pure",
     "test_benches.py": "adapter long",
+    "test_imports.py": "pure",
     "test_map.py": "pure",
     "test_queue_kinds.py": "pure",
     "test_repository.py": "adapter",
@@ -218,9 +222,9 @@ def marks(path: Path) -> tuple[str, ...]:
 
 
 def is_quick(path: Path) -> bool:
-    """Return whether ``make check`` runs a file: pure or adapter, and not long as a whole."""
+    """Return whether ``make check`` runs a file: pure, and not long as a whole."""
     names = marks(path)
-    return bool({"pure", "adapter"}.intersection(names)) and "long" not in names
+    return "pure" in names and "long" not in names
 
 
 def run_order(path: Path) -> tuple[int, int]:

@@ -18,7 +18,7 @@ from packages.broker_plays import cluster_days, crowd, rabbit_cluster
 from packages.broker_plays.workers import Processes
 from packages.rabbitmq import RabbitServer
 from research.parts import queue_gains
-from research.parts.page import replace_part
+from research.parts.page import replace_part, table
 from research.parts.run import MACHINE, parser_of, write
 from tests.measured.parts import needs
 from tests.real import containers, stable
@@ -28,6 +28,11 @@ LOSSES: Final = 60
 IN_CONTAINERS: Final = 4_000
 LOSSES_IN_CONTAINERS: Final = 16
 WORKERS: Final = 4
+RIVALS: Final = {
+    "pipelined": "lines on pika, one thread and one connection",
+    "apart": "the same, with a thread and a connection for replies",
+    "celery": "Celery, at its best",
+}
 
 
 def bad_days(*, is_long: bool) -> dict[str, Any]:
@@ -53,6 +58,10 @@ def in_containers(broker: RabbitServer, messages: int, losses: int, seed: int) -
 
 
 def write_page(result: dict[str, Any], docs: Path) -> None:
+    rows = [
+        (label, *(f"{result[key]:.2f}" if key in result else "–" for key in (f"vs_{name}", f"cpu_vs_{name}")))
+        for name, label in RIVALS.items()
+    ]
     text = (
         "## A service's queue\n\n"
         f"`make bench-service` sends {result['messages']:,} requests to {WORKERS} `spot_work` processes on "
@@ -68,12 +77,12 @@ def write_page(result: dict[str, Any], docs: Path) -> None:
         f"Batches of 16 process {result['batching_speedup']} times as many images as single ones, with the "
         "model "
         "double of `research/parts/model_double.py` on one core: it reads its weights once per batch. "
-        "An empty message "
-        f"costs the worker {result['overhead_ratio']} times the CPU time of a few lines on pika that "
-        "acknowledge before the broker has the reply. Lines that make `spot_work`'s promise, and have "
-        f"{queue_gains.PIPELINED} requests and confirms on their way at once: `spot_work` answers "
-        f"**{result['vs_pipelined']} times** as many requests, for {result['overhead_ratio_confirmed']} "
-        "times the CPU time. Not measured: a GPU, Amazon MQ, a network.\n"
+        "Empty messages beside others that acknowledge a request after its reply is confirmed, "
+        f"{queue_gains.PIPELINED} of them on their way:\n\n"
+        + table(("`spot_work` ÷", "requests", "CPU time"), rows)
+        + "\n\nOne thread sends no heartbeats while a function runs, and one connection acknowledges nothing "
+        "while an alarm of the broker's stops its replies. Of `spot_work`'s CPU time a process of its own "
+        "that sends heartbeats is a part. Not measured: a GPU, Amazon MQ, a network.\n"
     )
     replace_part(docs, "service", text)
 

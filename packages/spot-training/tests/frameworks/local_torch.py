@@ -25,7 +25,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from frameworks.loop_torch import FORK
 from spot_training import Interval
-from spot_training.levels import copying, local_level
+from spot_training.levels import local_level
 from spot_training.levels.local_level import local_folder
 from spot_training.torch import EpochBatches, Loop
 
@@ -78,7 +78,8 @@ def train(folder: Path, epochs: int, step_seconds: float) -> None:
 
 def copy_slowly(folder: Path) -> None:
     """Let copies to the second level take some 50 ms, during which there is a file."""
-    copying._CHUNK = 1 << 10  # type: ignore[misc]
+    local_level._CHUNK = 1 << 10  # type: ignore[misc]
+    copy_files = local_level._copy_files
 
     def copy(root: Any, manifest: Any, store: Any, stage: Any, check: Any) -> Any:
         def wait() -> None:
@@ -87,11 +88,11 @@ def copy_slowly(folder: Path) -> None:
 
         (folder / "copying").touch()
         try:
-            return copying.copy_files(root, manifest, store, stage, wait)
+            return copy_files(root, manifest, store, stage, wait)
         finally:
             (folder / "copying").unlink()
 
-    local_level.copy_files = copy
+    local_level._copy_files = copy
 
 
 class Start:

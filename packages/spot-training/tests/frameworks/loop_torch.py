@@ -95,6 +95,7 @@ def busy(folder: Path, where: str, seconds: float) -> None:
         sys.stdout.flush()
         if where == "validation" and epoch == 1:
             time.sleep(seconds)
+    sys.stdout.write(f"then {float(torch.rand(1))}\n")
 
 
 def notice_at(line: str) -> Callable[[Any, Path], None]:

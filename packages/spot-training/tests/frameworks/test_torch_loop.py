@@ -38,6 +38,15 @@ def test_a_finished_run_says_so_and_ends_well(results: dict[str, Any]) -> None:
     assert "epoch" not in results["finished"]["log"]
 
 
+def test_what_follows_a_finished_run_has_the_random_numbers_of_its_end(results: dict[str, Any]) -> None:
+    again, finished = (
+        results["validation"]["again"]["log"].splitlines(),
+        results["finished"]["log"].splitlines(),
+    )
+    assert again[-1].startswith("then ")
+    assert finished[-1] == again[-1]
+
+
 def test_a_surprising_state_ends_no_training(results: dict[str, Any]) -> None:
     assert results["converted"]["code"] == 0, results["converted"]["log"]
     assert "not saved" not in results["converted"]["log"]

@@ -181,7 +181,7 @@ class Loop:
         self._epochs, now = count, self._state
         is_over = now.has_stopped or now.position.epoch >= count
         if is_over:
-            now.load_again()
+            now.load_end()
             if self._ranks.rank == 0:
                 location = self._spot.checkpointer.location
                 say(f"{location}: nothing to train, this run ended at step {self.step}")

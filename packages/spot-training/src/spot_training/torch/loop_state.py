@@ -210,6 +210,11 @@ class LoopState:
             self._load(self._saved, has_started=has_started)
             self._load_script_state(self._per_rank)
 
+    def load_end(self) -> None:
+        """Load the restored end of a training, with its random numbers: the script may train on after it."""
+        self.load_again()
+        self.set_randomness(self._per_rank)
+
     def _grown(self) -> dict[str, Any]:
         """Return the parts whose form is no longer that of the script's start, with the names of groups."""
         changed = [name for name, part in self.parts.items() if growth.form(part) != self._forms[name]]

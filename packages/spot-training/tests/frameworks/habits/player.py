@@ -49,6 +49,7 @@ class Start:
         tensors = [
             [key, value.flatten().tolist()] for one in models for key, value in one.state_dict().items()
         ]
+        (self.folder / "steps").write_text(str(self._count))
         (self.folder / "result").write_text(json.dumps([tensors, values]))
 
     def run(self, body: Body) -> int:
@@ -122,7 +123,7 @@ def play(body: Body, folder: Path, kills: int, chance: random.Random) -> dict[st
             "line": whole.line,
             "kills": 0,
         }
-    steps, done = int(whole.report.get("step", 18)), 0
+    steps, done = int((whole.folder / "steps").read_text()), 0
     while done < kills:
         run, number = folder / f"run-{done}", 0
         for number in range(1, kills - done + 1):

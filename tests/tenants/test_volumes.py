@@ -9,7 +9,7 @@ import pytest
 from tests.node.configs import FakeClock
 from tests.node.world import World, WorldEbs, WorldLease
 from tests.node.world_host import WorldHost
-from userdata.agent.machine.errors import AgentError
+from userdata.agent.machine.errors import AgentError, LeaseHeldError
 from userdata.agent.storage.volume.execute import Executor, MountContext
 from userdata.agent.storage.volume.growth import VolumeShape
 from userdata.agent.tenants.host.volumes import DEVICES, NoDataset, TenantVolumes
@@ -99,6 +99,46 @@ def test_leases_are_renewed_and_lost_ones_are_returned(region: Region) -> None:
     assert WorldLease(region.world("ada"), "i-2").acquire() is None
     region.clock.advance(200.0)  # a host that slept
     assert WorldLease(region.world("ada"), "i-2").acquire() is not None
+    assert volumes.renew_leases() == {"ada"}
+
+
+def test_a_volume_that_grows_takes_its_own_lease_from_nobody(region: Region) -> None:
+    volumes, world = region.volumes("i-1"), region.world("ada")
+    volumes.attach("ada", 20)
+    region.clock.advance(40.0)
+
+    def grow(instance: str, operation: str) -> None:
+        if operation == "renew":  # read with the old token, and written after the growth has a new one
+            world.before = lambda instance, operation: None
+            volumes.attach("ada", 50)
+
+    world.before = grow
+    assert volumes.renew_leases() == frozenset()
+
+    def refuse(instance: str, operation: str) -> None:
+        if operation == "describe_volumes":
+            raise AgentError("ec2 describe_volumes: UnauthorizedOperation")
+
+    world.before = refuse
+    with pytest.raises(AgentError, match="UnauthorizedOperation"):
+        volumes.attach("ada", 100)
+    world.before = lambda instance, operation: None
+    region.clock.advance(40.0)
+    assert volumes.renew_leases() == frozenset()
+    volumes.attach("ada", 100)
+    region.clock.advance(40.0)
+    assert (volumes.renew_leases(), world.holder) == (frozenset(), "i-1")
+
+
+def test_a_lease_that_another_host_has_is_lost_also_to_a_volume_that_was_to_grow(region: Region) -> None:
+    volumes = region.volumes("i-1")
+    volumes.attach("ada", 20)
+    region.clock.advance(200.0)
+    assert (other := WorldLease(region.world("ada"), "i-2").acquire()) is not None
+    keep = WorldLease(region.world("ada"), "i-2").renew
+    region.world("ada").before = lambda instance, _: None if instance == "i-2" else keep(other.token)
+    with pytest.raises(LeaseHeldError):
+        volumes.attach("ada", 50)
     assert volumes.renew_leases() == {"ada"}
 
 

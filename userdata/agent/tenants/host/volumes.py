@@ -6,6 +6,7 @@ volume migrates to it.
 
 from __future__ import annotations
 
+import math
 import string
 import threading
 from collections.abc import Callable, Collection
@@ -17,7 +18,7 @@ from userdata.agent.lease.renewal import RENEW_INTERVAL_SECONDS
 from userdata.agent.lease.store import DynamoLease
 from userdata.agent.machine import files, log
 from userdata.agent.machine.clock import Clock
-from userdata.agent.machine.errors import AgentError, LeaseLostError
+from userdata.agent.machine.errors import AgentError, LeaseHeldError, LeaseLostError
 from userdata.agent.storage.volume.execute import Executor
 from userdata.agent.storage.volume.model import HeldVolume
 
@@ -61,6 +62,7 @@ class TenantVolumes:
         self._lock = threading.Lock()
         self._devices: dict[str, str] = {}
         self._renewed: dict[str, float] = {}
+        """When each lease was last renewed (monotonic seconds)."""
 
     def attach(self, tenant: str, data_gib: int) -> None:
         """Attach, mount and grow a tenant's volume; one that is already mounted only grows.
@@ -68,7 +70,15 @@ class TenantVolumes:
         Raises:
             AgentError: see `Executor.up`.
         """
-        held_volume = self.create_executor(tenant, data_gib, self._device(tenant)).up()
+        executor = self.create_executor(tenant, data_gib, self._device(tenant))
+        with self._lock:  # the executor renews the lease, whose new token is in no note yet
+            self._renewed.pop(tenant, None)
+        try:
+            held_volume = executor.up()
+        except (LeaseHeldError, LeaseLostError):
+            with self._lock:  # due at once: a tenant that runs without its lease ends
+                self._renewed[tenant] = -math.inf
+            raise
         files.write_json(self._note(tenant), {"token": held_volume.token, "volume": held_volume.volume})
         with self._lock:
             self._renewed[tenant] = self.clock.monotonic()
@@ -96,7 +106,9 @@ class TenantVolumes:
     def renew_leases(self) -> frozenset[str]:
         """Renew the leases that are due; return the tenants whose lease another host has acquired."""
         lost = set()
-        for tenant, renewed in sorted(self._renewed.items()):
+        with self._lock:
+            leases = sorted(self._renewed.items())
+        for tenant, renewed in leases:
             if self.clock.monotonic() - renewed < RENEW_INTERVAL_SECONDS:
                 continue
             note = files.read_json(self._note(tenant))
@@ -105,14 +117,15 @@ class TenantVolumes:
             try:
                 self.leases(tenant).renew(int(note["token"]))
             except LeaseLostError as error:
-                log.error("tenant volume lease lost", tenant=tenant, error=str(error))
-                lost.add(tenant)
+                if self._renewed.get(tenant) == renewed:  # else `attach` or `release` took it meanwhile
+                    log.error("tenant volume lease lost", tenant=tenant, error=str(error))
+                    lost.add(tenant)
             except AgentError as error:
                 # The attached volume excludes other hosts; retried at the next poll.
                 log.warning("lease not renewed", tenant=tenant, error=str(error))
             else:
                 with self._lock:
-                    if tenant in self._renewed:
+                    if self._renewed.get(tenant) == renewed:
                         self._renewed[tenant] = self.clock.monotonic()
         return frozenset(lost)
 

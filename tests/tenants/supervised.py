@@ -33,13 +33,15 @@ class FakeVolumes:
         self.paths = paths
         self.sizes: dict[str, int] = {}
         self.fails: set[str] = set()
+        self.growth_errors: dict[str, str] = {}
         self.lost: set[str] = set()
         self.released: list[str] = []
 
-    def attach(self, tenant: str, data_gib: int) -> None:
+    def attach(self, tenant: str, data_gib: int) -> str:
         if tenant in self.fails:
             raise AgentError(f"volume of {tenant} cannot be attached")
         self.sizes[tenant] = data_gib
+        return self.growth_errors.get(tenant, "")
 
     def release(self, tenant: str) -> None:
         self.sizes.pop(tenant, None)

@@ -202,6 +202,27 @@ def test_a_larger_volume_grows_under_a_container_that_runs(bench: Bench) -> None
     assert bench.docker.pids() == before
 
 
+def test_a_growth_that_ebs_refuses_is_tried_again_and_is_a_wait(bench: Bench) -> None:
+    supervisor = bench.settled()
+    before = bench.docker.pids()
+    bench.list = lambda: (replace(ADA, data_gib=500), BO, CY)
+    bench.volumes.growth_errors["ada"] = "IncorrectModificationState"
+    bench.pass_(supervisor)
+    waits = {"ada": "its volume has not its size yet: IncorrectModificationState"}
+    assert (bench.heartbeats.waits, bench.docker.pids()) == (waits, before)
+    bench.volumes.growth_errors.clear()
+    bench.pass_(supervisor, 200)
+    assert bench.heartbeats.waits == waits
+    bench.pass_(supervisor, 110)
+    assert (bench.heartbeats.waits, bench.docker.pids()) == ({}, before)
+    bench.volumes.fails = {"ada"}
+    bench.list = lambda: (replace(ADA, data_gib=600), BO, CY)
+    bench.pass_(supervisor, 60)
+    assert bench.heartbeats.waits == {
+        "ada": "its volume has not its size yet: volume of ada cannot be attached"
+    }
+
+
 def test_docker_is_queried_again_after_anoutage(bench: Bench) -> None:
     supervisor = bench.settled()
     bench.docker.is_down = True

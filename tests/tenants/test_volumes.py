@@ -123,18 +123,20 @@ def test_a_volume_that_grows_takes_its_own_lease_from_nobody(region: Region) -> 
     with pytest.raises(AgentError, match="UnauthorizedOperation"):
         volumes.attach("ada", 100)
     world.before = lambda instance, operation: None
-    region.clock.advance(40.0)
-    assert volumes.renew_leases() == frozenset()
-    volumes.attach("ada", 100)
-    region.clock.advance(40.0)
-    assert (volumes.renew_leases(), world.holder) == (frozenset(), "i-1")
+    for _ in range(5):  # renewed with the token that it has by now
+        region.clock.advance(40.0)
+        assert volumes.renew_leases() == frozenset()
+        assert WorldLease(world, "i-2").acquire() is None
+    volumes.release("ada")
+    assert world.holder is None
 
 
 def test_a_lease_that_another_host_has_is_lost_also_to_a_volume_that_was_to_grow(region: Region) -> None:
     volumes = region.volumes("i-1")
     volumes.attach("ada", 20)
     region.clock.advance(200.0)
-    assert (other := WorldLease(region.world("ada"), "i-2").acquire()) is not None
+    other = WorldLease(region.world("ada"), "i-2").acquire()
+    assert other is not None
     keep = WorldLease(region.world("ada"), "i-2").renew
     region.world("ada").before = lambda instance, _: None if instance == "i-2" else keep(other.token)
     with pytest.raises(LeaseHeldError):
@@ -146,10 +148,26 @@ def test_a_larger_volume_grows_where_it_is(region: Region) -> None:
     volumes = region.volumes("i-1")
     volumes.attach("ada", 20)
     before = region.attached("i-1")
-    volumes.attach("ada", 50)
+    assert volumes.attach("ada", 50) == ""
     assert region.attached("i-1") == before
     [disk] = region.world("ada").disks.values()
     assert disk.size == 50
+
+
+def test_a_growth_that_ebs_refuses_or_has_not_done_says_so(
+    region: Region, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.node.world.MODIFY_SECONDS", 300.0)
+    volumes = region.volumes("i-1")
+    volumes.attach("ada", 20)
+    [disk] = region.world("ada").disks.values()
+    assert volumes.attach("ada", 50) == "the kernel does not show 50 GiB yet"
+    region.clock.advance(300.0)
+    assert (volumes.attach("ada", 50), disk.filesystem_gib) == ("", 50)
+    assert "IncorrectModificationState" in volumes.attach("ada", 100)
+    region.clock.advance(3600.0)
+    monkeypatch.setattr("tests.node.world.MODIFY_SECONDS", 12.0)
+    assert (volumes.attach("ada", 100), disk.filesystem_gib) == ("", 100)
 
 
 def test_no_more_volumes_than_names(region: Region, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,6 +85,8 @@ class Executor:
         self._lease_holder = LeaseHolder(self.leases, self.clock, self.on_poll, self.context.wait_seconds)
         self._lease = Lease(0, None, 0)
         self._grown = False
+        self.growth_error = ""
+        """Why the volume has not its configured shape yet, by the last `up`; empty if it has."""
         self._target: str | None = None
         """The volume to mount, at the last observation."""
         # Descriptions lag: until they catch up, snapshots that this run created are added and deleted
@@ -95,6 +97,11 @@ class Executor:
         """Device names at which the volume did not arrive."""
         self._local_volumes: set[str] = set()
         """Volumes that were attached to this instance."""
+
+    @property
+    def token(self) -> int:
+        """The token of the lease; 0 before it is acquired."""
+        return self._lease.token
 
     def up(self, is_wanted: Callable[[], bool] = lambda: True) -> HeldVolume:
         """Attach, mount and fill the job's volume on this instance.
@@ -336,9 +343,10 @@ class Executor:
     def _grow(self) -> None:
         context = self.context
         current = next((v for v in self.ebs.volumes() if v.id == self._lease.volume), None)
+        self.growth_error = "EC2 does not describe the volume"
         if current is not None:
             mount_point = context.mount_point
-            growth.apply_shape(
+            self.growth_error = growth.apply_shape(
                 current, context.shape, self.ebs, self.host, self.clock, mount_point, self._renew_and_poll
             )
         self._grown = True

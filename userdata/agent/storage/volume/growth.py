@@ -2,7 +2,7 @@
 
 EBS accepts a modification of a volume only after the last one is completed, and four in 24 hours (EC2's API,
 ``ModifyVolume``; its older text: one in six hours). It rejects others with ``IncorrectModificationState`` or
-``VolumeModificationRateExceeded``: retried at the next mount.
+``VolumeModificationRateExceeded``: retried at the next mount, for a tenant while its container runs.
 """
 
 from __future__ import annotations
@@ -52,8 +52,11 @@ def apply_shape(
     clock: Clock,
     mount_point: Path,
     keep_alive: Callable[[], None],
-) -> None:
+) -> str:
     """Modify the mounted volume to the desired shape and grow its file system to the size of its device.
+
+    Returns:
+        Why the volume has not this shape yet; empty if it has.
 
     Raises:
         LeaseLostError: by ``keep_alive``, which is called while waiting for the new size.
@@ -67,18 +70,21 @@ def apply_shape(
         )
     device = host.mounted(mount_point)
     if device is None:
-        return
+        return f"nothing is mounted at {mount_point}"
     requested = required_change(volume, desired)
+    size_gib = max(requested.size_gib, volume.size_gib)
     try:
         if requested != UNCHANGED:
             ebs.modify_volume(volume.id, requested.size_gib, requested.throughput_mib)
             log.info("volume modification requested", volume=volume.id, change=str(requested))
-        end = clock.monotonic() + _RESIZE_TIMEOUT_SECONDS
-        while host.capacity(device) < requested.size_gib * _GIB and clock.monotonic() < end:
+        end = clock.monotonic() + (_RESIZE_TIMEOUT_SECONDS if requested.size_gib else 0.0)
+        while (is_smaller := host.capacity(device) < size_gib * _GIB) and clock.monotonic() < end:
             keep_alive()
             clock.sleep(_POLL_INTERVAL_SECONDS)
         host.grow(device, mount_point)
     except LeaseLostError:
         raise
     except AgentError as error:
-        log.warning("volume not modified until the next mount", volume=volume.id, error=str(error))
+        log.warning("volume not modified yet", volume=volume.id, error=str(error))
+        return str(error)
+    return f"the kernel does not show {size_gib} GiB yet" if is_smaller else ""

@@ -367,20 +367,23 @@ class TenantSupervisor:
         """Grow volumes and renew their leases; remove a tenant whose lease is lost."""
         for name, desired in self._desired.items():
             state, size = self._states[name], desired.tenant.data_gib
-            if name in containers and name not in self._paused() and state.data_gib != size:
+            is_due = state.growth_error and self._dependencies.clock.monotonic() >= state.grow_at
+            is_due = is_due or state.data_gib != size
+            if name in containers and name not in self._paused() and is_due:
                 state.data_gib = size
                 self._start_work(name, partial(self._lifecycle.grow, desired))
         for name in self._lease_poller.poll() or ():
             if name in self._states and self._states[name].work is None:
                 self._start_work(name, partial(self._lifecycle.remove, name))
 
-    def _start_work(self, name: str, act: Callable[[], None]) -> None:
-        def work() -> bool:
+    def _start_work(self, name: str, act: Callable[[], str | None]) -> None:
+        """Start background work for a tenant; ``act`` may return why its volume has not its size yet."""
+
+        def work() -> str:
             try:
-                act()
+                return act() or ""
             except OSError as error:
                 raise AgentError(f"{error.filename}: {error.strerror}") from None
-            return True
 
         self._states[name].work = self._poller(f"tenant {name}", work, seconds=_WORK_SECONDS)
         self._finish_work(name)
@@ -389,7 +392,7 @@ class TenantSupervisor:
         """Process the result of a tenant's background work if it is done."""
         state = self._states[name]
         try:
-            if state.work is None or state.work.poll() is None:
+            if state.work is None or (growth_error := state.work.poll()) is None:
                 return
         except SilentError as error:
             state.error = str(error)  # it still runs, and another beside it would do harm
@@ -398,12 +401,15 @@ class TenantSupervisor:
             self._works_done += 1
             state.work, state.data_gib, state.is_starting = None, 0, False
             state.claim, state.error, state.is_clearing = frozenset(), str(error), False
+            state.growth_error = str(error)
             log.error(
                 "tenant work failed", tenant=name, error=str(error), retry_in_seconds=self._back_off(state)
             )
             return
         self._works_done += 1
         state.work, state.claim = None, frozenset()
+        state.growth_error = growth_error
+        state.grow_at = self._dependencies.clock.monotonic() + MAX_BACKOFF_SECONDS
         if state.is_clearing:  # its end is not a crash
             state.is_clearing, state.container_id = False, ""
         if state.is_starting:  # it may end before it is observed running
@@ -444,6 +450,8 @@ class TenantSupervisor:
         for name, desired in self._desired.items():
             container, state = containers.get(name), self._states[name]
             if container is not None and is_current(container, desired):
+                if state.growth_error:
+                    reasons[name] = f"its volume has not its size yet: {state.growth_error}"
                 continue
             failure = f"failed {state.failures} times: {state.error}" if state.error else ""
             versions = "; ".join(self._outdated or ())

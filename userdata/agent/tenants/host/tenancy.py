@@ -44,14 +44,15 @@ class TenantLifecycle:
     disk_of: Callable[[Path], str]
     is_stopping: Callable[[], bool]
 
-    def start(self, desired: DesiredTenant, previous: TenantContainer | None) -> None:
+    def start(self, desired: DesiredTenant, previous: TenantContainer | None) -> str:
         """Start a tenant's container; ``previous`` stops only when volume, image and secret are ready.
 
+        Returns why the volume has not its size yet, as `TenantVolumes.attach` does.
         No container of the tenant runs while its directories change their owner, and none of another tenant
         has its GPUs, user or port: see `steps.reconcile`.
         """
         tenant = desired.tenant
-        self.volumes.attach(tenant.name, tenant.data_gib)
+        growth_error = self.volumes.attach(tenant.name, tenant.data_gib)
         image_volumes = self.prepare_image(tenant)
         secret_variables = self.secret_variables(tenant)
         if self.is_stopping():
@@ -80,10 +81,11 @@ class TenantLifecycle:
             port=tenant.host_port,
             replaced=previous is not None,
         )
+        return growth_error
 
-    def grow(self, desired: DesiredTenant) -> None:
-        """Grow a tenant's volume; after a restart of the agent also record its lease."""
-        self.volumes.attach(desired.tenant.name, desired.tenant.data_gib)
+    def grow(self, desired: DesiredTenant) -> str:
+        """Grow a tenant's volume, see `TenantVolumes.attach`; after a restart also record its lease."""
+        return self.volumes.attach(desired.tenant.name, desired.tenant.data_gib)
 
     def clear(self, tenant: str) -> None:
         """Stop and remove a tenant's container, which blocks another tenant; its volume stays."""

@@ -11,10 +11,13 @@ from userdata.agent.machine.background import BackgroundPoller
 class TenantState:
     """The supervisor's state of a tenant."""
 
-    work: BackgroundPoller[bool] | None = None
+    work: BackgroundPoller[str] | None = None
     """The running background work for it, at most one at a time."""
     data_gib: int = 0
     """The size to which this process last brought its volume."""
+    growth_error: str = ""
+    """Why it has not this size yet; empty if it has."""
+    grow_at: float = 0.0
     claim: frozenset[str] = frozenset()
     """The exclusive resources of the container that is being started."""
     failures: int = 0

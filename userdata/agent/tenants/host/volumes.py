@@ -6,7 +6,6 @@ volume migrates to it.
 
 from __future__ import annotations
 
-import math
 import string
 import threading
 from collections.abc import Callable, Collection
@@ -18,7 +17,7 @@ from userdata.agent.lease.renewal import RENEW_INTERVAL_SECONDS
 from userdata.agent.lease.store import DynamoLease
 from userdata.agent.machine import files, log
 from userdata.agent.machine.clock import Clock
-from userdata.agent.machine.errors import AgentError, LeaseHeldError, LeaseLostError
+from userdata.agent.machine.errors import AgentError, LeaseLostError
 from userdata.agent.storage.volume.execute import Executor
 from userdata.agent.storage.volume.model import HeldVolume
 
@@ -64,8 +63,11 @@ class TenantVolumes:
         self._renewed: dict[str, float] = {}
         """When each lease was last renewed (monotonic seconds)."""
 
-    def attach(self, tenant: str, data_gib: int) -> None:
+    def attach(self, tenant: str, data_gib: int) -> str:
         """Attach, mount and grow a tenant's volume; one that is already mounted only grows.
+
+        Returns:
+            Why it has not grown to its size yet; empty if it has.
 
         Raises:
             AgentError: see `Executor.up`.
@@ -75,13 +77,16 @@ class TenantVolumes:
             self._renewed.pop(tenant, None)
         try:
             held_volume = executor.up()
-        except (LeaseHeldError, LeaseLostError):
-            with self._lock:  # due at once: a tenant that runs without its lease ends
-                self._renewed[tenant] = -math.inf
+        except AgentError:
+            if (note := files.read_json(self._note(tenant))) is not None:
+                files.write_json(self._note(tenant), {**note, "token": executor.token or note["token"]})
+                with self._lock:  # due at once: a tenant that runs without its lease ends
+                    self._renewed[tenant] = self.clock.monotonic() - RENEW_INTERVAL_SECONDS
             raise
         files.write_json(self._note(tenant), {"token": held_volume.token, "volume": held_volume.volume})
         with self._lock:
             self._renewed[tenant] = self.clock.monotonic()
+        return executor.growth_error
 
     def release(self, tenant: str) -> None:
         """Detach the volume of a tenant whose container has ended, then release its lease.

@@ -290,13 +290,28 @@ def test_a_changed_list_is_fetched_and_cached_for_the_next_process(bucket: Any, 
     assert TenantListReader(bucket, "agents", "shared", cache).cached() == first[:1]
 
 
-def test_an_invalid_list_raises_once_and_is_not_cached(bucket: Any, tmp_path: Path) -> None:
+def test_an_invalid_list_raises_each_time_and_is_not_cached(bucket: Any, tmp_path: Path) -> None:
     listing = TenantListReader(bucket, "agents", "shared", tmp_path / "tenants.json")
     bucket.put_object(Bucket="agents", Key=codec.key_of("shared"), Body='{"tenants": [{"name": "x"}]}')
-    with pytest.raises(ConfigError):
-        listing.fetch()
-    assert listing.fetch() is None
+    for _ in range(2):
+        with pytest.raises(ConfigError):
+            listing.fetch()
     assert listing.cached() is None
+    # A copy of another release is no copy.
+    write(tmp_path / "tenants.json", '{"tenants": [], "more": 1}')
+    assert listing.cached() is None
+
+
+def test_a_list_that_could_not_be_cached_is_fetched_again(bucket: Any, tmp_path: Path) -> None:
+    cache = tmp_path / "tenants.json"
+    listing = TenantListReader(bucket, "agents", "shared", cache)
+    bucket.put_object(Bucket="agents", Key=codec.key_of("shared"), Body=codec.encode([tenant("ada")]))
+    cache.mkdir()
+    with pytest.raises(OSError, match=r"tenants\.json"):
+        listing.fetch()
+    cache.rmdir()
+    assert listing.fetch() == (tenant("ada"),)
+    assert listing.fetch() is None
 
 
 # --- docker ---

@@ -239,6 +239,8 @@ def test_a_list_and_a_slice_survive_their_text() -> None:
     text = codec.encode(tenants)
     assert codec.decode(text) == tenants
     assert codec.encode(codec.decode(text)) == text
+    [defaults] = json.loads(codec.encode([tenant("c")]))["tenants"]
+    assert defaults.keys() == {"name", "uid", "cpus", "memoryGib", "image"}
     for one in plan(host_shapes.shape("p4d.24xlarge"), tenants).slices.values():
         assert codec.decode_slice(codec.encode_slice(one)) == one
 

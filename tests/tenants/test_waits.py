@@ -11,7 +11,7 @@ import pytest
 from tests.tenants.docker_double import options
 from tests.tenants.hosts import tenant
 from tests.tenants.supervised import ADA, BO, CY, Bench, outage
-from userdata.agent.machine.errors import AgentError
+from userdata.agent.machine.errors import AgentError, ConfigError
 from userdata.agent.tenants.host.container import name_of
 from userdata.agent.tenants.model import Tenant
 
@@ -30,6 +30,25 @@ def test_a_list_that_does_not_fit_changes_nothing(bench: Bench, caplog: pytest.L
     bench.docker.die(name_of("cy"))
     bench.pass_(supervisor)
     assert bench.docker.pids().keys() == before.keys()
+
+
+def test_a_list_that_cannot_be_decoded_is_a_wait_of_all_and_of_nobody_afterwards(bench: Bench) -> None:
+    def refuse() -> tuple[Tenant, ...] | None:
+        raise ConfigError("tenants[0].color is not a known key")
+
+    supervisor = bench.settled()
+    before = bench.docker.pids()
+    bench.list = refuse
+    bench.pass_(supervisor, 100)
+    reason = "the list is refused: tenants[0].color is not a known key"
+    assert bench.heartbeats.waits == dict.fromkeys(("ada", "bo", "cy"), reason)
+    assert {"ada", "bo", "cy"} == {name for name, sent in bench.sent if sent.get("TenantWaiting")}
+    bench.list = outage
+    bench.pass_(supervisor)
+    assert bench.heartbeats.waits == dict.fromkeys(("ada", "bo", "cy"), reason)
+    bench.list = lambda: None
+    bench.pass_(supervisor)
+    assert (bench.heartbeats.waits, bench.docker.pids()) == ({}, before)
 
 
 @pytest.mark.parametrize("resource", ["port", "uid", "GPU"])

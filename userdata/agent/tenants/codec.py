@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 from contracts import codec
 from contracts.limits import Length
@@ -14,6 +14,9 @@ from userdata.agent.machine.errors import ConfigError
 from userdata.agent.tenants.model import MAX_TENANTS, Slice, Tenant
 
 T = TypeVar("T")
+
+_DEFAULTS: Final[dict[str, Any]] = codec.dump(Tenant("", 0, 0, 0, ""))
+"""The defaults; of a field without one a value that is not allowed."""
 
 
 @dataclass(frozen=True)
@@ -27,8 +30,12 @@ def key_of(host: str) -> str:
 
 
 def encode(tenants: Sequence[Tenant]) -> str:
-    """Return the list as deterministic JSON."""
-    return _text(_Document(tuple(tenants)))
+    """Return the list as deterministic JSON, without defaults: an unused new key stops no older host."""
+    listed = [
+        {key: value for key, value in codec.dump(tenant).items() if value != _DEFAULTS.get(key)}
+        for tenant in tenants
+    ]
+    return _text({"tenants": listed})
 
 
 def decode(text: str) -> tuple[Tenant, ...]:

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from userdata.agent.aws.clients import AwsError, aws_errors
-from userdata.agent.machine import files
+from userdata.agent.machine import files, log
+from userdata.agent.machine.errors import ConfigError
 from userdata.agent.tenants import codec
 from userdata.agent.tenants.model import Tenant
 
@@ -25,17 +26,21 @@ class TenantListReader:
         self._etag = ""
 
     def cached(self) -> tuple[Tenant, ...] | None:
-        """Return the last valid list of this boot; None if there is none."""
+        """Return the last valid list of this boot; None if there is none that can be read."""
         try:
-            return codec.decode(self._cache.read_text())
+            return codec.decode(self._cache.read_text("utf-8", "replace"))
         except OSError:
+            return None
+        except ConfigError as error:  # of another release
+            log.warning("tenant list of this boot cannot be read", error=str(error))
             return None
 
     def fetch(self) -> tuple[Tenant, ...] | None:
-        """Return the list if it changed since the last call, else None.
+        """Return the list if it changed since the last one returned, else None.
 
         Raises:
-            ConfigError: the list is invalid; raised once for each version of the list.
+            ConfigError: the list is invalid; raised by each call while it is.
+            OSError: the list cannot be cached; as above.
             AgentError: S3 returned an error or is unreachable, or there is no list.
         """
         condition: Any = {"IfNoneMatch": self._etag} if self._etag else {}
@@ -50,7 +55,7 @@ class TenantListReader:
             raise
         except OSError as error:  # while the body was read
             raise AwsError(f"{location}: {type(error).__name__}: {error}") from None
-        self._etag = response["ETag"]
         tenants = codec.decode(text)
         files.write_atomic(self._cache, text, 0o600)
+        self._etag = response["ETag"]  # last: what fails above is tried again
         return tenants

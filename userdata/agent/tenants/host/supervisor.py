@@ -20,7 +20,7 @@ from userdata.agent.machine.background import (
     backoff,
 )
 from userdata.agent.machine.clock import Clock
-from userdata.agent.machine.errors import AgentError
+from userdata.agent.machine.errors import AgentError, ConfigError
 from userdata.agent.machine.host import QUICK, Host
 from userdata.agent.tenants.host import container, docker, firewall
 from userdata.agent.tenants.host.container import TenantPaths
@@ -116,7 +116,7 @@ class TenantSupervisor:
         self._tenants: tuple[Tenant, ...] | None = dependencies.cached_tenants()
         self._guard = Guard(dependencies.clock)
         interval = dependencies.list_interval_seconds
-        self._list_poller = self._poller("tenant list", lambda: (dependencies.fetch_tenants(),), interval)
+        self._list_poller = self._poller("tenant list", self._fetch_list, interval)
         self._lease_poller = self._poller("leases", dependencies.volumes.renew_leases)
         list_containers, interval = (
             partial(docker.list_containers, dependencies.host),
@@ -133,7 +133,7 @@ class TenantSupervisor:
         self._desired: dict[str, DesiredTenant] = {}
         self._shape = HostShape((), 0)
         self._is_planned = self._has_plan = self._is_recalibrated = False
-        self._plan_error = ""
+        self._plan_error = self._list_error = ""
         self._waits: tuple[TenantWait, ...] | None = None
         self._outdated: Sequence[str] | None = None
         """None: not known yet."""
@@ -198,6 +198,16 @@ class TenantSupervisor:
         for name in self._desired:
             notice.write(self._paths.notice_directory(name), received)
         log.warning("notice passed to tenants", tenants=len(self._desired))
+
+    def _fetch_list(self) -> tuple[tuple[Tenant, ...] | None]:
+        """Fetch the list, in the background, and remember why it cannot be decoded or stored."""
+        try:
+            tenants = self._dependencies.fetch_tenants()
+        except (ConfigError, OSError) as error:
+            self._list_error = str(error)
+            raise
+        self._list_error = ""
+        return (tenants,)
 
     def _read_list(self) -> None:
         result = self._list_poller.take()
@@ -460,6 +470,8 @@ class TenantSupervisor:
         for tenant in self._tenants or () if self._plan_error else ():
             if tenant not in planned:
                 reasons[tenant.name] = f"the list is refused: {self._plan_error}"
+        for tenant in self._tenants or () if self._list_error else ():  # what it lists is unknown
+            reasons.setdefault(tenant.name, f"the list is refused: {self._list_error}")
         return reasons
 
     def _record_waits(self, reasons: Mapping[str, str]) -> None:

@@ -253,6 +253,39 @@ def test_a_notice_is_shown_at_once_and_all_end_from_its_drain_on(bench: Bench) -
     assert not supervisor.tick()
 
 
+def test_a_removal_that_fails_is_repeated_while_time_remains(bench: Bench) -> None:
+    supervisor = bench.settled()
+    bench.docker.is_down = True
+    bench.announce(120.0, 20.0)
+    assert bench.pass_(supervisor, 60)
+    assert sorted(bench.volumes.sizes) == ["ada", "bo", "cy"]
+    bench.docker.is_down = False
+    assert not bench.pass_(supervisor, 7)
+    assert (bench.docker.pids(), bench.volumes.sizes) == ({}, {})
+
+
+def test_the_drain_ends_with_the_notice_even_if_nothing_can_be_removed(bench: Bench) -> None:
+    supervisor = bench.settled()
+    bench.docker.is_down = True
+    bench.announce(120.0, 20.0)
+    assert bench.pass_(supervisor, 110)
+    assert not bench.pass_(supervisor, 11)
+    assert bench.heartbeats.states[-1] == "deregistered"
+
+
+def test_a_notice_that_cannot_be_passed_to_one_reaches_the_others_and_later_it(bench: Bench) -> None:
+    supervisor = bench.settled()
+    folder = bench.paths.notice_directory("ada")
+    folder.rmdir()
+    folder.write_text("")
+    bench.announce(120.0, 100.0)
+    bench.pass_(supervisor, 2)
+    assert notice.read(bench.paths.notice_directory("cy")) is not None
+    folder.unlink()
+    bench.pass_(supervisor, 2)
+    assert notice.read(folder) is not None
+
+
 def test_a_supervisor_started_after_the_notice_removes_all_tenants(bench: Bench) -> None:
     bench.settled()
     bench.announce(60.0, 0.0)

@@ -56,6 +56,8 @@ _ASK_SECONDS: Final = 60.0
 """Time limit of a query of Docker, the driver or AWS."""
 _WORK_SECONDS: Final = 3600.0
 """Time after which work for a tenant, such as pulling its image, is reported as silent."""
+_REMOVAL_INTERVAL_SECONDS: Final = 5.0
+"""Between two tries to remove a tenant before the instance terminates."""
 _VERSIONS_INTERVAL_SECONDS: Final = 300.0
 _FAILURES_BEFORE_READY: Final = 3
 """Failed starts after which a tenant keeps neither the host from being ready nor another tenant waiting."""
@@ -189,15 +191,18 @@ class TenantSupervisor:
 
     def _read_notice(self) -> None:
         received = notice.read(self._paths.run)
-        if received is None or received == self._termination:
-            return
-        self._termination = received
-        self._pass_notice(received)
+        if received is not None and received != self._termination:
+            self._termination = received
+            log.warning("notice for the tenants", tenants=len(self._desired))
+        for name in self._desired if received is not None else ():
+            if self._states[name].notice != received:
+                self._guard.run(
+                    f"notice of {name}", partial(self._pass_notice, name, received), postpones=False
+                )
 
-    def _pass_notice(self, received: Notice) -> None:
-        for name in self._desired:
-            notice.write(self._paths.notice_directory(name), received)
-        log.warning("notice passed to tenants", tenants=len(self._desired))
+    def _pass_notice(self, name: str, received: Notice) -> None:
+        notice.write(self._paths.notice_directory(name), received)
+        self._states[name].notice = received
 
     def _fetch_list(self) -> tuple[tuple[Tenant, ...] | None]:
         """Fetch the list, in the background, and remember why it cannot be decoded or stored."""
@@ -315,8 +320,6 @@ class TenantSupervisor:
         self._desired, self._shape, self._has_plan = desired, planned.shape, True
         self._is_planned = planned.tenants == self._tenants and not self._is_recalibrated
         self._is_recalibrated = False
-        if self._termination is not None:  # it came before the plan
-            self._pass_notice(self._termination)
         self._plan_error = ""
         self._last_errors.pop("planning", None)
 
@@ -432,18 +435,26 @@ class TenantSupervisor:
             del self._states[name]
 
     def _drain(self, termination: Notice) -> bool:
-        """Remove all tenants in parallel within the remaining time and release their volumes."""
-        remaining_seconds = max(int(process.seconds_to_save(termination, self._dependencies.clock.wall())), 1)
+        """Remove all tenants in parallel within the remaining time and release their volumes.
+
+        A failed removal is repeated while time remains.
+        """
+        clock = self._dependencies.clock
+        now, seconds = clock.monotonic(), int(process.seconds_to_save(termination, clock.wall()))
         for name, state in list(self._states.items()):
-            if state.work is None and not state.is_removed:
-                state.is_removed = True
-                self._start_work(name, partial(self._lifecycle.remove, name, remaining_seconds))
-        is_drained = all(state.is_removed and state.work is None for state in self._states.values())
-        if is_drained:
+            is_due = state.remove_at is None or (seconds > 0 and now >= state.remove_at)
+            if state.work is None and not state.is_removed and is_due:
+                state.remove_at = now + _REMOVAL_INTERVAL_SECONDS
+                self._start_work(name, partial(self._remove, name, state, max(seconds, 1)))
+        if all(s.work is None and (s.is_removed or seconds <= 0) for s in self._states.values()):
             self._dependencies.heartbeats.deregister(0)
             return False
         self._send(draining=True)
         return True
+
+    def _remove(self, name: str, state: TenantState, seconds: int) -> None:
+        self._lifecycle.remove(name, seconds)
+        state.is_removed = True
 
     def _work(self) -> TenantWork:
         in_progress = {name for name, state in self._states.items() if state.work is not None}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from userdata.agent.machine.background import BackgroundPoller
+from userdata.agent.work.notice import Notice
 
 
 @dataclass
@@ -31,4 +32,8 @@ class TenantState:
     started_at: float = 0.0
     has_served: bool = False
     restarts: int = 0
+    notice: Notice | None = None
+    """The notice that was passed to it."""
+    remove_at: float | None = None
+    """When its removal before the instance's end is next due; None before the first try."""
     is_removed: bool = False

@@ -143,6 +143,9 @@ NOTICE_SECONDS: Final = 120.0
 Source: EC2 user guide, "Spot Instance interruption notices".
 """
 
+READINESS_SECONDS: Final = 5
+"""The longest that an HTTP worker's readiness may take, for its agent and for the proxies."""
+
 DrainSeconds: TypeAlias = Annotated[int, Within(0, int(NOTICE_SECONDS) - 10)]
 """Before the deadline: a notice is detected within 5 seconds."""
 

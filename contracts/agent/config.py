@@ -209,7 +209,7 @@ class HttpWorkers:
 
     port: limits.WorkerPort
     readiness: limits.HttpPath = "/health"
-    """Path that answers with a status of 2xx once the worker is ready."""
+    """Path that answers with a status of 2xx within ``READINESS_SECONDS`` once the worker is ready."""
     check_port: limits.WorkerPort = 8900
     """Port on which the agent answers the proxies' checks of its workers."""
     is_grpc: bool = False

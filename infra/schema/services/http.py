@@ -61,8 +61,8 @@ class Http(Model):
     port: limits.WorkerPort
     """Port of an instance's first worker; the others have the next ones."""
     readiness: limits.HttpPath = "/health"
-    """Path that a worker answers with a status of 2xx once it is ready. Not asked with ``grpc``: ready is
-    then a worker whose port is open."""
+    """Path that a worker answers with a status of 2xx within 5 seconds once it is ready. Not asked with
+    ``grpc``: ready is then a worker whose port is open."""
     protocol: Literal["http", "grpc"] = "http"
     """``grpc`` needs a certificate: load balancers accept gRPC over TLS only."""
     allowed_sources: Annotated[tuple[HttpSource, ...], Field(max_length=20)] = ()

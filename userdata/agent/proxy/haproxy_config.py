@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from contracts.agent.config import HttpProxy
+from contracts.limits import READINESS_SECONDS
 from contracts.names import PROXY_HEALTH_PATH
 
 BACKEND: Final = "workers"
@@ -132,7 +133,7 @@ def _defaults(proxy: HttpProxy) -> list[str]:
         "  srvtcpka-cnt 3",
         # A server whose backlog is full drops a connection; Linux tries again after one second and three.
         f"  timeout connect {CONNECT_SECONDS}s",
-        "  timeout check 5s",
+        f"  timeout check {READINESS_SECONDS}s",
         "  timeout http-request 30s",
         f"  timeout http-keep-alive {2 * idle + _KEEP_ALIVE_RESERVE_SECONDS}s",
         f"  timeout client {idle}s",

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from contracts.agent.config import HttpWorkers
+from contracts.limits import READINESS_SECONDS
 from userdata.agent.aws import plain_http
 from userdata.agent.machine import log
 from userdata.agent.machine.clock import Clock
@@ -28,7 +29,7 @@ SEEN_SECONDS: Final = 3.0
 PROXY_SECONDS: Final = 30.0
 """Time after which a proxy that asks no more is gone."""
 _PROBE_SECONDS: Final = 1.0
-"""Between two probes, and the longest that one takes."""
+"""Between two probes of a worker."""
 _LINE_BYTES: Final = 16
 _LINE_TIMEOUT_SECONDS: Final = 1.0
 _TABLES: Final = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
@@ -133,25 +134,30 @@ class HttpChecks:
         return self._slots[slot].is_running
 
     def probe_once(self) -> None:
-        """Ask the workers that are not ready yet, once each; a second at most for each."""
-        for slot, state in self._slots.items():
-            if not state.is_running or state.is_ready:
-                continue
-            start = state.start
-            is_ready = probe(self._http, self.port(slot), self._address or "127.0.0.1")
-            if is_ready and state.start == start and self._is_running(slot):
-                state.is_ready = True
-                log.info("worker ready", slot=slot, port=self.port(slot))
+        """Ask the workers that are not ready yet, once each; ``READINESS_SECONDS`` at most for each."""
+        for slot in self._slots:
+            self._probe(slot)
+
+    def _probe(self, slot: int) -> None:
+        state = self._slots[slot]
+        if not state.is_running or state.is_ready:
+            return
+        start = state.start
+        is_ready = probe(self._http, self.port(slot), self._address or "127.0.0.1")
+        if is_ready and state.start == start and self._is_running(slot):
+            state.is_ready = True
+            log.info("worker ready", slot=slot, port=self.port(slot))
 
     def serve(self) -> None:
-        """Answer proxies and ask workers, in threads, until `close`.
+        """Answer proxies and ask workers, in a thread for each, until `close`.
 
         Raises:
             OSError: the port is taken.
         """
         self._server = _CheckServer((self._address, self._http.check_port), self.respond)
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        threading.Thread(target=self._probe, daemon=True).start()
+        for slot in self._slots:
+            threading.Thread(target=self._probe_often, args=(slot,), daemon=True).start()
 
     def close(self) -> None:
         """Stop answering."""
@@ -160,9 +166,9 @@ class HttpChecks:
             self._server.shutdown()
             self._server.server_close()
 
-    def _probe(self) -> None:
+    def _probe_often(self, slot: int) -> None:
         while not self._is_closed.wait(_PROBE_SECONDS):
-            self.probe_once()
+            self._probe(slot)
 
 
 class _CheckServer(socketserver.ThreadingTCPServer):
@@ -212,10 +218,10 @@ def probe(http: HttpWorkers, port: int, address: str) -> bool:
     """Return whether the worker on a port is ready: 2xx from its path, with gRPC an open port."""
     try:
         if http.is_grpc:
-            socket.create_connection((address, port), _PROBE_SECONDS).close()
+            socket.create_connection((address, port), READINESS_SECONDS).close()
             return True
         status, _, _ = plain_http.request(
-            (address, port), "GET", http.readiness, {}, _PROBE_SECONDS, may_be_long=True
+            (address, port), "GET", http.readiness, {}, READINESS_SECONDS, may_be_long=True
         )
     except OSError:
         return False

@@ -143,18 +143,19 @@ def test_a_host_with_outdated_programs_starts_no_tenant_and_says_so(bench: Bench
     assert bench.heartbeats.waits == {}
 
 
-def test_an_images_volumes_are_empty_directories_on_the_tenants_volume(bench: Bench) -> None:
+def test_an_images_volumes_are_directories_on_the_tenants_volume_empty_outside_of_data(bench: Bench) -> None:
     bench.image_volumes = ("/cache", "/data/db")
     bench.settled()
     [run] = [argv for argv in bench.docker.ran if argv[:2] == ["docker", "run"] and name_of("ada") in argv]
     volumes = bench.paths.image_volumes("ada")
     mounts = options(run, "--volume")
-    assert [f"{volumes}/0:/cache", f"{volumes}/1:/data/db"] == [one for one in mounts if str(volumes) in one]
+    database = bench.paths.volume_path("ada") / "declared/data+db"
+    assert {f"{volumes}/cache:/cache", f"{database}:/data/db"} < {*mounts}
     [removed] = [argv for argv in bench.docker.ran if argv[0] == "rm" and str(volumes) in argv]
-    created = [
-        argv for argv in bench.docker.ran if argv[0] == "install" and argv[-1].startswith(f"{volumes}/")
-    ]
-    assert [argv[-1] for argv in created] == [f"{volumes}/0", f"{volumes}/1"]
+    assert not any(str(database).startswith(path) for path in removed[1:])
+    places = [f"{volumes}/cache", str(database)]
+    created = [argv for argv in bench.docker.ran if argv[0] == "install" and argv[-1] in places]
+    assert [argv[-1] for argv in created] == places
     assert bench.docker.ran.index(removed) < bench.docker.ran.index(created[0])
     assert all(f"--owner={ADA.uid}" in argv for argv in created)
 

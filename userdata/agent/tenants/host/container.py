@@ -57,12 +57,17 @@ class TenantPaths:
         return self.volume_path(tenant) / "tmp"
 
     def image_volumes(self, tenant: str) -> Path:
-        """Return the directory on a tenant's volume for the volumes that its image declares."""
+        """Return the directory on a tenant's volume for its image's volumes, emptied at each start."""
         return self.volume_path(tenant) / "volumes"
 
-    def image_volume(self, tenant: str, number: int) -> Path:
-        """Return the directory that a tenant sees at the declared volume of a number."""
-        return self.image_volumes(tenant) / str(number)
+    def image_volume(self, tenant: str, path: str) -> Path:
+        """Return the directory that a tenant sees at a declared volume; below ``/data``, ``/log`` it stays.
+
+        It is not the tenant's own directory of that name, which could be a link to one of the host's.
+        """
+        persists = path.startswith(("/data/", "/log/"))
+        parent = self.volume_path(tenant) / "declared" if persists else self.image_volumes(tenant)
+        return parent / path[1:].replace("/", "+")  # no declared path has a plus
 
     def cdi_file(self, tenant: str) -> Path:
         """Return the CDI specification of a tenant; see `cdi_specification`."""
@@ -176,8 +181,8 @@ def run_command(
     """
     tenant, part = desired.tenant, desired.part
     argv = _command(tenant, part.memory_bytes, gpus, paths)
-    for number, path in enumerate(volumes):
-        argv += ["--volume", f"{paths.image_volume(tenant.name, number)}:{path}"]
+    for path in volumes:
+        argv += ["--volume", f"{paths.image_volume(tenant.name, path)}:{path}"]
     argv += _cpu_options(part, desired.shares)
     argv += _disk_options(desired.bounds, disks)
     for key, value in (

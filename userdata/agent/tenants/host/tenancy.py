@@ -59,11 +59,10 @@ class TenantLifecycle:
             raise AgentError("the instance is being terminated: no tenant is started")
         docker.remove(self.host, tenant.name, _STOP_TIMEOUT_SECONDS)
         gpus = self.prepare_gpus(desired.part)
-        self._prepare_directories(tenant, gpus)
+        self._prepare_directories(tenant, gpus, image_volumes)
         variables = container.environment(tenant, gpus, secret_variables)
         text = "".join(f"{key}={value}\n" for key, value in variables.items())
         files.write_atomic(self.paths.environment_file(tenant.name), text, 0o600)
-        self._empty_temporary_directories(tenant, len(image_volumes))
         firewall.apply_rules(self.host, self.network_rates())
         disks = container.TenantDisks(
             self.disk_of(self.paths.volume_path(tenant.name)), self.disk_of(_IMAGES_DIR)
@@ -102,13 +101,23 @@ class TenantLifecycle:
             path.unlink(missing_ok=True)
         log.info("tenant removed", tenant=tenant)
 
-    def _prepare_directories(self, tenant: Tenant, gpus: Sequence[str]) -> None:
-        """Create the host directories and the CDI specification of a tenant's container."""
+    def _prepare_directories(self, tenant: Tenant, gpus: Sequence[str], image_volumes: Sequence[str]) -> None:
+        """Create the host directories and the CDI specification of a tenant's container.
+
+        ``/tmp`` and its image's volumes outside of ``/data`` and ``/log``, which no process uses now, become
+        empty: ``rm`` follows no symbolic link and leaves no file system, whatever the tenant put there; the
+        names of its directories belong to root.
+        """
         volume_path = self.paths.volume_path(tenant.name)
         user = f"{tenant.uid}:{tenant.uid}"
         # Only root may enter the volume: what is in `/tmp` is readable by all users.
         self.host.run(["install", "--directory", "--mode=0700", str(volume_path)], QUICK)
-        for directory in (volume_path / "data", volume_path / "log"):
+        temporary = str(self.paths.temporary_directory(tenant.name))
+        emptied = [temporary, str(self.paths.image_volumes(tenant.name))]
+        self.host.run(["rm", "--recursive", "--force", "--one-file-system", *emptied], SLOW)
+        self.host.run(["install", "--directory", "--mode=1777", temporary], QUICK)
+        declared = [self.paths.image_volume(tenant.name, path) for path in image_volumes]
+        for directory in (volume_path / "data", volume_path / "log", *declared):
             if _owner(directory) not in (None, tenant.uid):
                 self.host.run(["chown", "--recursive", "--no-dereference", user, str(directory)], SLOW)
             owner = [f"--owner={tenant.uid}", f"--group={tenant.uid}", "--mode=0700"]
@@ -117,21 +126,6 @@ class TenantLifecycle:
         if gpus:
             specification = container.cdi_specification(tenant.name, gpus)
             files.write_json(self.paths.cdi_file(tenant.name), specification)
-
-    def _empty_temporary_directories(self, tenant: Tenant, image_volumes: int) -> None:
-        """Replace a tenant's ``/tmp`` and its image's volumes, which no process uses now, by empty ones.
-
-        ``rm`` follows no symbolic link and leaves no file system, whatever the tenant put there; the names of
-        its directories belong to root.
-        """
-        volumes = self.paths.image_volumes(tenant.name)
-        path = str(self.paths.temporary_directory(tenant.name))
-        self.host.run(["rm", "--recursive", "--force", "--one-file-system", path, str(volumes)], SLOW)
-        for number in range(image_volumes):
-            owner = [f"--owner={tenant.uid}", f"--group={tenant.uid}", "--mode=0700"]
-            mount_point = str(self.paths.image_volume(tenant.name, number))
-            self.host.run(["install", "--directory", *owner, mount_point], QUICK)
-        self.host.run(["install", "--directory", "--mode=1777", path], QUICK)
 
 
 def _owner(path: Path) -> int | None:

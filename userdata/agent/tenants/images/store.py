@@ -1,8 +1,9 @@
 """Images of tenants: pulled if they fit on the disk; their declared volumes are bounded.
 
 An image's ``VOLUME`` becomes an anonymous volume on the host's disk, without a limit and writable despite
-``--read-only`` (Dockerfile reference, "VOLUME"; moby, ``daemon/create_unix.go``). Each is therefore mounted
-over by a directory on the tenant's volume, or the image is refused.
+``--read-only`` unless something is mounted at exactly its path (Dockerfile reference, "VOLUME"; moby,
+``daemon/create_unix.go``). Each is therefore mounted over by a directory on the tenant's volume, also below
+``/data``, or the image is refused.
 """
 
 from __future__ import annotations

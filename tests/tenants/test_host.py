@@ -1,8 +1,9 @@
 """What a shared host reads from its machine and from S3: files in the kernel's format, S3 by moto."""
 
-# ruff: noqa: N802 - the names are pynvml's
+# ruff: noqa: N802, N815 - the names are pynvml's
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -33,10 +34,17 @@ GIB = 2**30
 class MigNvml(FakeNvml):
     """Two GPUs that can be divided, one on each node; their handles are their indexes."""
 
+    PROFILES: Final = ("1g.5gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb", "1g.10gb")
+    c_nvmlGpuInstance_t = ctypes.py_object
+
     def __init__(self) -> None:
         super().__init__([FakeGpu("GPU-0"), FakeGpu("GPU-1")])
         self.parts: dict[tuple[int, int], int] = {}
-        """Memory slices of each MIG instance, by GPU and first slice."""
+        """Memory slices of each GPU instance, by GPU and first slice."""
+        self.names: dict[tuple[int, int], str] = {}
+        """Their profiles."""
+        self.bare: set[tuple[int, int]] = set()
+        """Those without a compute instance, which are no MIG devices."""
 
     def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
         return index
@@ -54,7 +62,7 @@ class MigNvml(FakeNvml):
         return 7
 
     def nvmlDeviceGetMigDeviceHandleByIndex(self, gpu: int, number: int) -> tuple[int, int]:
-        mine = sorted(start for one, start in self.parts if one == gpu)
+        mine = sorted(start for one, start in self.parts.keys() - self.bare if one == gpu)
         if number >= len(mine):
             raise self.NVMLError_NotFound
         return gpu, mine[number]
@@ -62,11 +70,21 @@ class MigNvml(FakeNvml):
     def nvmlDeviceGetGpuInstanceId(self, part: tuple[int, int]) -> int:
         return part[1] + 100
 
-    def nvmlDeviceGetGpuInstanceById(self, gpu: int, number: int) -> tuple[int, int]:
-        return gpu, number - 100
+    def nvmlDeviceGetGpuInstanceProfileInfo(self, gpu: int, profile: int) -> Any:
+        if profile >= len(self.PROFILES):
+            raise self.NVMLError_NotSupported
+        slices = int(self.PROFILES[profile][0])
+        return SimpleNamespace(id=profile + 10, sliceCount=slices, instanceCount=7 // slices)
+
+    def nvmlDeviceGetGpuInstances(self, gpu: int, profile: int, instances: Any, count: Any) -> None:
+        name = self.PROFILES[profile - 10]
+        mine = [part for part in sorted(self.parts) if part[0] == gpu and self.names[part] == name]
+        instances[: len(mine)] = mine
+        count._obj.value = len(mine)
 
     def nvmlGpuInstanceGetInfo(self, part: tuple[int, int]) -> Any:
-        return SimpleNamespace(placement=SimpleNamespace(start=part[1], size=self.parts[part]))
+        placement = SimpleNamespace(start=part[1], size=self.parts[part])
+        return SimpleNamespace(id=part[1] + 100, placement=placement)
 
     def nvmlDeviceGetUUID(self, part: int | tuple[int, int]) -> str:
         return f"GPU-{part}" if isinstance(part, int) else f"MIG-{part[0]}-{part[1]}"
@@ -183,12 +201,17 @@ class Driver(DockerDouble):
         super().__init__()
         self.nvml, self.creates = nvml, creates
         self.partitioned: set[int] = set()
+        self.in_use = 0
+        """Further changes that the driver does not make because another client uses the GPU."""
 
     def run(self, argv: Sequence[str], timeout: float = 60, stdin: str = "", environment: Any = None) -> str:
         self.ran.append(list(argv))
         match list(argv):
             case ["nvidia-smi", "-i", gpu, "--query-gpu=mig.mode.current", _]:
                 return "Enabled\n" if int(gpu) in self.partitioned else "Disabled\n"
+            case ["nvidia-smi", "-i", _, "-mig", _] if self.in_use:
+                self.in_use -= 1
+                return "Warning: MIG mode is in pending state: In use by another client\nAll done.\n"
             case ["nvidia-smi", "-i", gpu, "-mig", "1"]:
                 self.partitioned.add(int(gpu))
             case ["nvidia-smi", "-i", gpu, "-mig", "0"]:
@@ -196,7 +219,15 @@ class Driver(DockerDouble):
                 self.partitioned.remove(int(gpu))
             case ["nvidia-smi", "mig", "-i", gpu, "-cgi", requested, "-C"]:
                 self._create(int(gpu), *requested.split(":"))
+            case ["nvidia-smi", "mig", "-dci", "-i", gpu, "-gi", id_]:
+                if (int(gpu), int(id_) - 100) in self.nvml.bare:
+                    raise AgentError("nvidia-smi: exit 6: No compute instances found")
+                self.nvml.bare.add((int(gpu), int(id_) - 100))
             case ["nvidia-smi", "mig", "-dgi", "-i", gpu, "-gi", id_]:
+                if self.in_use:
+                    self.in_use -= 1
+                    raise AgentError("nvidia-smi: exit 19: In use by another client")
+                self.nvml.bare.remove((int(gpu), int(id_) - 100))
                 del self.nvml.parts[int(gpu), int(id_) - 100]
         return ""
 
@@ -208,7 +239,7 @@ class Driver(DockerDouble):
             if other == gpu and begin < first + size and first < begin + width:
                 raise AgentError("nvidia-smi: Insufficient Resources")
         if self.creates:
-            self.nvml.parts[gpu, first] = size
+            self.nvml.parts[gpu, first], self.nvml.names[gpu, first] = size, profile
 
 
 def mig_slice(profile: str, start: int, gpu: int = 1) -> Slice:
@@ -225,7 +256,7 @@ def test_a_part_is_created_once_and_known_by_its_uuid() -> None:
     assert gpus.names(part) == ("MIG 3g.20gb at 1:4",)
     assert gpus.prepare(part, MACHINE) == ["MIG-1-4"]
     assert driver.ran[1] == ["nvidia-smi", "-i", "1", "-mig", "1"]
-    assert driver.ran[3][:3] == ["nvidia-ctk", "cdi", "generate"]
+    assert driver.ran[4][:3] == ["nvidia-ctk", "cdi", "generate"]
     driver.ran.clear()
     assert gpus.prepare(part, MACHINE) == ["MIG-1-4"]
     assert gpus.names(part) == ("MIG 3g.20gb at 1:4",)
@@ -245,6 +276,43 @@ def test_a_part_replaces_those_that_it_overlaps_and_no_others() -> None:
     # Another profile that begins where the old one did.
     assert gpus.prepare(mig_slice("1g.5gb", 4), MACHINE) == ["MIG-1-4"]
     assert nvml.parts == {(1, 0): 2, (1, 4): 1}
+
+
+@pytest.mark.parametrize(("before", "after"), [("3g.20gb", "4g.20gb"), ("1g.10gb", "2g.10gb")])
+def test_a_profile_with_the_same_memory_slices_is_another_part(before: str, after: str) -> None:
+    nvml = MigNvml()
+    gpus = GpuParts(Driver(nvml), nvml)
+    for profile in (before, after, before):
+        assert gpus.prepare(mig_slice(profile, 0), MACHINE) == ["MIG-1-0"]
+        assert nvml.names[1, 0] == profile
+
+
+@pytest.mark.parametrize(
+    "part", [mig_slice("3g.20gb", 4), mig_slice("2g.10gb", 4), Slice((1,), 40, GIB, gpus=(1,))]
+)
+def test_a_destruction_that_did_not_end_is_continued(part: Slice) -> None:
+    nvml = MigNvml()
+    driver = Driver(nvml)
+    gpus = GpuParts(driver, nvml)
+    gpus.prepare(mig_slice("1g.10gb", 4), MACHINE)
+    driver.in_use = 1
+    with pytest.raises(AgentError, match="In use by another client"):
+        gpus.prepare(part, MACHINE)
+    assert nvml.bare == {(1, 4)}
+    assert gpus.prepare(part, MACHINE) == ["MIG-1-4" if part.mig else "GPU-1"]
+    assert not nvml.bare
+
+
+def test_a_mode_that_is_only_pending_is_an_error() -> None:
+    nvml = MigNvml()
+    driver = Driver(nvml)
+    gpus = GpuParts(driver, nvml)
+    for part, state in ((mig_slice("2g.10gb", 0), "enabled"), (Slice((1,), 40, GIB, gpus=(1,)), "disabled")):
+        nvml.parts.clear()
+        driver.in_use = 1
+        with pytest.raises(AgentError, match=f"MIG mode of GPU 1 is not {state} yet; stop what uses"):
+            gpus.prepare(part, MACHINE)
+        gpus.prepare(part, MACHINE)
 
 
 def test_a_partitioned_gpu_becomes_whole_again() -> None:

@@ -7,6 +7,7 @@ driver refuses to destroy an instance that is in use. Not tested on real GPUs.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,9 +22,13 @@ from userdata.agent.work.containers import generate_specification
 
 @dataclass(frozen=True)
 class _Existing:
-    """A MIG instance: its id, its memory slices from ``start`` to before ``end``, and its UUID."""
+    """A GPU instance of MIG: its id, compute slices, memory slices from ``start`` to before ``end``, UUID.
+
+    ``uuid`` is empty without a compute instance: only with one it is a MIG device.
+    """
 
     id: int
+    slices: int
     start: int
     end: int
     uuid: str
@@ -66,7 +71,7 @@ class GpuParts:
 
     def _mig_uuid(self, requested: MigInstance, size: int) -> str:
         end = requested.start + size
-        uuids = self._exact(requested, end)
+        uuids = self._exact(requested, end)  # none of an instance whose destruction did not end
         if not uuids:
             for existing in self._instances(requested.gpu):
                 if existing.start < end and requested.start < existing.end:
@@ -80,10 +85,12 @@ class GpuParts:
         return uuids[0]
 
     def _exact(self, requested: MigInstance, end: int) -> list[str]:
+        slices = int(requested.profile.partition("g")[0])  # 3g and 4g have the same memory slices
         return [
             existing.uuid
             for existing in self._instances(requested.gpu)
-            if (existing.start, existing.end) == (requested.start, end)
+            if (existing.slices, existing.start, existing.end) == (slices, requested.start, end)
+            if existing.uuid
         ]
 
     def _make_whole(self, gpu: int) -> None:
@@ -91,13 +98,14 @@ class GpuParts:
             return
         for existing in self._instances(gpu):
             self._destroy(gpu, existing)
-        self.host.run([*_of(gpu), "-mig", "0"], SLOW)
+        _set_mode(self.host, gpu, is_partitioned=False)
         generate_specification(self.host)
         log.info("MIG mode disabled", gpu=gpu)
 
     def _destroy(self, gpu: int, existing: _Existing) -> None:
         chosen = ["-i", str(gpu), "-gi", str(existing.id)]
-        self.host.run(["nvidia-smi", "mig", "-dci", *chosen], SLOW)
+        if existing.uuid:
+            self.host.run(["nvidia-smi", "mig", "-dci", *chosen], SLOW)
         self.host.run(["nvidia-smi", "mig", "-dgi", *chosen], SLOW)
         log.info("MIG instance destroyed", gpu=gpu, start=existing.start, end=existing.end)
 
@@ -112,7 +120,7 @@ class GpuParts:
             raise AgentError(f"UUID of GPU {gpu} cannot be read: {error}") from None
 
     def _instances(self, gpu: int) -> list[_Existing]:
-        """Return the MIG instances with compute on a GPU; raises `AgentError`."""
+        """Return the GPU instances of a GPU; raises `AgentError`."""
         nvml = self.nvml
         if nvml is None:
             return []
@@ -127,10 +135,18 @@ def create_mig_instance(host: Host, requested: MigInstance) -> None:
     """Create a MIG instance with its compute instance, and update the CDI specification."""
     gpu = str(requested.gpu)
     if not _is_partitioned(host, requested.gpu):
-        host.run([*_of(requested.gpu), "-mig", "1"], SLOW)
+        _set_mode(host, requested.gpu, is_partitioned=True)
     host.run(["nvidia-smi", "mig", "-i", gpu, "-cgi", f"{requested.profile}:{requested.start}", "-C"], SLOW)
     generate_specification(host)
     log.info("MIG instance created", gpu=requested.gpu, profile=requested.profile, start=requested.start)
+
+
+def _set_mode(host: Host, gpu: int, *, is_partitioned: bool) -> None:
+    """Change the MIG mode; where the GPU is in use, nvidia-smi succeeds and the change is pending only."""
+    host.run([*_of(gpu), "-mig", str(int(is_partitioned))], SLOW)
+    if _is_partitioned(host, gpu) != is_partitioned:
+        state = "enabled" if is_partitioned else "disabled"
+        raise AgentError(f"MIG mode of GPU {gpu} is not {state} yet; stop what uses the GPU, or reboot")
 
 
 def _is_partitioned(host: Host, gpu: int) -> bool:
@@ -143,15 +159,28 @@ def _of(gpu: int) -> Sequence[str]:
 
 
 def _existing(nvml: Any, gpu: Any) -> Iterator[_Existing]:
+    uuids: dict[int, str] = {}
     for number in range(nvml.nvmlDeviceGetMaxMigDeviceCount(gpu)):
         try:
             handle = nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, number)
         except nvml.NVMLError_NotFound:
             continue
-        id_ = nvml.nvmlDeviceGetGpuInstanceId(handle)
-        placement = nvml.nvmlGpuInstanceGetInfo(nvml.nvmlDeviceGetGpuInstanceById(gpu, id_)).placement
-        end = placement.start + placement.size
-        yield _Existing(id_, placement.start, end, _text(nvml.nvmlDeviceGetUUID(handle)))
+        uuids.setdefault(nvml.nvmlDeviceGetGpuInstanceId(handle), _text(nvml.nvmlDeviceGetUUID(handle)))
+    for profile in range(nvml.NVML_GPU_INSTANCE_PROFILE_COUNT):
+        try:
+            info = nvml.nvmlDeviceGetGpuInstanceProfileInfo(gpu, profile)
+        except (nvml.NVMLError_NotSupported, nvml.NVMLError_InvalidArgument):
+            continue  # this GPU or driver does not have the profile
+        # As many as the profile supports. Source: NVML API reference, "nvmlDeviceGetGpuInstances".
+        handles, count = (nvml.c_nvmlGpuInstance_t * info.instanceCount)(), ctypes.c_uint(info.instanceCount)
+        try:
+            nvml.nvmlDeviceGetGpuInstances(gpu, info.id, handles, ctypes.byref(count))
+        except nvml.NVMLError_NotSupported:
+            return  # MIG mode is disabled
+        for handle in handles[: count.value]:
+            instance = nvml.nvmlGpuInstanceGetInfo(handle)
+            start, end = instance.placement.start, instance.placement.start + instance.placement.size
+            yield _Existing(instance.id, info.sliceCount, start, end, uuids.get(instance.id, ""))
 
 
 def _text(value: str | bytes) -> str:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.tenants.docker_double import options
 from tests.tenants.hosts import host, tenant
 from tests.tenants.supervised import ADA, BO, CY, Bench, outage
+from userdata.agent.machine.errors import AgentError
 from userdata.agent.metrics.owner import Owners
 from userdata.agent.tenants.host import docker, meter
 from userdata.agent.tenants.host.container import name_of
@@ -170,6 +172,33 @@ def test_a_tenant_removed_from_the_list_releases_its_volume_even_without_a_conta
     bench.pass_(supervisor, 60)
     assert set(bench.volumes.sizes) == {"ada"}
     assert set(bench.docker.networks) == {name_of("ada")}
+
+
+def test_rules_that_are_flushed_are_applied_again_within_a_minute(bench: Bench) -> None:
+    supervisor = bench.settled()
+    rules = bench.docker.rules
+    bench.docker.ran.clear()
+    bench.pass_(supervisor, 120)
+    assert ["nft", "--file", "-"] not in bench.docker.ran  # what they count goes on
+    bench.docker.rules = ""  # systemctl restart nftables
+    bench.pass_(supervisor, 62)
+    assert bench.docker.rules == rules
+    run = bench.docker.run
+
+    def refuse(argv: Sequence[str], *more: Any, **named: Any) -> str:
+        if argv[0] == "nft":
+            raise AgentError("nft: exit 1: Operation not permitted")
+        return run(argv, *more, **named)
+
+    bench.docker.run = refuse  # type: ignore[method-assign]
+    bench.pass_(supervisor, 62)
+    assert {*map(str, (bench.heartbeats.waits or {}).values())} == {
+        "cannot isolate tenants, so none is started: nft: exit 1: Operation not permitted; "
+        "use a machine with nftables"
+    }
+    bench.docker.run = run  # type: ignore[method-assign]
+    bench.pass_(supervisor, 62)
+    assert bench.heartbeats.waits == {}
 
 
 def test_a_volume_that_cannot_be_attached_does_not_block_other_tenants(bench: Bench) -> None:

@@ -39,6 +39,9 @@ class Containers:
     def run(self, argv: Argv, timeout: float = 60, stdin: str = "", environment: Variables = None) -> str:
         """Run a command; raise ``AssertionError`` for an unknown one."""
         match list(argv):
+            case ["nft", "list", *_]:
+                if not self.rules:
+                    raise AgentError("nft: exit 1: Error: No such file or directory")
             case ["nft", *_]:
                 self.rules = stdin
             case ["docker", *_] if self.is_down:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from userdata.agent.machine import log
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import QUICK, Host
 from userdata.agent.tenants.host.container import BRIDGES, bridge_of
@@ -76,6 +77,18 @@ def rules(rates: Mapping[int, int]) -> str:
         ]
     body = "\n".join(lines)
     return f"table inet {TABLE}\ndelete table inet {TABLE}\ntable inet {TABLE} {{\n{body}\n}}\n"
+
+
+def restore_rules(host: Host, rates: Mapping[int, int]) -> None:
+    """Apply the rules again if they are gone, as after a restart of nftables; raises as `apply_rules`.
+
+    Not where they are still there: what they count would begin again.
+    """
+    try:
+        host.run(["nft", "list", "table", "inet", TABLE], QUICK)
+    except AgentError as error:
+        log.error("tenants were not isolated; rules are applied again", error=str(error))
+        apply_rules(host, rates)
 
 
 def apply_rules(host: Host, rates: Mapping[int, int]) -> None:

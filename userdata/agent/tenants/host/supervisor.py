@@ -58,6 +58,8 @@ _WORK_SECONDS: Final = 3600.0
 """Time after which work for a tenant, such as pulling its image, is reported as silent."""
 _REMOVAL_INTERVAL_SECONDS: Final = 5.0
 """Between two tries to remove a tenant before the instance terminates."""
+_FIREWALL_INTERVAL_SECONDS: Final = 60.0
+"""Between two checks that the firewall's rules are there."""
 _VERSIONS_INTERVAL_SECONDS: Final = 300.0
 _FAILURES_BEFORE_READY: Final = 3
 """Failed starts after which a tenant keeps neither the host from being ready nor another tenant waiting."""
@@ -127,6 +129,7 @@ class TenantSupervisor:
         self._container_poller = self._poller("containers", list_containers, interval)
         interval = _VERSIONS_INTERVAL_SECONDS
         self._version_poller = self._poller("versions", lambda: tuple(dependencies.outdated()), interval)
+        self._firewall_poller = self._poller("firewall", self._restore_rules, _FIREWALL_INTERVAL_SECONDS)
         self._plan_poller: BackgroundPoller[_Plan] | None = None
         self._updates = Lane("updates", dependencies.run_in_background, dependencies.clock, _ASK_SECONDS)
         self._works_done = self._listed_after = 0
@@ -236,6 +239,8 @@ class TenantSupervisor:
         self._try_plan(containers)
         self._track_containers(containers)
         self._check_versions()
+        if self._has_plan and containers:
+            self._firewall_poller.take()
         if self._termination is None and self._has_plan:
             result = reconcile(self._desired, containers, self._states, self._work(), self._shape.mig)
             is_updating = not self._updates.is_idle
@@ -371,10 +376,15 @@ class TenantSupervisor:
         name = desired.tenant.name
         command = container.update_command(name, desired.part, desired.shares)
         try:
-            self._dependencies.host.run(command, QUICK)
+            # First: a failed step is repeated only while the container's CPUs are not as planned.
             firewall.apply_rules(self._dependencies.host, self._network_rates())
+            self._dependencies.host.run(command, QUICK)
         except AgentError as error:
             self._log_once(f"updating the CPUs of {name}", error)
+
+    def _restore_rules(self) -> bool:
+        firewall.restore_rules(self._dependencies.host, self._network_rates())
+        return True
 
     def _maintain_volumes(self, containers: dict[str, TenantContainer]) -> None:
         """Grow volumes and renew their leases; remove a tenant whose lease is lost."""
@@ -471,7 +481,9 @@ class TenantSupervisor:
         for name, desired in self._desired.items():
             container, state = containers.get(name), self._states[name]
             if container is not None and is_current(container, desired):
-                if state.growth_error:
+                if self._firewall_poller.error:
+                    reasons[name] = self._firewall_poller.error
+                elif state.growth_error:
                     reasons[name] = f"its volume has not its size yet: {state.growth_error}"
                 continue
             failure = f"failed {state.failures} times: {state.error}" if state.error else ""

@@ -146,6 +146,9 @@ Source: EC2 user guide, "Spot Instance interruption notices".
 READINESS_SECONDS: Final = 5
 """The longest that an HTTP worker's readiness may take, for its agent and for the proxies."""
 
+MAX_PROXY_SERVERS: Final = 4000
+"""Bound of a proxy's table in HAProxy, about 10 KiB each."""
+
 DrainSeconds: TypeAlias = Annotated[int, Within(0, int(NOTICE_SECONDS) - 10)]
 """Before the deadline: a notice is detected within 5 seconds."""
 

@@ -9,6 +9,7 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from contracts import limits
 from contracts.agent.config import HttpWorkers
+from contracts.limits import MAX_PROXY_SERVERS
 from infra.catalogue import cpu_types
 from infra.catalogue.accelerators import Architecture
 from infra.schema.base import CpuType, Model
@@ -162,18 +163,24 @@ class Http(Model):
         return value
 
 
-def check_workers(http: Http, workers: int, slots: int) -> None:
+def check_workers(http: Http, workers: int, slots: int, instances: int) -> None:
     """Raise ``ValueError`` for more workers than proxies support, or for ports that are not free.
 
     Args:
         http: the address.
         workers: maximum number of workers of the service.
-        slots: maximum number of workers of one instance.
+        slots: maximum number of workers of one instance; proxies have room for as many on each.
+        instances: maximum number of instances.
     """
     if workers > MAX_WORKERS:
         raise ValueError(f"http works with at most {MAX_WORKERS} workers (capacity.max), not {workers}")
     if slots > MAX_SLOTS:
         raise ValueError(f"http works with at most {MAX_SLOTS} workers on an instance, not {slots}")
+    if instances > (rows := MAX_PROXY_SERVERS // slots):
+        raise ValueError(
+            f"http works with at most {rows} instances if one may have {slots} workers, not {instances}; "
+            "use types with the same number of GPUs, or lower capacity.max"
+        )
     last, check_port = http.port + slots - 1, http.workers.check_port
     if http.port <= check_port <= last:
         raise ValueError(

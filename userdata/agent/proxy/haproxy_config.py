@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from contracts.agent.config import HttpProxy
-from contracts.limits import READINESS_SECONDS
+from contracts.limits import MAX_PROXY_SERVERS, READINESS_SECONDS
 from contracts.names import PROXY_HEALTH_PATH
 
 BACKEND: Final = "workers"
@@ -23,8 +23,6 @@ FILLED_KEY: Final = "filled"
 BUFFER_BYTES: Final = 65_536
 """A request is repeated only if it fits into a buffer. Source: HAProxy's configuration manual,
 ``retry-on``."""
-MAX_SERVERS: Final = 4000
-"""Bound of HAProxy's server table, about 10 KiB each."""
 MIN_CONNECTIONS: Final = 4000
 """Least bound of connections; each that waits or is served holds up to two buffers, 512 MiB in all."""
 MAX_CONNECTIONS: Final = 16_000
@@ -53,7 +51,7 @@ def first_values(proxy: HttpProxy) -> str:
 
 def rows(proxy: HttpProxy) -> int:
     """Return how many hosts the server table has room for: twice the workers, as old and new ones overlap."""
-    return max(min(2 * proxy.max_workers, MAX_SERVERS // proxy.max_slots), 1)
+    return max(min(2 * proxy.max_workers, MAX_PROXY_SERVERS // proxy.max_slots), 1)
 
 
 def server_name(slot: int, row: int) -> str:

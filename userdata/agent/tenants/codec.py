@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, TypeVar
 
 from contracts import codec
 from contracts.limits import Length
@@ -14,9 +14,6 @@ from userdata.agent.machine.errors import ConfigError
 from userdata.agent.tenants.model import MAX_TENANTS, Slice, Tenant
 
 T = TypeVar("T")
-
-_DEFAULTS: Final[dict[str, Any]] = codec.dump(Tenant("", 0, 0, 0, ""))
-"""The defaults; of a field without one a value that is not allowed."""
 
 
 @dataclass(frozen=True)
@@ -31,10 +28,8 @@ def key_of(host: str) -> str:
 
 def encode(tenants: Sequence[Tenant]) -> str:
     """Return the list as deterministic JSON, without defaults: an unused new key stops no older host."""
-    listed = [
-        {key: value for key, value in codec.dump(tenant).items() if value != _DEFAULTS.get(key)}
-        for tenant in tenants
-    ]
+    defaults = codec.dump(Tenant("", 0, 0, 0, ""))  # where there is none, a value that is not allowed
+    listed = [{k: v for k, v in codec.dump(one).items() if v != defaults.get(k)} for one in tenants]
     return _text({"tenants": listed})
 
 

@@ -55,8 +55,7 @@ def apply_shape(
 ) -> str:
     """Modify the mounted volume to the desired shape and grow its file system to the size of its device.
 
-    Returns:
-        Why the volume has not this shape yet; empty if it has.
+    Returns why the volume has not this shape yet, empty if it has.
 
     Raises:
         LeaseLostError: by ``keep_alive``, which is called while waiting for the new size.

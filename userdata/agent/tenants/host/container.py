@@ -61,10 +61,8 @@ class TenantPaths:
         return self.volume_path(tenant) / "volumes"
 
     def image_volume(self, tenant: str, path: str) -> Path:
-        """Return the directory that a tenant sees at a declared volume; below ``/data``, ``/log`` it stays.
-
-        It is not the tenant's own directory of that name, which could be a link to one of the host's.
-        """
+        """Return a tenant's directory for a declared volume; below ``/data`` or ``/log`` it stays."""
+        # Not the tenant's own directory of that name, which could be a link to one of the host's.
         persists = path.startswith(("/data/", "/log/"))
         parent = self.volume_path(tenant) / "declared" if persists else self.image_volumes(tenant)
         return parent / path[1:].replace("/", "+")  # no declared path has a plus

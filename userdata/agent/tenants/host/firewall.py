@@ -79,16 +79,15 @@ def rules(rates: Mapping[int, int]) -> str:
     return f"table inet {TABLE}\ndelete table inet {TABLE}\ntable inet {TABLE} {{\n{body}\n}}\n"
 
 
-def restore_rules(host: Host, rates: Mapping[int, int]) -> None:
-    """Apply the rules again if they are gone, as after a restart of nftables; raises as `apply_rules`.
-
-    Not where they are still there: what they count would begin again.
-    """
+def restore_rules(host: Host, rates: Mapping[int, int]) -> bool:
+    """Apply the rules again if they are gone; return whether they were there; raises as `apply_rules`."""
     try:
         host.run(["nft", "list", "table", "inet", TABLE], QUICK)
     except AgentError as error:
         log.error("tenants were not isolated; rules are applied again", error=str(error))
         apply_rules(host, rates)
+        return False
+    return True  # as they are: what they count would begin again
 
 
 def apply_rules(host: Host, rates: Mapping[int, int]) -> None:

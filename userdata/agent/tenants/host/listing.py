@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from userdata.agent.aws.clients import AwsError, aws_errors
-from userdata.agent.machine import files, log
+from userdata.agent.machine import files
 from userdata.agent.machine.errors import ConfigError
 from userdata.agent.tenants import codec
 from userdata.agent.tenants.model import Tenant
@@ -29,10 +29,7 @@ class TenantListReader:
         """Return the last valid list of this boot; None if there is none that can be read."""
         try:
             return codec.decode(self._cache.read_text("utf-8", "replace"))
-        except OSError:
-            return None
-        except ConfigError as error:  # of another release
-            log.warning("tenant list of this boot cannot be read", error=str(error))
+        except (OSError, ConfigError):  # none, or of another release
             return None
 
     def fetch(self) -> tuple[Tenant, ...] | None:

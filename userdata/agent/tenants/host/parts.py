@@ -22,10 +22,7 @@ from userdata.agent.work.containers import generate_specification
 
 @dataclass(frozen=True)
 class _Existing:
-    """A GPU instance of MIG: its id, compute slices, memory slices from ``start`` to before ``end``, UUID.
-
-    ``uuid`` is empty without a compute instance: only with one it is a MIG device.
-    """
+    """A GPU instance: id, compute slices, memory slices to before ``end``, UUID (empty: has no compute)."""
 
     id: int
     slices: int

@@ -199,9 +199,7 @@ class TenantSupervisor:
             log.warning("notice for the tenants", tenants=len(self._desired))
         for name in self._desired if received is not None else ():
             if self._states[name].notice != received:
-                self._guard.run(
-                    f"notice of {name}", partial(self._pass_notice, name, received), postpones=False
-                )
+                self._guard.run(f"notice {name}", partial(self._pass_notice, name, received), postpones=False)
 
     def _pass_notice(self, name: str, received: Notice) -> None:
         notice.write(self._paths.notice_directory(name), received)
@@ -383,8 +381,7 @@ class TenantSupervisor:
             self._log_once(f"updating the CPUs of {name}", error)
 
     def _restore_rules(self) -> bool:
-        firewall.restore_rules(self._dependencies.host, self._network_rates())
-        return True
+        return firewall.restore_rules(self._dependencies.host, self._network_rates())
 
     def _maintain_volumes(self, containers: dict[str, TenantContainer]) -> None:
         """Grow volumes and renew their leases; remove a tenant whose lease is lost."""
@@ -400,8 +397,6 @@ class TenantSupervisor:
                 self._start_work(name, partial(self._lifecycle.remove, name))
 
     def _start_work(self, name: str, act: Callable[[], str | None]) -> None:
-        """Start background work for a tenant; ``act`` may return why its volume has not its size yet."""
-
         def work() -> str:
             try:
                 return act() or ""
@@ -445,10 +440,7 @@ class TenantSupervisor:
             del self._states[name]
 
     def _drain(self, termination: Notice) -> bool:
-        """Remove all tenants in parallel within the remaining time and release their volumes.
-
-        A failed removal is repeated while time remains.
-        """
+        """Remove all tenants in parallel and release their volumes; repeat what fails while time remains."""
         clock = self._dependencies.clock
         now, seconds = clock.monotonic(), int(process.seconds_to_save(termination, clock.wall()))
         for name, state in list(self._states.items()):

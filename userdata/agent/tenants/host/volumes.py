@@ -61,13 +61,11 @@ class TenantVolumes:
         self._lock = threading.Lock()
         self._devices: dict[str, str] = {}
         self._renewed: dict[str, float] = {}
-        """When each lease was last renewed (monotonic seconds)."""
 
     def attach(self, tenant: str, data_gib: int) -> str:
         """Attach, mount and grow a tenant's volume; one that is already mounted only grows.
 
-        Returns:
-            Why it has not grown to its size yet; empty if it has.
+        Returns why it has not grown to its size yet, empty if it has.
 
         Raises:
             AgentError: see `Executor.up`.

@@ -133,20 +133,17 @@ class HttpChecks:
     def _is_running(self, slot: int) -> bool:
         return self._slots[slot].is_running
 
-    def probe_once(self) -> None:
-        """Ask the workers that are not ready yet, once each; ``READINESS_SECONDS`` at most for each."""
-        for slot in self._slots:
-            self._probe(slot)
-
-    def _probe(self, slot: int) -> None:
-        state = self._slots[slot]
-        if not state.is_running or state.is_ready:
-            return
-        start = state.start
-        is_ready = probe(self._http, self.port(slot), self._address or "127.0.0.1")
-        if is_ready and state.start == start and self._is_running(slot):
-            state.is_ready = True
-            log.info("worker ready", slot=slot, port=self.port(slot))
+    def probe_once(self, *slots: int) -> None:
+        """Ask the workers in ``slots``, default all, that are not ready yet, once each."""
+        for slot in slots or self._slots:
+            state = self._slots[slot]
+            if not state.is_running or state.is_ready:
+                continue
+            start = state.start
+            is_ready = probe(self._http, self.port(slot), self._address or "127.0.0.1")
+            if is_ready and state.start == start and self._is_running(slot):
+                state.is_ready = True
+                log.info("worker ready", slot=slot, port=self.port(slot))
 
     def serve(self) -> None:
         """Answer proxies and ask workers, in a thread for each, until `close`.
@@ -157,7 +154,7 @@ class HttpChecks:
         self._server = _CheckServer((self._address, self._http.check_port), self.respond)
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
         for slot in self._slots:
-            threading.Thread(target=self._probe_often, args=(slot,), daemon=True).start()
+            threading.Thread(target=self._probe, args=(slot,), daemon=True).start()
 
     def close(self) -> None:
         """Stop answering."""
@@ -166,9 +163,9 @@ class HttpChecks:
             self._server.shutdown()
             self._server.server_close()
 
-    def _probe_often(self, slot: int) -> None:
+    def _probe(self, slot: int) -> None:
         while not self._is_closed.wait(_PROBE_SECONDS):
-            self._probe(slot)
+            self.probe_once(slot)
 
 
 class _CheckServer(socketserver.ThreadingTCPServer):

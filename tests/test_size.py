@@ -14,16 +14,16 @@ import pytest
 from tests.test_repository import FILES, ROOT
 
 PRODUCT_LINES = {
-    "contracts": 3_651,
-    "infra": 19_427,
+    "contracts": 3_657,
+    "infra": 19_435,
     "lambdas": 14_345,
-    "userdata": 17_759,
+    "userdata": 17_875,
     "gpu_spot": 13_093,
     "policy": 1_629,
     "market": 1_775,
-    "rehearsal": 5_130,
+    "rehearsal": 5_133,
 }
-MAX_PRODUCT_LINES = 76_810
+MAX_PRODUCT_LINES = 76_942
 LIBRARY_LINES = {
     "packages/pulumi-on-moto/src": 8_341,
     "packages/spot-training/src": 11_418,
@@ -32,7 +32,7 @@ LIBRARY_LINES = {
 OTHER_LINES = {
     "packages/tests": 22_131,
     "research": 10_287,
-    "tests": 71_206,
+    "tests": 71_676,
     "originals": 15_268,
     "docs": 439,
     "examples": 1_416,

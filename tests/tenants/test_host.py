@@ -42,7 +42,6 @@ class MigNvml(FakeNvml):
         self.parts: dict[tuple[int, int], int] = {}
         """Memory slices of each GPU instance, by GPU and first slice."""
         self.names: dict[tuple[int, int], str] = {}
-        """Their profiles."""
         self.bare: set[tuple[int, int]] = set()
         """Those without a compute instance, which are no MIG devices."""
 
@@ -201,16 +200,14 @@ class Driver(DockerDouble):
         super().__init__()
         self.nvml, self.creates = nvml, creates
         self.partitioned: set[int] = set()
-        self.in_use = 0
-        """Further changes that the driver does not make because another client uses the GPU."""
+        self.is_in_use = False  # by another client
 
     def run(self, argv: Sequence[str], timeout: float = 60, stdin: str = "", environment: Any = None) -> str:
         self.ran.append(list(argv))
         match list(argv):
             case ["nvidia-smi", "-i", gpu, "--query-gpu=mig.mode.current", _]:
                 return "Enabled\n" if int(gpu) in self.partitioned else "Disabled\n"
-            case ["nvidia-smi", "-i", _, "-mig", _] if self.in_use:
-                self.in_use -= 1
+            case ["nvidia-smi", "-i", _, "-mig", _] if self.is_in_use:
                 return "Warning: MIG mode is in pending state: In use by another client\nAll done.\n"
             case ["nvidia-smi", "-i", gpu, "-mig", "1"]:
                 self.partitioned.add(int(gpu))
@@ -220,12 +217,10 @@ class Driver(DockerDouble):
             case ["nvidia-smi", "mig", "-i", gpu, "-cgi", requested, "-C"]:
                 self._create(int(gpu), *requested.split(":"))
             case ["nvidia-smi", "mig", "-dci", "-i", gpu, "-gi", id_]:
-                if (int(gpu), int(id_) - 100) in self.nvml.bare:
-                    raise AgentError("nvidia-smi: exit 6: No compute instances found")
+                assert (int(gpu), int(id_) - 100) not in self.nvml.bare
                 self.nvml.bare.add((int(gpu), int(id_) - 100))
             case ["nvidia-smi", "mig", "-dgi", "-i", gpu, "-gi", id_]:
-                if self.in_use:
-                    self.in_use -= 1
+                if self.is_in_use:
                     raise AgentError("nvidia-smi: exit 19: In use by another client")
                 self.nvml.bare.remove((int(gpu), int(id_) - 100))
                 del self.nvml.parts[int(gpu), int(id_) - 100]
@@ -287,32 +282,28 @@ def test_a_profile_with_the_same_memory_slices_is_another_part(before: str, afte
         assert nvml.names[1, 0] == profile
 
 
-@pytest.mark.parametrize(
-    "part", [mig_slice("3g.20gb", 4), mig_slice("2g.10gb", 4), Slice((1,), 40, GIB, gpus=(1,))]
-)
+WHOLE = Slice((1,), 40, GIB, gpus=(1,))
+
+
+@pytest.mark.parametrize("part", [mig_slice("3g.20gb", 4), mig_slice("2g.10gb", 4), WHOLE])
 def test_a_destruction_that_did_not_end_is_continued(part: Slice) -> None:
     nvml = MigNvml()
     driver = Driver(nvml)
     gpus = GpuParts(driver, nvml)
     gpus.prepare(mig_slice("1g.10gb", 4), MACHINE)
-    driver.in_use = 1
+    driver.is_in_use = True
     with pytest.raises(AgentError, match="In use by another client"):
         gpus.prepare(part, MACHINE)
-    assert nvml.bare == {(1, 4)}
+    driver.is_in_use = False
     assert gpus.prepare(part, MACHINE) == ["MIG-1-4" if part.mig else "GPU-1"]
-    assert not nvml.bare
 
 
-def test_a_mode_that_is_only_pending_is_an_error() -> None:
-    nvml = MigNvml()
-    driver = Driver(nvml)
-    gpus = GpuParts(driver, nvml)
-    for part, state in ((mig_slice("2g.10gb", 0), "enabled"), (Slice((1,), 40, GIB, gpus=(1,)), "disabled")):
-        nvml.parts.clear()
-        driver.in_use = 1
-        with pytest.raises(AgentError, match=f"MIG mode of GPU 1 is not {state} yet; stop what uses"):
-            gpus.prepare(part, MACHINE)
-        gpus.prepare(part, MACHINE)
+@pytest.mark.parametrize(("part", "state"), [(mig_slice("2g.10gb", 0), "enabled"), (WHOLE, "disabled")])
+def test_a_mode_that_is_only_pending_is_an_error(part: Slice, state: str) -> None:
+    driver = Driver(nvml := MigNvml())
+    driver.partitioned, driver.is_in_use = {1} if state == "disabled" else set(), True
+    with pytest.raises(AgentError, match=f"MIG mode of GPU 1 is not {state} yet; stop what uses"):
+        GpuParts(driver, nvml).prepare(part, MACHINE)
 
 
 def test_a_partitioned_gpu_becomes_whole_again() -> None:
@@ -358,28 +349,21 @@ def test_a_changed_list_is_fetched_and_cached_for_the_next_process(bucket: Any, 
     assert TenantListReader(bucket, "agents", "shared", cache).cached() == first[:1]
 
 
-def test_an_invalid_list_raises_each_time_and_is_not_cached(bucket: Any, tmp_path: Path) -> None:
-    listing = TenantListReader(bucket, "agents", "shared", tmp_path / "tenants.json")
+def test_a_list_that_cannot_be_decoded_or_cached_raises_each_time(bucket: Any, tmp_path: Path) -> None:
+    listing = TenantListReader(bucket, "agents", "shared", cache := tmp_path / "tenants.json")
     bucket.put_object(Bucket="agents", Key=codec.key_of("shared"), Body='{"tenants": [{"name": "x"}]}')
     for _ in range(2):
         with pytest.raises(ConfigError):
             listing.fetch()
+    write(cache, '{"tenants": [], "more": 1}')  # the copy of another release
     assert listing.cached() is None
-    # A copy of another release is no copy.
-    write(tmp_path / "tenants.json", '{"tenants": [], "more": 1}')
-    assert listing.cached() is None
-
-
-def test_a_list_that_could_not_be_cached_is_fetched_again(bucket: Any, tmp_path: Path) -> None:
-    cache = tmp_path / "tenants.json"
-    listing = TenantListReader(bucket, "agents", "shared", cache)
     bucket.put_object(Bucket="agents", Key=codec.key_of("shared"), Body=codec.encode([tenant("ada")]))
+    cache.unlink()
     cache.mkdir()
     with pytest.raises(OSError, match=r"tenants\.json"):
         listing.fetch()
     cache.rmdir()
-    assert listing.fetch() == (tenant("ada"),)
-    assert listing.fetch() is None
+    assert [listing.fetch(), listing.fetch()] == [(tenant("ada"),), None]
 
 
 # --- docker ---

@@ -254,8 +254,8 @@ class Service(Work):
     @model_validator(mode="after")
     def _has_ports_for_its_workers(self) -> Service:
         if self.http is not None:
-            least = min(self.slots.values()) if self.capacity.unit == "gpus" else self.max_slots
-            check_workers(self.http, self.max_workers, self.max_slots, self.max_workers // max(least, 1))
+            fewest = min(self.slots.values()) if self.capacity.unit == "gpus" else self.max_slots
+            check_workers(self.http, self.max_workers, self.max_slots, self.max_workers // max(fewest, 1))
         return self
 
     @model_validator(mode="after")

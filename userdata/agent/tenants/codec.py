@@ -29,7 +29,7 @@ def key_of(host: str) -> str:
 def encode(tenants: Sequence[Tenant]) -> str:
     """Return the list as deterministic JSON, without defaults: an unused new key stops no older host."""
     defaults = codec.dump(Tenant("", 0, 0, 0, ""))  # where there is none, a value that is not allowed
-    listed = [{k: v for k, v in codec.dump(one).items() if v != defaults.get(k)} for one in tenants]
+    listed = [{k: v for k, v in codec.dump(tenant).items() if v != defaults.get(k)} for tenant in tenants]
     return _text({"tenants": listed})
 
 

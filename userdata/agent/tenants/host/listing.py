@@ -36,8 +36,7 @@ class TenantListReader:
         """Return the list if it changed since the last one returned, else None.
 
         Raises:
-            ConfigError: the list is invalid; raised by each call while it is.
-            OSError: the list cannot be cached; as above.
+            ConfigError, OSError: the list is invalid, or cannot be cached; raised by each call while it is so.
             AgentError: S3 returned an error or is unreachable, or there is no list.
         """
         condition: Any = {"IfNoneMatch": self._etag} if self._etag else {}

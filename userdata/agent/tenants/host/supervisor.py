@@ -194,10 +194,12 @@ class TenantSupervisor:
 
     def _read_notice(self) -> None:
         received = notice.read(self._paths.run)
-        if received is not None and received != self._termination:
+        if received is None:
+            return
+        if received != self._termination:
             self._termination = received
             log.warning("notice for the tenants", tenants=len(self._desired))
-        for name in self._desired if received is not None else ():
+        for name in self._desired:
             if self._states[name].notice != received:
                 self._guard.run(f"notice {name}", partial(self._pass_notice, name, received), postpones=False)
 

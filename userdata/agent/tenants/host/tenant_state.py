@@ -33,7 +33,6 @@ class TenantState:
     has_served: bool = False
     restarts: int = 0
     notice: Notice | None = None
-    """The notice that was passed to it."""
     remove_at: float | None = None
     """When its removal before the instance's end is next due; None before the first try."""
     is_removed: bool = False

@@ -36,7 +36,7 @@ class TenantListReader:
         """Return the list if it changed since the last one returned, else None.
 
         Raises:
-            ConfigError, OSError: the list is invalid, or cannot be cached; raised by each call while it is so.
+            ConfigError, OSError: the list is invalid, or not cached; raised by each call while it is.
             AgentError: S3 returned an error or is unreachable, or there is no list.
         """
         condition: Any = {"IfNoneMatch": self._etag} if self._etag else {}

@@ -32,7 +32,7 @@ LIBRARY_LINES = {
 OTHER_LINES = {
     "packages/tests": 22_131,
     "research": 10_287,
-    "tests": 71_676,
+    "tests": 71_426,
     "originals": 15_268,
     "docs": 439,
     "examples": 1_416,

@@ -130,6 +130,47 @@ def test_a_failed_request_without_a_waiting_client_is_dead_lettered(
     wait_until(lambda: _dead(broker, queue) == [b"scan"])
 
 
+def test_a_request_to_a_queue_that_was_deleted_waits_for_the_new_one(
+    broker: RabbitServer, at_work: Callable[..., Worker]
+) -> None:
+    queue = Queue("deleted")
+    with Client(broker.url, queue) as client:
+        wait_until(lambda: client._publisher._can_receive.is_set())  # type: ignore[attr-defined]
+        _delete(broker, queue.name)
+        futures = [client.submit(number) for number in range(3)]
+        wait_until(lambda: not [*client._pending.unconfirmed()])
+        at_work(queue, lambda value: value)
+        assert [future.result(60) for future in futures] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("is_declared", [False, True])
+def test_a_dead_letter_whose_queue_was_deleted_waits_and_holds_up_no_reply(
+    broker: RabbitServer, at_work: Callable[..., Worker], is_declared: bool
+) -> None:
+    queue = Queue(f"undertaker-{is_declared}")
+    with Client(broker.url, queue) as client:
+        wait_until(lambda: client._publisher._can_receive.is_set())  # type: ignore[attr-defined]
+        url = f"{broker.url}#declared" if is_declared else broker.url
+        worker = Worker(RabbitMQConsumer(url, queue, 4), lambda value: value if value else 1 // value)
+        thread = threading.Thread(target=worker.run, daemon=True)
+        thread.start()
+        assert client.request(7) == 7
+        _delete(broker, dead_letter_queue(queue))
+        with pika.BlockingConnection(pika.URLParameters(broker.url)) as connection:
+            for _ in range(3):
+                sent = pika.BasicProperties(content_type="application/json")  # three without an id
+                connection.channel().basic_publish("", queue.name, b"0", sent)
+        wait_until(lambda: worker.failed_count == 3)
+        assert [client.request(number) for number in range(1, 200)] == [*range(1, 200)]
+        assert worker._consumer.held_replies == 3 or not is_declared
+    with Client(broker.url, queue) as client:  # declares it, if the worker may not
+        assert client.request(7) == 7
+    wait_until(lambda: len(_dead(broker, queue)) >= 3)
+    assert worker._consumer.held_replies == 0
+    worker.drain()
+    thread.join(60)
+
+
 def test_a_reply_that_the_broker_never_stores_is_an_error_and_its_request_a_dead_letter(
     broker: RabbitServer, at_work: Callable[..., Worker]
 ) -> None:
@@ -230,6 +271,11 @@ def test_closing_ends_what_is_open(broker: RabbitServer) -> None:
         answer.result(5)
     with pytest.raises(LostError):
         client.submit(2)
+
+
+def _delete(broker: RabbitServer, queue: str) -> None:
+    with pika.BlockingConnection(pika.URLParameters(broker.url)) as connection:
+        connection.channel().queue_delete(queue)
 
 
 def _dead(broker: RabbitServer, queue: Queue) -> list[bytes]:

@@ -83,7 +83,7 @@ class RabbitMQConsumer(RequestConsumer):
             source, self._prepare, self._on_ready, self._on_failure, max_outage_seconds, relay=relay
         )
         self._window = Window(queue_.name, prefetch, self._on_request)
-        self._outbox = Outbox(source, self._on_failure, max_outage_seconds, relay)
+        self._outbox = Outbox(source, self._declare, self._on_failure, max_outage_seconds, relay)
         self._link.start()
 
     @property
@@ -203,9 +203,12 @@ class RabbitMQConsumer(RequestConsumer):
             return False
         return self._settled.begin(delivery)
 
+    def _declare(self, channel: Any) -> Declarations:
+        return declare.request_queue(channel, self._queue, is_declared=self._is_declared)
+
     def _prepare(self, channel: Any) -> Declarations:
         self._delayed.clear()
-        yield from declare.request_queue(channel, self._queue, is_declared=self._is_declared)
+        yield from self._declare(channel)
         yield partial(channel.queue_declare, "", exclusive=True, auto_delete=True)
         # The queue name "" is the one that this channel declared last.
         yield partial(channel.queue_bind, "", declare.cancellation_exchange(self._queue))

@@ -36,6 +36,8 @@ log: Final = logging.getLogger("spot_work")
 
 _PREPARE_SECONDS: Final = 30.0
 """Maximum time from the first byte to the last declaration; a queue without a leader never answers."""
+_RETURNED_SECONDS: Final = 1.0
+"""Time from a message that no queue takes to the next connection: other messages are confirmed meanwhile."""
 _HEARTBEAT_SECONDS: Final = 30
 _REFUSED_CODES: Final = (403, 406)
 """AMQP reply codes of a refused declaration: access-refused, precondition-failed."""
@@ -67,6 +69,7 @@ class PublishOutcome(Enum):
 
     CONFIRMED = "confirmed"
     REJECTED = "rejected"
+    """The queue has not stored it, or a ``mandatory`` one had no queue."""
     UNKNOWN = "unknown"
     """The connection broke before the broker responded."""
     IMPOSSIBLE = "impossible"
@@ -75,8 +78,10 @@ class PublishOutcome(Enum):
 
 @dataclass(frozen=True)
 class _Unconfirmed:
-    size: int
+    body: bytes
     on_outcome: Callable[[PublishOutcome], None]
+    returned_as: object
+    """The message id of a mandatory message; the broker returns a message without its number."""
 
 
 class Link:
@@ -171,10 +176,13 @@ class Link:
         properties: pika.BasicProperties | None = None,
         on_outcome: Callable[[PublishOutcome], None] = lambda _: None,
         exchange: str = "",
+        *,
+        mandatory: bool = False,
     ) -> None:
         """Publish a message to a queue or an exchange; only in the link's thread.
 
-        ``on_outcome`` is called in that thread with the broker's response.
+        ``on_outcome`` is called in that thread with the broker's response. Without ``mandatory`` the broker
+        confirms and drops a message that no queue takes.
         """
         if self.max_bytes is not None and len(body) > self.max_bytes:
             on_outcome(PublishOutcome.IMPOSSIBLE)
@@ -183,7 +191,7 @@ class Link:
             on_outcome(PublishOutcome.UNKNOWN)
             return
         try:
-            self._channel.basic_publish(exchange, routing_key, body, properties)
+            self._channel.basic_publish(exchange, routing_key, body, properties, mandatory)
         except Exception as error:
             if can_encode(routing_key, properties):
                 raise
@@ -192,7 +200,8 @@ class Link:
             on_outcome(PublishOutcome.IMPOSSIBLE)
             return
         self._published_count += 1
-        self._unconfirmed[self._published_count] = _Unconfirmed(len(body), on_outcome)
+        returned_as = properties.message_id if mandatory and properties else None
+        self._unconfirmed[self._published_count] = _Unconfirmed(body, on_outcome, returned_as)
 
     def close(self, timeout: float = 5.0) -> None:
         """Close the connection and wait for it; unconfirmed messages get the outcome ``UNKNOWN``."""
@@ -298,7 +307,7 @@ class Link:
             self.blocked_reason = ""
             unconfirmed, self._unconfirmed, self._published_count = self._unconfirmed, {}, 0
             for message in unconfirmed.values():
-                is_too_large = self.max_bytes is not None and message.size > self.max_bytes
+                is_too_large = self.max_bytes is not None and len(message.body) > self.max_bytes
                 message.on_outcome(PublishOutcome.IMPOSSIBLE if is_too_large else PublishOutcome.UNKNOWN)
             self._calls.clear()
         return was_ready
@@ -332,6 +341,7 @@ class Link:
         self._channel = channel
         channel.add_on_close_callback(self._on_channel_closed)
         channel.add_on_cancel_callback(self._on_canceled)
+        channel.add_on_return_callback(self._on_returned)
         declarations = self._prepare(channel)
         channel.confirm_delivery(self._on_confirm, callback=lambda _: self._declare_next(declarations))
 
@@ -355,6 +365,23 @@ class Link:
         for confirmed in tags:
             if (message := self._unconfirmed.pop(confirmed, None)) is not None:
                 message.on_outcome(outcome)
+
+    def _on_returned(self, channel: Any, method: Any, properties: pika.BasicProperties, body: bytes) -> None:
+        """Count a message as rejected, and connect again, which declares the queue that it had not.
+
+        The broker returns it before it confirms it. Source: RabbitMQ guide "Consumer Acknowledgements and
+        Publisher Confirms". One that is none of these ends the connection, too: nothing counts as stored.
+        """
+        tag = next(
+            tag
+            for tag, message in self._unconfirmed.items()
+            if message.returned_as == properties.message_id and message.body == body
+        )
+        self._unconfirmed.pop(tag).on_outcome(PublishOutcome.REJECTED)
+        if self._error is None:
+            self._error = ConnectionError(f"no queue for {method.routing_key!r} of {method.exchange!r}")
+            connection = channel.connection
+            self.call_later(_RETURNED_SECONDS, lambda: connection.is_open and connection.close())
 
     def _on_blocked(self, _: object, frame: Any) -> None:
         self.blocked_reason = frame.method.reason or "blocked"

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from spot_work.queue.url_source import UrlSource
 from spot_work.rabbitmq import wire
+from spot_work.rabbitmq.declare import Declarations
 from spot_work.rabbitmq.link import Link, PublishOutcome
 from spot_work.request.message import Message
 
@@ -44,13 +45,14 @@ class Outbox:
     """Publishes messages until the broker has confirmed them, over any number of connections.
 
     Args:
-        source, on_failure, max_outage_seconds, relay: as for `Link`, which the outbox has for itself:
-            RabbitMQ blocks a connection that publishes while memory or disk are short.
+        source, prepare, on_failure, max_outage_seconds, relay: as for `Link`, which the outbox has for
+            itself: RabbitMQ blocks a connection that publishes while memory or disk are short.
     """
 
     def __init__(
         self,
         source: UrlSource,
+        prepare: Callable[[Any], Declarations],
         on_failure: Callable[[Exception], None],
         max_outage_seconds: float,
         relay: Callable[[str], int] | None = None,
@@ -58,9 +60,7 @@ class Outbox:
         self._messages: dict[int, OutgoingMessage] = {}
         self._bytes = 0
         self._changed = threading.Condition()
-        self._link = Link(
-            source, lambda _: iter(()), self._publish_all, on_failure, max_outage_seconds, relay=relay
-        )
+        self._link = Link(source, prepare, self._publish_all, on_failure, max_outage_seconds, relay=relay)
         self._link.start()
 
     @property
@@ -117,14 +117,15 @@ class Outbox:
 
         if id(outgoing) in self._messages and outgoing.sent_on != self._link.connections:
             outgoing.sent_on = self._link.connections
-            body = outgoing.message.body
-            self._link.publish(outgoing.routing_key, body, properties, on_outcome, outgoing.exchange)
+            route, body = (outgoing.routing_key, outgoing.exchange), outgoing.message.body
+            is_dead = bool(outgoing.reason)  # a client that is gone has no reply queue
+            self._link.publish(route[0], body, properties, on_outcome, route[1], mandatory=is_dead)
 
     def _on_outcome(self, outgoing: OutgoingMessage, outcome: PublishOutcome) -> None:
         if outcome is PublishOutcome.UNKNOWN:
             return  # published again on the next connection
         if outcome is PublishOutcome.REJECTED and not _has_passed(outgoing.deadline):
-            # The queue has no leader at present: it has no maximum length.
+            # The queue has no leader at present, or is declared again: it has no maximum length.
             outgoing.sent_on = 0
             self._link.call_later(_REJECTED_SECONDS, lambda: self._publish(outgoing))
             return

@@ -150,7 +150,9 @@ class RabbitMQPublisher(RequestPublisher):
         message, request.sent_via = request.to_message(self._reply_queue), route
         on_outcome = partial(self._on_outcome, request_id, route)
         properties, exchange = wire.properties(message), declare.request_exchange(self._queue)
-        self._requests.publish(self._queue.name, message.body, properties, on_outcome, exchange)
+        self._requests.publish(
+            self._queue.name, message.body, properties, on_outcome, exchange, mandatory=True
+        )
 
     def _on_outcome(self, request_id: str, route: tuple[int, str], outcome: PublishOutcome) -> None:
         request = self._pending.get(request_id)

@@ -96,10 +96,10 @@ def test_several_of_the_shortest_batches_are_delivered_ahead() -> None:
     assert one.idle == 2
 
 
-def test_with_an_overflow_function_requests_are_delivered_ahead() -> None:
-    prefetch = Prefetch(1, has_overflow=True)
+def test_requests_of_the_overflow_function_come_on_top() -> None:
+    prefetch = Prefetch(2, overflow_threads=4)
     prefetch.record(30.0)
-    assert (prefetch.idle, prefetch.running(1)) == (2, 2)
+    assert (prefetch.idle, prefetch.running(2)) == (6, 0)  # a batch, and one for each thread
 
 
 def test_items_on_their_way_are_in_the_batch() -> None:

@@ -47,7 +47,7 @@ class MemoryPublisher:
         self._threads.shutdown(wait=False)
 
     def _run(self, sent: Message) -> None:
-        request = message.read_request(sent, 1, time.time())
+        request = message.read_request(sent, 1)
         try:
             reply = message.reply(request, self._function(request.value))
         except Exception as error:

@@ -11,13 +11,16 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
+from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from faulty_sqs import ACCOUNT, REGION, FaultySqs
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spot_work import BrokerRefusedError, Client, Queue, Request, Requeue, Worker, WorkError, transports
+from spot_work.queue.consumer import Ack, Delivery
 from spot_work.request import message
 from spot_work.sqs import consumer, reply_queue, wire
 from spot_work.sqs.acknowledger import Acknowledger
@@ -76,6 +79,34 @@ def test_each_request_gets_its_reply_and_repeats_are_marked(
     assert max(unmarked_runs.values()) == 1
     assert sqs.queues() == {"ocr", "ocr-dead"}  # the client has deleted its reply queue
     wait_until(lambda: not sqs.texts("ocr"))
+
+
+def test_a_request_that_may_have_been_stored_is_sent_again_marked(
+    sqs: FaultySqs, at_work: Callable[..., Worker]
+) -> None:
+    calls: list[AWSPreparedRequest] = []
+
+    def fail_first(request: AWSPreparedRequest, **_: object) -> AWSResponse | None:
+        calls.append(request)  # its response is lost: SQS may have stored it
+        return AWSResponse(request.url, 500, {}, Mock(stream=list)) if len(calls) == 1 else None
+
+    sqs.share = 0.0
+    at_work(lambda request: request.is_repeat, requests=True)
+    with Client(sqs.url, "ocr") as client:
+        events = client._publisher._client.meta.events  # type: ignore[attr-defined]
+        events.register("before-send.sqs.SendMessageBatch", fail_first)
+        assert client.request(1) is True
+    assert len(calls) == 2
+
+
+def test_a_message_is_deleted_unrun_only_once_its_reply_is_sent() -> None:
+    requests = SqsConsumer(f"sqs://{REGION}", Queue("ocr"), 1, client=Mock())  # which it cannot open
+    in_flight = requests._extender.add(delivery("r1"))
+    assert in_flight is not None
+    requests.ack([Ack(Delivery(Request("1", 1, reply_to="replies"), in_flight))])
+    assert not requests._completed_ids
+    requests._acknowledger.on_completed(in_flight.id)
+    assert [*requests._completed_ids] == [in_flight.id]
 
 
 HELPERS = [(SqsConsumer, "_on_message"), (VisibilityExtender, "_apply"), (Acknowledger, "_execute")]
@@ -434,7 +465,7 @@ def test_requests_and_replies_survive_the_round_trip(value: Any) -> None:
 
     sent = message.request(value, "r1", "https://replies", NOW, NOW + 30, is_resend=True)
     assert round_trip(sent) == sent
-    request = message.read_request(round_trip(sent), 3, NOW)
+    request = message.read_request(round_trip(sent), 3)
     for error in ("", "no image"):
         reply = message.reply(request, value, error)
         assert round_trip(reply) == reply

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -99,7 +100,7 @@ def test_repeats_and_overflow_threads_have_their_own_trace() -> None:
         return "done"
 
     other = {"traceparent": PARENT.replace("b7ad", "b7ae")}
-    waiting = request("old", other, age_seconds=60.0)
+    waiting = request("old", other, sent_at=time.time() - 60.0)
     consumer = FakeConsumer(request("a", CARRIER), request("b", {}), waiting)
     consumer.run(read_pages, Batch(3, 1.0), Overflow(overflow, after_seconds=30.0), requests=True)
     assert carriers == {"a": (CARRIER,), "b": ({},), "old": (other,)}

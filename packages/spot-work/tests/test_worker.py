@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import threading
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -147,6 +151,38 @@ def test_requests_that_waited_too_long_run_in_the_overflow_pool() -> None:
     assert threads["old"] is not main_thread
 
 
+def test_a_request_is_part_of_the_batch_while_no_overflow_thread_is_free() -> None:
+    go, working = threading.Event(), list[bool]()
+    consumer = PausingConsumer(request("b", age=60))
+    overflow = Overflow(lambda _: go.wait(60) and "overflow", 30.0, threads=1)
+    worker = Worker(consumer, lambda _: go.set() or "batch", overflow=overflow, on_working=working.append)  # type: ignore
+    consumer.worker = worker
+    assert worker._overflows(Delivery(request("a", age=60), 0))
+    worker.run()
+    assert reply_values(consumer) == {"a": "overflow", "b": "batch"}
+    assert working == [True, True]  # also while only the overflow function runs
+
+
+class NotRun:
+    async def __call__(self, _: object) -> None: ...
+
+    def __await__(self) -> Any: ...
+
+
+@pytest.mark.parametrize("result", [NotRun(), (one for one in "a"), map(str, "a"), Future(), Requeue])
+def test_a_result_that_has_not_run_fails_a_request_without_reply_to(result: Any) -> None:
+    consumer = FakeConsumer(request("a", has_reply_to=False))
+    consumer.run(lambda _: result)
+    assert "which has not run" in consumer.dead_letters["a"]
+
+
+@pytest.mark.parametrize("seconds", [20.0, float("inf")])
+def test_a_drain_ends_the_wait_for_a_batch(seconds: float) -> None:
+    consumer = FakeConsumer(request("a"), drains_within_a_batch=True)
+    consumer.run(lambda _: "ran", Batch(8, seconds))
+    assert consumer.requeued == ["a"]
+
+
 def test_a_drain_while_a_batch_is_gathered_requeues_it() -> None:
     consumer = FakeConsumer(request("a"), drains_within_a_batch=True)
     consumer.worker = Worker(consumer, lambda _: "ran", Batch(2, 1.0))  # type: ignore[arg-type]
@@ -208,6 +244,29 @@ def test_a_coroutine_function_is_rejected() -> None:
 
     with pytest.raises(TypeError, match="later is a coroutine function"):
         serve(later, "ocr", "amqp://localhost")
+    with pytest.raises(TypeError, match=r"NotRun object .* is a coroutine function"):
+        serve(NotRun(), "ocr", "amqp://localhost")
+    with pytest.raises(TypeError, match="is a coroutine function"):
+        serve(str, "ocr", "amqp://localhost", overflow=Overflow(partial(later), 30.0))
+
+
+def test_it_is_refused_where_it_cannot_handle_signals_or_would_run_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with ThreadPoolExecutor(1) as pool, pytest.raises(RuntimeError, match="main thread"):
+        pool.submit(serve, str, "ocr", "amqp://localhost").result()
+    monkeypatch.setattr(multiprocessing.current_process(), "_inheriting", True, raising=False)
+    with pytest.raises(RuntimeError, match="__main__"):
+        serve(str, "ocr", "amqp://localhost")
+
+
+def test_a_consumer_of_a_worker_that_cannot_start_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    consumer, handle = FakeConsumer(), Mock(side_effect=ValueError("no signals here"))
+    monkeypatch.setattr("spot_work.transports.consumer", lambda *_, **__: consumer)
+    monkeypatch.setattr("spot_work.worker._handle", handle)
+    with pytest.raises(ValueError, match="no signals"):
+        serve(str, "ocr", "amqp://localhost")
+    assert consumer.calls == ["stop", "close"]
 
 
 def test_busy_seconds_count_only_running_batches() -> None:

@@ -92,7 +92,7 @@ class Prefetch:
 
     Args:
         size: maximum requests of a batch.
-        has_overflow: requests that wait for an overflow function are delivered ahead, too.
+        overflow_threads: requests that an overflow function may have beside them.
         max_batches_ahead: batches to deliver ahead of the shortest ones.
     """
 
@@ -105,12 +105,12 @@ class Prefetch:
     """More than two batches are delivered only up to this number of requests, which are in memory."""
     _WEIGHT: Final = 0.1
 
-    def __init__(self, size: int, *, has_overflow: bool = False, max_batches_ahead: int = 1) -> None:
+    def __init__(self, size: int, *, overflow_threads: int = 0, max_batches_ahead: int = 1) -> None:
         self._size = size
-        self._has_overflow = has_overflow
+        self._overflow_threads = overflow_threads
         self._ahead = max(size, min(max_batches_ahead * size, self._MAX_REQUESTS - size))
         self._is_short = False
-        self.is_ahead = has_overflow
+        self.is_ahead = False
         """Whether the next batch is delivered while one runs."""
         self._mean_seconds = 2 * LONG_SECONDS
         """Mean duration of the last batches; they are long until they are known."""
@@ -119,15 +119,15 @@ class Prefetch:
     def idle(self) -> int:
         """Requests to have while no batch runs."""
         if not self.is_ahead:
-            return self._size
-        return self._size + (self._ahead if self._is_short else self._size)
+            return self._size + self._overflow_threads
+        return self._size + (self._ahead if self._is_short else self._size) + self._overflow_threads
 
     def running(self, batch: int) -> int:
         """Return the requests to have while a batch of this size runs; 0: deliver none.
 
         A worker with a full batch gets none, because all it may have are in the batch.
         """
-        return self.idle if self.is_ahead or batch >= self._size else 0
+        return self.idle if self.is_ahead or (batch >= self._size and not self._overflow_threads) else 0
 
     def record(self, seconds: float) -> None:
         """Count the duration of a batch."""
@@ -135,7 +135,7 @@ class Prefetch:
         limit = self._NOT_SHORT_SECONDS if self._is_short else self._SHORT_SECONDS
         self._is_short = self._mean_seconds < limit
         limit = LONG_SECONDS if self.is_ahead else self._AHEAD_SECONDS
-        self.is_ahead = self._has_overflow or self._mean_seconds < limit
+        self.is_ahead = self._mean_seconds < limit
 
 
 class HandBack:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 import logging
+import multiprocessing
 import os
 import random
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
@@ -44,6 +45,10 @@ _FLUSH_SECONDS: Final = 1.0
 _MAX_REASON: Final = 200
 """Characters of a reason in the report; the node agent reads at most 4 KiB."""
 _CTRL_C: Final = signal.default_int_handler
+_NOT_RUN: Final = (Awaitable, AsyncGenerator, Generator, Future, map, filter, type)
+"""Results whose work is still to be done, and classes: of an exception, such as ``Requeue``."""
+_STOP_CHECK_SECONDS: Final = 1.0
+"""Maximum wait for the next request of a batch before the worker checks whether it must drain."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +56,7 @@ class Overflow:
     """A second function for requests that have waited longer than ``after_seconds``.
 
     For example another provider, or a CPU implementation. ``run`` gets one value per call, in a pool of
-    ``threads`` threads that run in parallel with the batches.
+    ``threads`` threads, in parallel with the batches; while none is free, the batches take what waits.
     """
 
     run: Callable[[Any], Any]
@@ -113,12 +118,14 @@ class Worker:
         self._is_careful = True
         """Have one request only, until the first that is new: others may have ended workers."""
         self._hand_back = HandBack(consumer)
+        self._in_overflow = 0
         self.batches = BatchTable()
         """Batches by size."""
 
     def _new_prefetch(self) -> Prefetch:
-        has_overflow, ahead = self._overflow is not None, self._consumer.max_batches_ahead
-        return Prefetch(self._size, has_overflow=has_overflow, max_batches_ahead=ahead)
+        threads = self._overflow.threads if self._overflow else 0
+        ahead = self._consumer.max_batches_ahead
+        return Prefetch(self._size, overflow_threads=threads, max_batches_ahead=ahead)
 
     def drain(self) -> None:
         """Receive nothing more; `run` returns after the current batch. Safe in a signal handler."""
@@ -131,8 +138,7 @@ class Worker:
             BrokerRefusedError: the broker refuses the connection.
             ConnectionError: the broker was unreachable for too long.
         """
-        if self._overflow is None:  # else what waits is for the overflow function
-            self._hand_back.start()
+        self._hand_back.start()
         while not self._is_draining:
             deliveries = self._gather()
             if self._consumer.is_connected.is_set():
@@ -152,7 +158,7 @@ class Worker:
                 self._prefetch.record(seconds)
                 self.busy_seconds += seconds
             else:
-                self._on_working(False)
+                self._on_working(self._in_overflow > 0)
             self._agent.report(self._counts)
         self._hand_back.stop()
         self._consumer.stop()
@@ -188,14 +194,16 @@ class Worker:
         return batch
 
     def _receive(self, timeout: float) -> Delivery | None:
-        """Return the next request that can meet its deadline; refuse the others."""
-        end = time.monotonic() + timeout
-        delivery = self._consumer.receive(timeout)
-        while delivery is not None and not self._is_draining:
-            if not self._refuse_late(delivery, self._run_times.shortest):
+        """Return the next request that can meet its deadline; refuse the others. A drain ends the wait."""
+        while not self._is_draining:
+            started_at, seconds = time.monotonic(), min(max(timeout, 0.0), _STOP_CHECK_SECONDS)
+            delivery = self._consumer.receive(seconds)
+            if delivery is not None and not self._refuse_late(delivery, self._run_times.shortest):
+                return delivery
+            timeout -= seconds if delivery is None else time.monotonic() - started_at
+            if delivery is None and timeout <= 0:
                 break
-            delivery = self._consumer.receive(max(end - time.monotonic(), 0.0))
-        return delivery
+        return None
 
     def _refuse_late(self, delivery: Delivery, run_seconds: float = 0.0) -> bool:
         """Refuse a request that cannot meet its deadline if it is run now; return whether it was refused."""
@@ -220,10 +228,7 @@ class Worker:
         batch: list[Delivery] = []
         suspects: list[Delivery] = []
         for delivery in deliveries:
-            overflow, pool = self._overflow, self._overflow_pool
-            if overflow and pool and delivery.request.age_seconds > overflow.after_seconds:
-                pool.submit(self._run_in_overflow_pool, overflow, delivery)
-            elif not self._refuse_late(delivery):
+            if not (self._overflows(delivery) or self._refuse_late(delivery)):
                 (batch if delivery.request.delivery_count <= 1 else suspects).append(delivery)
         self._run_timed(batch)
         # One may have ended its worker. Of those that it takes with it, half come before it the next time.
@@ -294,12 +299,27 @@ class Worker:
             result = self._call(partial(_call_batch, self._function), [self._argument(repeat)], [repeat])
             self._settle([repeat], [result] if isinstance(result, BaseException) else result)
 
+    def _overflows(self, delivery: Delivery) -> bool:
+        """Give a request that has waited too long to the overflow function, if a thread is free."""
+        overflow, pool = self._overflow, self._overflow_pool
+        if not (overflow and pool) or delivery.request.age_seconds <= overflow.after_seconds:
+            return False
+        with self._counts_lock:
+            if self._in_overflow >= overflow.threads:
+                return False
+            self._in_overflow += 1
+        pool.submit(self._run_in_overflow_pool, overflow, delivery)
+        return True
+
     def _run_in_overflow_pool(self, overflow: Overflow, delivery: Delivery) -> None:
         try:
             if not self._refuse_late(delivery):
                 self._settle([delivery], [self._call(overflow.run, self._argument(delivery), [delivery])])
         except BaseException as error:  # not of the function; `run` raises it
             self._overflow_error = error
+        finally:
+            with self._counts_lock:
+                self._in_overflow -= 1
 
     def _call(self, function: Callable[[Any], Any], argument: Any, batch: Sequence[Delivery]) -> Any:
         """Return what the function returns, or the exception that it raises."""
@@ -368,6 +388,8 @@ def _reply(request: Request, result: Any, delay: QueueDelay | None) -> tuple[Bas
     """Return the error that a result is, or that its serialization raises, and the reply."""
     error: BaseException
     try:
+        if not request.reply_to and isinstance(result, _NOT_RUN):
+            raise TypeError(f"the function returned {result!r:.200}, which has not run; use a plain function")
         if not isinstance(result, BaseException):
             return None, message.reply(request, result if request.reply_to else None, "", delay)
         error = result
@@ -421,28 +443,40 @@ def serve(
     Raises:
         BrokerRefusedError: the broker refuses the connection.
         ConnectionError: the broker was unreachable for 15 minutes.
-        TypeError: the function is a coroutine function.
+        RuntimeError: this is not the main thread, or a child process imports the main module.
+        TypeError: the function, or that of ``overflow``, is a coroutine function.
         ValueError: the URL cannot be parsed.
     """
-    if inspect.iscoroutinefunction(function):
-        raise TypeError(f"{function.__name__} is a coroutine function; use a plain function")
+    for called in (function, overflow.run if overflow else function):
+        if any(map(inspect.iscoroutinefunction, (called, type(called).__call__))):
+            name = getattr(called, "__name__", repr(called))
+            raise TypeError(f"{name} is a coroutine function; use a plain function")
+    # ``_inheriting``: a child process imports the main module; multiprocessing checks its own calls so.
+    is_child = getattr(multiprocessing.current_process(), "_inheriting", False)
+    if is_child or threading.current_thread() is not threading.main_thread():
+        raise RuntimeError('call serve in the main thread, under if __name__ == "__main__":')
     queue = Queue(queue) if isinstance(queue, str) else queue
     watchdog, cost = Watchdog(), DeletionCost.from_environment()
     cost_stopped = cost.start() if cost is not None else None
     try:
         consumer = transports.consumer(url, queue, prefetch=1, watchdog=watchdog)
-        worker = Worker(
-            consumer,
-            function,
-            batch,
-            overflow,
-            requests=requests,
-            agent=Agent.from_environment(),
-            on_working=cost.set_working if cost is not None else lambda _: None,
-        )
-        for number in (signal.SIGTERM, signal.SIGINT):
-            _handle(number, lambda *_: worker.drain())
-        worker.run()
+        try:
+            worker = Worker(
+                consumer,
+                function,
+                batch,
+                overflow,
+                requests=requests,
+                agent=Agent.from_environment(),
+                on_working=cost.set_working if cost is not None else lambda _: None,
+            )
+            for number in (signal.SIGTERM, signal.SIGINT):
+                _handle(number, lambda *_: worker.drain())
+            worker.run()
+        except BaseException:
+            consumer.stop()  # it would go on to take requests
+            consumer.close(_FLUSH_SECONDS)
+            raise
     finally:
         if cost_stopped is not None:
             cost_stopped.set()

@@ -144,7 +144,7 @@ def test_a_request_to_a_queue_that_was_deleted_waits_for_the_new_one(
 
 
 @pytest.mark.parametrize("is_declared", [False, True])
-def test_a_dead_letter_whose_queue_was_deleted_waits_and_holds_up_no_reply(
+def test_a_dead_letter_without_its_queue_is_sent_later_and_delays_no_reply(
     broker: RabbitServer, at_work: Callable[..., Worker], is_declared: bool
 ) -> None:
     queue = Queue(f"undertaker-{is_declared}")
@@ -162,7 +162,6 @@ def test_a_dead_letter_whose_queue_was_deleted_waits_and_holds_up_no_reply(
                 connection.channel().basic_publish("", queue.name, b"0", sent)
         wait_until(lambda: worker.failed_count == 3)
         assert [client.request(number) for number in range(1, 200)] == [*range(1, 200)]
-        assert worker._consumer.held_replies == 3 or not is_declared
     with Client(broker.url, queue) as client:  # declares it, if the worker may not
         assert client.request(7) == 7
     wait_until(lambda: len(_dead(broker, queue)) >= 3)

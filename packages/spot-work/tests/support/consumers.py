@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -39,6 +40,7 @@ class FakeConsumer:
         self.prefetches.append(count)
 
     def receive(self, timeout: float) -> Delivery | None:
+        assert timeout <= 1.0  # else a drain waits for it
         if self.waiting:
             return self.waiting.pop(0)
         assert self.worker is not None
@@ -71,9 +73,8 @@ class FakeConsumer:
 
 
 def request(name: str, value: Any = None, *, age: float = 0.0, has_reply_to: bool = True) -> Request:
-    return Request(
-        name, name if value is None else value, age_seconds=age, reply_to="replies" if has_reply_to else ""
-    )
+    reply_to = "replies" if has_reply_to else ""
+    return Request(name, name if value is None else value, reply_to=reply_to, sent_at=time.time() - age)
 
 
 def reply_values(consumer: FakeConsumer) -> dict[str, Any]:

@@ -237,7 +237,7 @@ class RabbitMQConsumer(RequestConsumer):
         try:
             received = wire.read(body, properties)
             delivery_count = wire.delivery_count(properties, redelivered=method.redelivered)
-            request = message.read_request(received, delivery_count, time.time())
+            request = message.read_request(received, delivery_count)
             self._check_reply_queue(request.reply_to)
         except Exception as error:  # whatever another client may send ends here
             log.error("%s: malformed request: %s", self._queue.name, error)

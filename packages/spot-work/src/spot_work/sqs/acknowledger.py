@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -27,6 +29,7 @@ _MAX_JOBS_PER_ROUND: Final = 100
 _Entries = dict[str, dict[str, Any]]
 """Entries of batch calls by message id."""
 _Job = Callable[["_Round"], None]
+_Jobs = list[tuple[InFlightMessage, _Job]]
 
 
 class _Round:
@@ -46,13 +49,15 @@ class _Round:
 class Acknowledger:
     """Sends replies, deletes, requeues and dead-letters messages, and removes them from the extender.
 
-    Transient errors are retried for ``max_outage_seconds``. Permanent errors are logged: SQS redelivers the
-    message after its visibility timeout, and finally moves it to the dead-letter queue.
+    Transient errors are retried for ``max_outage_seconds``, while other messages are settled. Permanent
+    errors are logged: SQS redelivers the message after its visibility timeout, and finally moves it to the
+    dead-letter queue. ``on_completed`` is called with the id of each message that is to be deleted.
     """
 
     def __init__(
         self, client: Any, extender: VisibilityExtender, max_outage_seconds: float, on_failure: OnFailure
     ) -> None:
+        self.on_completed: Callable[[str], object] = lambda _: None
         self._client = client
         self._on_failure = on_failure
         self._extender = extender
@@ -105,65 +110,83 @@ class Acknowledger:
         self._jobs.put((in_flight, job))
 
     def _run(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            jobs = [job]
-            while len(jobs) < _MAX_JOBS_PER_ROUND and not self._jobs.empty():
-                if (next_job := self._jobs.get()) is None:
-                    return
-                jobs.append(next_job)
-            round_ = _Round()
-            for in_flight, add in jobs:
-                try:
-                    add(round_)
-                except Exception:  # it is redelivered; the others must still be settled
-                    log.exception("message %s not settled", in_flight.id)
-            try:
-                self._execute(round_)
-            except Exception:
-                log.exception("messages not settled")
-            self._extender.remove(in_flight for in_flight, _ in jobs)
+        backoff, failed, due_at = Backoff(), _Jobs(), 0.0
+        while not self._stop.is_set():
+            jobs = self._next_jobs(due_at if failed else None)
+            if failed and time.monotonic() >= due_at:
+                jobs, failed = [*failed, *jobs], []
+            again = self._settle(jobs) if jobs else []
+            if again and backoff.total_seconds >= self._max_outage_seconds:
+                again = []  # they are redelivered
+            elif again:
+                due_at = due_at if failed else time.monotonic() + backoff.next_delay()
+                failed += again
+            elif not failed:
+                backoff.reset()
+            waiting = {in_flight.id for in_flight, _ in again}
+            self._extender.remove(in_flight for in_flight, _ in jobs if in_flight.id not in waiting)
             with self._jobs_changed:
-                self._open_jobs -= len(jobs)
+                self._open_jobs -= len(jobs) - len(again)
                 self._jobs_changed.notify_all()
 
-    def _execute(self, round_: _Round) -> None:
-        sent: set[str] = set()
-        for url, entries in round_.replies.items():
-            sent |= self._call_until_done(self._client.send_message_batch, url, entries)
-        dead = self._call_until_done(
-            self._client.send_message_batch, self._dead_letter_url, round_.dead_letters
-        )
+    def _next_jobs(self, due_at: float | None) -> _Jobs:
+        """Return the jobs of the next round, none if ``due_at`` comes first or this is closed."""
+        jobs = _Jobs()
+        with contextlib.suppress(queue.Empty):
+            job = self._jobs.get(timeout=None if due_at is None else max(due_at - time.monotonic(), 0.0))
+            while job is not None:
+                jobs.append(job)
+                job = self._jobs.get_nowait() if len(jobs) < _MAX_JOBS_PER_ROUND else None
+        return jobs
+
+    def _settle(self, jobs: _Jobs) -> _Jobs:
+        """Make the calls of jobs once; return those to do again."""
+        round_ = _Round()
+        for in_flight, add in jobs:
+            try:
+                add(round_)
+            except Exception:  # it is redelivered; the others must still be settled
+                log.exception("message %s not settled", in_flight.id)
+        try:
+            repeat, delete = self._execute(round_)
+        except Exception:
+            log.exception("messages not settled")
+            return []
+        again = [(sent, job) for sent, job in jobs if sent.id in repeat | delete]
+        return [(sent, partial(_add_delete, sent) if sent.id in delete else job) for sent, job in again]
+
+    def _execute(self, round_: _Round) -> tuple[set[str], set[str]]:
+        """Make the calls of a round; return the ids to repeat, and those that have only to be deleted."""
+        unsent, refused = set[str](), set[str]()
+        for url, entries in (*round_.replies.items(), (self._dead_letter_url, round_.dead_letters)):
+            done, failed = self._call(self._client.send_message_batch, url, entries)
+            unsent, refused = unsent | failed, refused | (entries.keys() - done - failed)
         # One with both a reply and a copy, for its size, waits for both.
-        sent = {id_ for id_ in sent if id_ not in round_.dead_letters or id_ in dead} | {
-            id_ for id_ in dead if not any(id_ in entries for entries in round_.replies.values())
-        }
-        to_delete = [*round_.to_delete, *(round_.after_send[id_] for id_ in sent)]
-        deletes = {in_flight.id: {"ReceiptHandle": in_flight.receipt} for in_flight in to_delete}
-        self._call_until_done(self._client.delete_message_batch, self._url, deletes)
+        sent = [sent for id_, sent in round_.after_send.items() if id_ not in unsent | refused]
+        deletes = {sent.id: {"ReceiptHandle": sent.receipt} for sent in (*round_.to_delete, *sent)}
+        for id_ in deletes:
+            self.on_completed(id_)
+        _, undeleted = self._call(self._client.delete_message_batch, self._url, deletes)
         requeues = {
             in_flight.id: {"ReceiptHandle": in_flight.receipt, "VisibilityTimeout": seconds}
             for in_flight, seconds in round_.to_requeue
         }
-        self._call_until_done(self._client.change_message_visibility_batch, self._url, requeues)
+        _, unchanged = self._call(self._client.change_message_visibility_batch, self._url, requeues)
+        return unsent | unchanged, undeleted
 
-    def _call_until_done(
+    def _call(
         self, call: Callable[..., Any], url: str, entries: Mapping[str, dict[str, Any]]
-    ) -> set[str]:
-        """Repeat a call until each entry is done or refused; return the ids done or without a queue."""
-        remaining, done, backoff = dict(entries), set[str](), Backoff()
-        while remaining:
-            error = ""
-            for batch in list(wire.batches(remaining.items())):
-                succeeded, refused, error = _call(call, url, batch)
-                done |= succeeded
-                for id_ in succeeded | refused:
-                    del remaining[id_]
-            if remaining:
-                log.warning("%s: %d entries failed: %s; retrying", url, len(remaining), error)
-                if self._stop.is_set() or backoff.total_seconds >= self._max_outage_seconds:
-                    return done
-                backoff.wait(self._stop)
-        return done
+    ) -> tuple[set[str], set[str]]:
+        """Make a call for all entries; return the ids done or without a queue, and those to repeat."""
+        done, failed, error = set[str](), set[str](), ""
+        for batch in wire.batches(entries.items()):
+            succeeded, refused, error_of_batch = _call(call, url, batch)
+            done |= succeeded
+            if again := {entry["Id"] for entry in batch} - succeeded - refused:
+                failed, error = failed | again, error_of_batch
+        if failed:
+            log.warning("%s: %d entries failed: %s; retrying", url, len(failed), error)
+        return done, failed
 
 
 def _call(call: Callable[..., Any], url: str, batch: list[dict[str, Any]]) -> tuple[set[str], set[str], str]:

@@ -27,6 +27,9 @@ _NOT_FOUND: Final = ("QueueDoesNotExist", "AWS.SimpleQueueService.NonExistentQue
 _ACCESS_DENIED: Final = (
     *("AccessDenied", "AccessDeniedException", "AuthFailure", "InvalidClientTokenId", "KmsAccessDenied"),
     *("OptInRequired", "SignatureDoesNotMatch", "UnrecognizedClientException", "InvalidAddress"),
+    # Second codes, but that of KmsThrottled. Source: ``awsQueryError`` in the Smithy model of SQS.
+    *("KMS.AccessDeniedException", "KMS.DisabledException", "KMS.InvalidKeyUsageException"),
+    *("KMS.InvalidStateException", "KMS.NotFoundException", "KMS.OptInRequired"),
 )
 
 
@@ -48,9 +51,9 @@ class Address:
             )
         return address
 
-    def client(self) -> Any:
-        """Return a boto3 client, which is safe to use from many threads."""
-        retries: Any = {"mode": "standard", "total_max_attempts": 3}
+    def client(self, attempts: int = 3) -> Any:
+        """Return a boto3 client, which is safe to use from many threads and tries each call so often."""
+        retries: Any = {"mode": "standard", "total_max_attempts": attempts}
         config = Config(
             connect_timeout=5, read_timeout=_READ_TIMEOUT_SECONDS, retries=retries, tcp_keepalive=True
         )

@@ -78,6 +78,7 @@ class SqsConsumer(RequestConsumer):
             self._client, queue_.name, self._fail, None if relay is None else partial(relay, url)
         )
         self._acknowledger = Acknowledger(self._client, self._extender, max_outage_seconds, self._fail)
+        self._acknowledger.on_completed = self._on_completed
         self._poller = threads.start("spot-work-poll", self._poll, self._fail)
 
     @property
@@ -105,11 +106,12 @@ class SqsConsumer(RequestConsumer):
         """Do nothing: each delivery counts towards the redrive policy's ``maxReceiveCount``."""
 
     def ack(self, acks: Sequence[Ack]) -> None:
-        for ack in acks:
-            self._completed_ids[ack.delivery.handle.id] = None
-        while len(self._completed_ids) > _MAX_COMPLETED_IDS:
-            self._completed_ids.popitem(last=False)
         self._acknowledger.ack(acks)
+
+    def _on_completed(self, id_: str) -> None:
+        self._completed_ids[id_] = None
+        if len(self._completed_ids) > _MAX_COMPLETED_IDS:
+            self._completed_ids.popitem(last=False)
 
     @property
     def held_replies(self) -> int:
@@ -220,7 +222,7 @@ class SqsConsumer(RequestConsumer):
         try:
             received = wire.read(in_flight.received)
             delivery_count = wire.delivery_count(in_flight.received)
-            request = message.read_request(received, delivery_count, time.time())
+            request = message.read_request(received, delivery_count)
         except Exception as error:  # whatever another sender may send ends here
             log.error("%s: malformed request: %s", self._queue.name, error)
             self._acknowledger.dead_letter(in_flight, f"malformed: {error}")

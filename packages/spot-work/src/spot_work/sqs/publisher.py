@@ -47,7 +47,8 @@ class SqsPublisher(RequestPublisher):
         self._address = Address.parse(UrlSource.of(url).url, queue_.name)
         self._queue = queue_
         self._pending = pending
-        self._client = client or self._address.client()
+        # boto3 would send a request again unmarked; each call here has a loop that repeats it.
+        self._client = client or self._address.client(attempts=1)
         self._url = self._reply_url = ""
         self._outbox: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._opened, self._closed = threading.Event(), threading.Event()

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from spot_work import Client, LostError, transports
+from spot_work import Client, ExpiredError, LostError, Queue, transports
 from spot_work.queue.publisher import resolve_reply
+from spot_work.queue.url_source import UrlSource
+from spot_work.rabbitmq.link import Link
+from spot_work.rabbitmq.publisher import RabbitMQPublisher
 from spot_work.request import message
 from spot_work.request.message import Message
 from spot_work.request.pending import PendingRequests
@@ -31,7 +34,7 @@ class EchoPublisher:
     def send(self, request_id: str) -> None:
         request = self.pending.get(request_id)
         assert request is not None
-        received = message.read_request(request.to_message("r"), 1, time.time())
+        received = message.read_request(request.to_message("r"), 1)
         if received.value != "silent":
             self.thread.submit(resolve_reply, self.pending, "q", message.reply(received, received.value))
 
@@ -138,6 +141,27 @@ def test_requests_that_are_open_when_a_thread_of_the_library_ends_fail(
     with pytest.raises(RuntimeError, match="spot-work-expiry has ended"):
         client.submit(1)
     assert "a mistake" in caplog.text
+
+
+def test_nothing_is_sent_to_a_blocked_broker_until_it_takes_messages_again() -> None:
+    pending, sent = PendingRequests(), list[Any]()
+    publisher = RabbitMQPublisher.__new__(RabbitMQPublisher)
+    link = Link(UrlSource("amqp://h/"), lambda _: iter(()), lambda: None, pytest.fail, 1.0)
+    link.publish = lambda *arguments, **_: sent.append(arguments[1])  # type: ignore[method-assign]
+    link.call = lambda function: function(None)  # type: ignore[assignment,method-assign]
+    link._on_ready, link._is_ready = publisher._send_unconfirmed, True
+    vars(publisher).update(_queue=Queue("q"), _pending=pending, _reply_queue="r", _requests=link)
+    vars(publisher).update(_can_receive=threading.Event(), _must_send_all=False)
+    publisher._can_receive.set()
+    link._on_blocked(None, SimpleNamespace(method=SimpleNamespace(reason="low on memory")))
+    for name in ("expired", "open"):
+        pending.add(message.request(name, name, "", 0.0, 1.0, is_resend=False), Future(), 60.0)
+        publisher.send(name)
+    pending.resolve("expired", ExpiredError())
+    publisher.cancel("expired")
+    assert sent == []
+    link._on_unblocked()
+    assert sent == [b'"open"']
 
 
 def test_what_is_open_when_the_client_closes_is_lost(client: Client) -> None:

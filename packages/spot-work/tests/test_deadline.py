@@ -16,6 +16,7 @@ from pika import BasicProperties
 
 from spot_work import Batch, Client, ExpiredError, Overflow, OverloadedError, Request, Worker, WorkError
 from spot_work.agent import Agent
+from spot_work.queue.consumer import Delivery
 from spot_work.queue.publisher import resolve_reply
 from spot_work.rabbitmq import versions
 from spot_work.rabbitmq import wire as amqp
@@ -124,15 +125,11 @@ def test_a_deadline_that_passes_while_a_failed_batch_is_repeated_is_over() -> No
 
 
 def test_an_overflow_function_runs_nothing_that_is_over() -> None:
-    ran: list[Any] = []
-
-    def run(value: str) -> None:
-        ran.append(value)
-        time.sleep(1.2)
-
-    waiting = [request(name, left=1.0, waited=60.0, age_seconds=60.0) for name in "ab"]
-    worker = FakeConsumer(*waiting).run(len, overflow=Overflow(run, after_seconds=30.0, threads=1))
-    assert ran == ["a"]
+    late = request("a", left=-1.0, waited=60.0)
+    worker = Worker(FakeConsumer(), len, overflow=Overflow(pytest.fail, 30.0))  # type: ignore[arg-type]
+    assert worker._overflows(Delivery(late, 0))
+    worker.drain()
+    worker.run()
     assert worker.refused_count == 1
 
 
@@ -191,8 +188,10 @@ class FakePublisher:
         self, request_id: str, delay: QueueDelay, retry_after: float | None = None, age: float = 60.0
     ) -> None:
         """Reply after ``age`` seconds."""
-        request = self.pending.get(request_id) or self.pending._expired[request_id]
-        request.submitted_at -= age
+        if (request := self.pending.get(request_id)) is not None:
+            request.submitted_at -= age
+        else:
+            self.pending._expired[request_id] -= age
         sent = Message(request_id, b'"retry"', is_json=True, delay=delay)
         is_refused = retry_after is not None
         resolve_reply(
@@ -225,11 +224,12 @@ def test_a_client_raises_one_error_for_both_refusals(publisher: list[FakePublish
         error = error_of(by_worker)
         assert str(error) == "ocr: refused by a worker, the queue's wait is too long, retry in 22 s"
         assert error.retry_after == 22.0
+        client.submit(0, timeout=60.0)
         here = error_of(client.submit(2, timeout=10.0))
         assert "ocr: not sent" in str(here)
         assert here.retry_after == pytest.approx(22.0, abs=1.0)
         client.submit(3, timeout=60.0)  # it can wait
-        assert (len(publisher[0].sent), client.refused_count) == (2, 1)
+        assert (len(publisher[0].sent), client.refused_count) == (3, 1)
         copy = pickle.loads(pickle.dumps(error))
         assert (str(copy), copy.retry_after) == (str(error), 22.0)
         assert not isinstance(error, ExpiredError)
@@ -240,8 +240,23 @@ def test_a_reply_that_is_too_late_still_reports_the_wait(publisher: list[FakePub
     with Client("amqp://any", "ocr") as client:
         with pytest.raises(ExpiredError):
             client.request(1, timeout=0.01)
+        assert isinstance(publisher[0].pending._expired[publisher[0].sent[0]], float)  # not its body
         publisher[0].reply(publisher[0].sent[0], QueueDelay(30.0, 0.0), retry_after=1.0)
-        error_of(client.submit(2, timeout=10.0))
+        client.submit(2, timeout=60.0)
+        error_of(client.submit(3, timeout=10.0))
+
+
+def test_after_an_outage_one_request_without_others_asks_for_the_wait(publisher: list[FakePublisher]) -> None:
+    with Client("amqp://any", "ocr") as client:
+        client.submit(1, timeout=600.0)
+        publisher[0].reply(publisher[0].sent[0], QueueDelay(60.0, 0.0))  # there was no worker
+        asking = client.submit(2, timeout=5.0)
+        error_of(client.submit(3, timeout=5.0))  # one only
+        assert asking.cancel()
+        error_of(client.submit(4, timeout=5.0))  # and only one for each report
+        client.submit(5, timeout=600.0)
+        publisher[0].reply(publisher[0].sent[-1], QueueDelay(0.0, 0.0), age=0.0)
+        assert not client.submit(6, timeout=5.0).done()
 
 
 def test_a_worker_with_a_fast_clock_stops_no_client(
@@ -258,6 +273,18 @@ def test_a_worker_with_a_fast_clock_stops_no_client(
         assert client.submit(3, timeout=30.0).running() is False
         assert len(publisher[0].sent) == 3
         error_of(client.submit(4, timeout=10.0))
+
+
+def test_a_step_of_the_clock_moves_no_timeout(
+    publisher: list[FakePublisher], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.time()
+    with Client("amqp://any", "ocr") as client:
+        back, forward = client.submit(1, timeout=0.3), client.submit(2, timeout=60.0)
+        for step in (-3600.0, 3600.0):
+            monkeypatch.setattr("time.time", lambda step=step: now + step)
+            assert isinstance(back.exception(10), ExpiredError)
+        assert not forward.done()
 
 
 def test_a_reply_without_a_request_reports_no_wait(publisher: list[FakePublisher]) -> None:

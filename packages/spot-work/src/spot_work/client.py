@@ -151,13 +151,14 @@ class Client:
         )
         self._publisher.check(request)
         future = ReplyFuture(self._callbacks, self._process)
-        if (late := self._pending.waits.lateness(priority, timeout)) is not None:
+        is_only = self._pending.is_empty
+        if (late := self._pending.waits.lateness(priority, timeout, is_only=is_only)) is not None:
             self.refused_count += 1
             retry_after = deadline.retry_after(late)
             text = f"{self._queue.name}: not sent, the queue's wait is too long, retry in {retry_after:.0f} s"
             future.set_exception(OverloadedError(text, retry_after))
             return future
-        self._pending.add(request, future, now + timeout)
+        self._pending.add(request, future, timeout)
         Future.add_done_callback(future, partial(self._on_done, request_id))  # at once, in any thread
         self._publisher.send(request_id)
         return future
@@ -189,5 +190,5 @@ class Client:
     def _expire_overdue(self) -> None:
         """Fail overdue requests, whether the broker is reachable or not."""
         while not self._closed.wait(_EXPIRY_CHECK_SECONDS):
-            for request_id in self._pending.overdue(time.time()):
+            for request_id in self._pending.overdue(time.monotonic()):
                 self._pending.resolve(request_id, ExpiredError(f"{self._queue.name}: no reply in time"))

@@ -37,7 +37,7 @@ log: Final = logging.getLogger("spot_work")
 _PREPARE_SECONDS: Final = 30.0
 """Maximum time from the first byte to the last declaration; a queue without a leader never answers."""
 _RETURNED_SECONDS: Final = 1.0
-"""Time from a message that no queue takes to the next connection: other messages are confirmed meanwhile."""
+"""Time from a message that no queue takes to the next connection; others are confirmed meanwhile."""
 _HEARTBEAT_SECONDS: Final = 30
 _REFUSED_CODES: Final = (403, 406)
 """AMQP reply codes of a refused declaration: access-refused, precondition-failed."""
@@ -94,7 +94,7 @@ class Link:
         source: of the URL, ``amqp://user:password@host:port/vhost``, or ``amqps://``. It is read again after
             each login that the broker refuses; while that fails, the link waits as for a broker that is away.
         prepare: declares queues and starts consumers on each new channel.
-        on_ready: called in the link's thread after that.
+        on_ready: called in the link's thread after that, and when a blocked broker takes messages again.
         on_failure: called once, in the link's thread, with an error that ends the connection for good.
         max_outage_seconds: maximum time without a connection.
         on_unprepared: called in the link's thread if the broker refuses or never answers a declaration, or
@@ -367,21 +367,17 @@ class Link:
                 message.on_outcome(outcome)
 
     def _on_returned(self, channel: Any, method: Any, properties: pika.BasicProperties, body: bytes) -> None:
-        """Count a message as rejected, and connect again, which declares the queue that it had not.
+        """Count a message as rejected, and connect again, which declares its queue.
 
         The broker returns it before it confirms it. Source: RabbitMQ guide "Consumer Acknowledgements and
-        Publisher Confirms". One that is none of these ends the connection, too: nothing counts as stored.
+        Publisher Confirms". An unknown one ends the connection at once, so that nothing counts as stored.
         """
-        tag = next(
-            tag
-            for tag, message in self._unconfirmed.items()
-            if message.returned_as == properties.message_id and message.body == body
-        )
+        sent = self._unconfirmed
+        tag = next(t for t in sent if (sent[t].returned_as, sent[t].body) == (properties.message_id, body))
         self._unconfirmed.pop(tag).on_outcome(PublishOutcome.REJECTED)
         if self._error is None:
             self._error = ConnectionError(f"no queue for {method.routing_key!r} of {method.exchange!r}")
-            connection = channel.connection
-            self.call_later(_RETURNED_SECONDS, lambda: connection.is_open and connection.close())
+            self.call_later(_RETURNED_SECONDS, lambda: channel.is_open and channel.connection.close())
 
     def _on_blocked(self, _: object, frame: Any) -> None:
         self.blocked_reason = frame.method.reason or "blocked"
@@ -390,6 +386,8 @@ class Link:
     def _on_unblocked(self, *_: object) -> None:
         self.blocked_reason = ""
         log.info("%s: the broker takes messages again", self._broker)
+        if self._is_ready:
+            self._on_ready()
 
     def _on_canceled(self, frame: Any) -> None:
         self._on_unprepared(is_lost=True)

@@ -93,7 +93,8 @@ class RabbitMQPublisher(RequestPublisher):
 
     def cancel(self, request_id: str) -> None:
         exchange = declare.cancellation_exchange(self._queue)
-        self._requests.call(lambda _: self._requests.publish("", request_id.encode(), exchange=exchange))
+        publish = partial(self._requests.publish, "", request_id.encode(), exchange=exchange)
+        self._requests.call(lambda _: self._requests.blocked_reason or publish())  # as in `_send`
 
     def close(self) -> None:
         self._requests.close()
@@ -142,7 +143,9 @@ class RabbitMQPublisher(RequestPublisher):
     def _send(self, request_id: str, _: Any = None) -> None:
         request = self._pending.get(request_id)
         route = self._requests.connections, self._reply_queue
-        if request is None or request.sent_via == route or not self._can_receive.is_set():
+        # To a blocked broker it is sent later: pika would buffer it, expired or not.
+        can_send = self._can_receive.is_set() and not self._requests.blocked_reason
+        if request is None or request.sent_via == route or not can_send:
             return
         if error := self._priority_error(request.message):
             self._pending.resolve(request_id, WorkError(f"{self._queue.name}: {error}"))

@@ -71,27 +71,35 @@ class WaitEstimate:
     """How long a client's next request would wait, from the newest reply; safe to use from many threads.
 
     A wait of a minute that was reported half a minute ago is taken for half a minute: the queue empties
-    unless others send. So a client that has refused requests sends one again after the time to retry.
+    unless others send. So a client that has refused requests sends one again after the time to retry, and one
+    after each report, if it has no other: the first reply after an outage reports a wait that is over.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._newest: dict[str, tuple[float, float]] = {}
         """By priority: when the queue is empty, on the clock, and the seconds of a run."""
+        self._tried: set[str] = set()  # priorities of which one was let through since the newest report
 
     def record(self, priority: str, delay: QueueDelay) -> None:
         """Add what a worker said with the reply to a request of this priority."""
         self._newest[priority] = self._clock() + delay.wait_seconds, delay.run_seconds
+        self._tried.discard(priority)
 
-    def lateness(self, priority: str, timeout: float) -> float | None:
+    def lateness(self, priority: str, timeout: float, *, is_only: bool = False) -> float | None:
         """Return the seconds by which a request sent now would miss its deadline; None: it can meet it.
 
-        Without a wait it can: how long a run takes, only the worker knows.
+        Without a wait it can: how long a run takes, only the worker knows. ``is_only``: no other is open.
         """
         empty_at, run_seconds = self._newest.get(priority, (0.0, 0.0))
         wait = empty_at - self._clock()
         late = wait + run_seconds - timeout
-        return late if wait > 0 and late > 0 else None
+        if wait <= 0 or late <= 0:
+            return None
+        if is_only and priority not in self._tried:
+            self._tried.add(priority)
+            return None
+        return late
 
 
 def retry_after(late: float) -> float:

@@ -22,13 +22,14 @@ _MAX_EXPIRED: Final = 10_000
 class PendingRequest:
     """A request without a reply.
 
-    ``deadline`` is in epoch seconds. ``sent_via`` is the publisher's reference to the connection that sent it
-    last; None: not sent yet. ``is_confirmed``: the broker has confirmed it.
+    ``expires_at`` and ``submitted_at`` are monotonic: a step of the clock moves no timeout. ``sent_via`` is
+    the publisher's reference to the connection that sent it last; None: not sent yet. ``is_confirmed``: the
+    broker has confirmed it.
     """
 
     message: Message
     future: Future[Any]
-    deadline: float
+    expires_at: float
     sent_via: object = None
     is_confirmed: bool = False
     submitted_at: float = field(default_factory=time.monotonic)
@@ -46,7 +47,7 @@ class PendingRequests:
 
     def __init__(self) -> None:
         self._open: dict[str, PendingRequest] = {}
-        self._expired: OrderedDict[str, PendingRequest] = OrderedDict()
+        self._expired: OrderedDict[str, float] = OrderedDict()  # when each was submitted
         self._lock = threading.Lock()
         self._failure: Exception | None = None
         self.waits = WaitEstimate()
@@ -54,12 +55,17 @@ class PendingRequests:
         self.unmatched_replies = 0
         """Number of replies without an open request: duplicates, and those that arrived too late."""
 
-    def add(self, message: Message, future: Future[Any], deadline: float) -> None:
-        """Add a request; raises the error that `fail_all` was called with."""
+    def add(self, message: Message, future: Future[Any], timeout: float) -> None:
+        """Add a request, for ``timeout`` seconds; raises the error that `fail_all` was called with."""
         with self._lock:
             if self._failure is not None:
                 raise self._failure
-            self._open[message.id] = PendingRequest(message, future, deadline)
+            self._open[message.id] = PendingRequest(message, future, time.monotonic() + timeout)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no request is open."""
+        return not self._open
 
     def get(self, request_id: str) -> PendingRequest | None:
         """Return a request; None if it is not open any more."""
@@ -68,8 +74,9 @@ class PendingRequests:
     def age_seconds(self, request_id: str) -> float | None:
         """Return how long ago a request was submitted, by this process's clock; None if unknown."""
         with self._lock:
-            request = self._open.get(request_id) or self._expired.get(request_id)
-        return None if request is None else time.monotonic() - request.submitted_at
+            request = self._open.get(request_id)
+            submitted_at = request.submitted_at if request else self._expired.get(request_id)
+        return None if submitted_at is None else time.monotonic() - submitted_at
 
     def unconfirmed(self, *, reset: bool = False) -> Iterator[str]:
         """Yield the ids of unconfirmed requests; ``reset`` makes all requests unconfirmed first."""
@@ -80,9 +87,9 @@ class PendingRequests:
         yield from request_ids
 
     def overdue(self, now: float) -> Iterator[str]:
-        """Yield the ids of requests whose deadline has passed."""
+        """Yield the ids of requests whose timeout has passed; ``now`` is monotonic."""
         with self._lock:
-            request_ids = [id_ for id_, request in self._open.items() if request.deadline < now]
+            request_ids = [id_ for id_, request in self._open.items() if request.expires_at < now]
         yield from request_ids
 
     def discard(self, request_id: str) -> None:
@@ -99,7 +106,7 @@ class PendingRequests:
         with self._lock:
             request = self._open.pop(request_id, None)
             if request is not None and isinstance(error, ExpiredError):
-                self._expired[request_id] = request
+                self._expired[request_id] = request.submitted_at  # not its body
                 if len(self._expired) > _MAX_EXPIRED:
                     self._expired.popitem(last=False)
         if request is None or not request.future.set_running_or_notify_cancel():

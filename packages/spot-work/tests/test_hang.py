@@ -127,7 +127,8 @@ def test_the_process_ends_with_its_worker() -> None:
     assert process.returncode == 0
 
 
-def test_a_watchdog_that_was_killed_is_replaced() -> None:
+def test_a_watchdog_that_was_killed_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path, Path("a-path")])  # Python ignores it
     watchdog = Watchdog()
     first = watchdog._process
     assert first is not None
@@ -136,6 +137,8 @@ def test_a_watchdog_that_was_killed_is_replaced() -> None:
     assert watchdog.relay(RELAY, "amqp://127.0.0.1:1/") > 0
     assert watchdog._process is not first
     watchdog.close()
+    with pytest.raises(ConnectionError, match="closed"):
+        watchdog.relay(RELAY, "amqp://127.0.0.1:1/")
 
 
 @pytest.mark.soak

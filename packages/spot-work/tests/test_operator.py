@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from botocore.exceptions import ClientError
 from faulty_sqs import ACCOUNT, REGION, FaultySqs
+from pika import BasicProperties
 
 from spot_work import Client, Queue, Request, Requeue, Worker, WorkError, transports
 from spot_work import __main__ as command
 from spot_work.command.inspector import DeadLetter, QueueStatus
 from spot_work.errors import BrokerRefusedError, QueueFullError
+from spot_work.rabbitmq import wire as amqp
 from spot_work.sqs import consumer, inspector
 from spot_work.sqs.inspector import SqsInspector
 from support.waiting import TIMEOUT_SECONDS, wait_until
@@ -290,3 +295,33 @@ def test_a_failure_with_a_waiting_client_is_no_dead_letter(sqs: FaultySqs) -> No
         worker.drain()
         thread.join(TIMEOUT_SECONDS)
     assert sqs.texts("ocr-dead") == []
+
+
+def test_an_id_or_a_time_of_any_other_client_is_printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    foreign = BasicProperties(correlation_id=b"\xe9\xff", timestamp=2**60, headers={amqp.REASON: "bad"})
+    letter = amqp.read_dead_letter(b"x", foreign)
+    listed = Mock(**{"dead_letters.return_value": [letter], "resend.return_value": [letter.id]})
+    monkeypatch.setattr(transports, "inspector", lambda *_: listed)
+    monkeypatch.setenv(command.URL, "amqp://any")
+    for arguments in (["dead-letters"], ["dead-letters", "--json"], ["resend", "--all"]):
+        assert command.main([*arguments, "--queue", "q"]) == 0
+        assert "xe9" in capsys.readouterr().out
+
+
+def test_what_a_module_raises_is_raised_and_a_name_without_a_function_is_an_invalid_argument(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "model_without.py").write_text("import no_such_dependency")
+    (tmp_path / "model_with_bad.py").write_text("raise ValueError('weights')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setenv(command.URL, "amqp://any")
+    for name, error in (("model_without", ModuleNotFoundError), ("model_with_bad", ValueError)):
+        with pytest.raises(error):
+            command.main([f"{name}:run", "--queue", "q"])
+    for name in ("no_such_module:run", "json.no_such:run", "json:no_such", "json"):
+        with pytest.raises(SystemExit):
+            command.main([name, "--queue", "q"])
+        assert "no_such" in (text := capsys.readouterr().err) or "module:function" in text

@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from spot_work import transports
 from spot_work.batching import Batch
@@ -74,11 +74,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if not (url := os.environ.get(URL)):
         parser.error(f"{URL} is not set; set it to {transports.URLS}")
+    function = _load(options.function, parser.error)
     try:
-        function, batch = _load(options.function), Batch(options.batch, options.wait)
         queue = Queue(options.queue, options.max_deliveries, options.max_length)
-        serve(function, queue, url, batch, requests=options.requests)
-    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        serve(function, queue, url, Batch(options.batch, options.wait), requests=options.requests)
+    except (ImportError, TypeError, ValueError) as error:
         parser.error(str(error))
     except (BrokerRefusedError, ConnectionError) as error:
         _print_error(str(error))
@@ -90,14 +90,20 @@ def _print_error(text: str) -> None:
     print(f"spot-work: {text}", file=sys.stderr)  # noqa: T201 - a command
 
 
-def _load(name: str) -> Callable[[Any], Any]:
+def _load(name: str, error: Callable[[str], NoReturn]) -> Callable[[Any], Any]:
+    """Return a function, or call ``error``; raises what its module raises, whose traceback is shown."""
     module_name, colon, function_name = name.partition(":")
     if not (module_name and colon and function_name):
-        raise ValueError(f"the function must be given as module:function, not {name!r}")
+        error(f"the function must be given as module:function, not {name!r}")
     sys.path.insert(0, str(Path.cwd()))
-    function = getattr(importlib.import_module(module_name), function_name)
-    if not callable(function):
-        raise TypeError(f"{name} is not callable; name a function")
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as missing:
+        if missing.name and f"{module_name}.".startswith(f"{missing.name}."):
+            error(str(missing))
+        raise
+    if not callable(function := getattr(module, function_name, None)):
+        error(f"{name} is not callable; name a function of {module_name}")
     return function  # type: ignore[no-any-return]
 
 

@@ -113,7 +113,10 @@ def read_dead_letter(body: bytes, properties: BasicProperties) -> DeadLetter:
     if isinstance(died_at, datetime):
         died_at = (died_at if died_at.tzinfo else died_at.replace(tzinfo=UTC)).timestamp()
     id_ = properties.correlation_id or properties.message_id or ""
-    return DeadLetter(id_, str(reason), died_at if isinstance(died_at, int | float) else None, len(body))
+    if isinstance(id_, bytes):  # pika's of what is not UTF-8
+        id_ = id_.decode(errors="backslashreplace")
+    is_time = isinstance(died_at, int | float) and 0 <= died_at < MAX_MILLISECONDS / 1000
+    return DeadLetter(id_, str(reason), died_at if is_time else None, len(body))
 
 
 def resend_properties(properties: BasicProperties) -> BasicProperties:

@@ -38,6 +38,8 @@ class Watchdog:
         ``module`` is a transport's, with a coroutine ``listen(url)`` that returns the port.
         """
         with self._lock:
+            if self._closed.is_set():
+                raise ConnectionError("the watchdog is closed")
             if self._process is None or self._process.poll() is not None:
                 log.warning("watchdog ended, starting another")
                 self._start()
@@ -69,7 +71,7 @@ class Watchdog:
         with far_end:
             self._process = subprocess.Popen(  # noqa: S603 - ourselves
                 [sys.executable, "-m", "spot_work.watchdog", str(far_end.fileno()), str(os.getpid())],
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, filter(None, sys.path)))},
                 pass_fds=[far_end.fileno()],
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,  # signals to the worker's process group are the worker's to handle

@@ -81,9 +81,9 @@ def test_deployments_have_the_policies_of_the_stack_file_and_may_write_the_state
     )
     attached = {name: one["policyArn"] for name, one in known.of("RolePolicyAttachment").items()}
     assert attached == {
-        "deploys-0": POLICY,
-        "deploys-1": POLICY + "-2",
-        "drift-0": "arn:aws:iam::aws:policy/ReadOnlyAccess",
+        "deploys-123456789012/deploys": POLICY,
+        "deploys-123456789012/deploys-2": POLICY + "-2",
+        "drift-read-only": "arn:aws:iam::aws:policy/ReadOnlyAccess",
     }
     state = "arn:aws:s3:::acme-state/.pulumi/stacks/gpu-spot/dev.json"
     for role, writes in (("deploys", True), ("drift", False), ("previews", False)):
@@ -98,11 +98,23 @@ def test_deployments_have_the_policies_of_the_stack_file_and_may_write_the_state
     }
 
 
+def test_a_policy_that_is_removed_from_a_list_leaves_the_others_alone() -> None:
+    both, second = (
+        with_identity(
+            previews={"repository": "acme@12/models@345"},
+            deploys={"policies": policies, "driftPolicies": policies},
+        )
+        for policies in ([POLICY, POLICY + "-2"], [POLICY + "-2"])
+    )
+    assert second.of("RolePolicyAttachment").items() <= both.of("RolePolicyAttachment").items()
+
+
 def test_drift_detection_may_have_other_policies_and_without_a_bucket_no_state_is_written() -> None:
     known = with_identity(
         previews={"repository": "acme@12/models@345"},
         deploys={"policies": [POLICY], "driftPolicies": [POLICY + "-looks"]},
     )
-    assert known.the("RolePolicyAttachment", "drift-0")["policyArn"] == POLICY + "-looks"
+    attached = {one["policyArn"] for one in known.of("RolePolicyAttachment").values()}
+    assert attached == {POLICY, POLICY + "-looks"}
     assert not [name for name in known.of("RolePolicy") if name.endswith("-deploys")]
     assert {statement["Effect"] for statement in known.policy("drift")["Statement"]} == {"Deny"}

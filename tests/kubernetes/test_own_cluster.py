@@ -63,6 +63,14 @@ def test_its_api_is_private_and_its_creator_is_no_administrator(known: Run) -> N
     assert len(entries) == 2
 
 
+def test_access_entries_have_no_order(known: Run) -> None:
+    """A role has one entry: EKS refuses a second, also while the first is about to be deleted."""
+    create = CREATED["create"] | {"access": CREATED["create"]["access"][::-1]}
+    turned = stack_of({**OWN, "gpu-spot:kubernetes": {**CREATED, "create": create}})
+    for kind in ("AccessEntry", "AccessPolicyAssociation"):
+        assert turned.of(kind) == known.of(kind)
+
+
 def test_pods_cannot_get_the_credentials_of_their_node(known: Run) -> None:
     options = known.the("LaunchTemplate", "system-nodes")["metadataOptions"]
     of_karpenter = [one["inputs"]["spec"] for one in known.declared if one["type"].endswith(":EC2NodeClass")]

@@ -13,6 +13,7 @@ from infra.components import fixed
 from infra.components.cluster.job_failures import declare_filters
 from infra.components.cluster.objects import ClusterEndpoint
 from infra.components.cluster.roles import service_role
+from infra.components.identity.identity import named_for
 from infra.components.network.network import Network
 from infra.iam import cluster_statements
 from infra.schema import Kubernetes
@@ -139,10 +140,7 @@ class ControlPlane(pulumi.ComponentResource):
         )
         self.name = _checked_name(eks_cluster, args, key)
         self.security_group_id = eks_cluster.vpc_config.cluster_security_group_id.apply(str)
-        entries = [
-            self._grant_access(number, access.role, access.access_policy)
-            for number, access in enumerate(created.access)
-        ]
+        entries = [self._grant_access(access.role, access.access_policy) for access in created.access]
         self.endpoint = ClusterEndpoint(
             self.name, eks_cluster.endpoint, eks_cluster.certificate_authority.data, entries
         )
@@ -161,14 +159,14 @@ class ControlPlane(pulumi.ComponentResource):
         arn: pulumi.Output[str] = key.arn
         return arn
 
-    def _grant_access(self, number: int, role: str, access_policy: str) -> pulumi.Resource:
-        name = self._scope.name("access", str(number))
+    def _grant_access(self, role: str, access_policy: str) -> pulumi.Resource:
+        name = named_for(self._scope.name("access"), role)
         entry = aws.eks.AccessEntry(
             name,
             cluster_name=self.name,
             principal_arn=role,
             type="STANDARD",
-            tags=self._scope.tags(name),
+            tags=self._scope.tags(self._scope.name("access")),
             opts=self._child,
         )
         policy = f":eks::aws:cluster-access-policy/{_POLICIES[access_policy]}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -57,11 +58,18 @@ class InstanceIdentity(pulumi.ComponentResource):
 
 
 def attach(role: aws.iam.Role, name: str, policy_arns: Sequence[str], opts: pulumi.ResourceOptions) -> None:
-    """Attach the ``policyArns`` of an entry to its role."""
+    """Attach managed policies of the stack file to a role."""
     for arn in policy_arns:
-        # The account, too: two accounts may have policies of one name.
-        part = arn.partition(":iam::")[2].replace(":policy/", "-").replace("/", "-")
-        aws.iam.RolePolicyAttachment(f"{name}-{part}", role=role.name, policy_arn=arn, opts=opts)
+        aws.iam.RolePolicyAttachment(named_for(name, arn), role=role.name, policy_arn=arn, opts=opts)
+
+
+def named_for(name: str, arn: str) -> str:
+    """Return a logical name with the account and path of an IAM ARN, not with its position in a list.
+
+    A changed list would move ARNs between positions. The engine creates a replacement before it deletes the
+    old resource, so AWS would refuse a second access entry, and detach a policy that was just attached.
+    """
+    return f"{name}-{re.sub(':(policy|role)/', '/', arn.partition(':iam::')[2])}"
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import pulumi
 import pulumi_aws as aws
 
 from infra import schema
+from infra.components.identity.identity import attach
 from infra.iam import preview_statements
 from infra.iam.preview_statements import TrustedJobs
 from infra.iam.queue_statements import QueueAccess
@@ -133,14 +134,20 @@ class Deploys(pulumi.ComponentResource):
         read_only = pulumi.Output.concat("arn:", scope.partition, ":iam::aws:policy/ReadOnlyAccess")
         self.role_arn = self._role(
             args, "deploys", deploying, settings.policies, preview_statements.write_state(scope, state)
-        )
-        self.drift_role_arn = self._role(
+        ).arn
+        drift = self._role(
             args,
             "drift",
             drifting,
-            settings.drift_policies or [read_only],
+            settings.drift_policies,
             preview_statements.detect_drift(scope, state, args.images, args.archives),
         )
+        if not settings.drift_policies:
+            child = pulumi.ResourceOptions(parent=self)
+            aws.iam.RolePolicyAttachment(
+                scope.name("drift", "read-only"), role=drift.name, policy_arn=read_only, opts=child
+            )
+        self.drift_role_arn = drift.arn
         self.register_outputs({"roleArn": self.role_arn, "driftRoleArn": self.drift_role_arn})
 
     def _role(
@@ -148,19 +155,15 @@ class Deploys(pulumi.ComponentResource):
         args: DeploysArgs,
         short: str,
         jobs: TrustedJobs,
-        policies: Sequence[pulumi.Input[str]],
+        policies: Sequence[str],
         state: Sequence[Statement],
-    ) -> pulumi.Output[str]:
+    ) -> aws.iam.Role:
         scope, child = args.scope, pulumi.ResourceOptions(parent=self)
         role = _role(scope.name(short), scope, args.provider_arn, args.previews.repository, jobs, child)
-        for number, policy in enumerate(policies):
-            aws.iam.RolePolicyAttachment(
-                scope.name(short, str(number)), role=role.name, policy_arn=policy, opts=child
-            )
+        attach(role, scope.name(short), policies, child)
         if state:
             aws.iam.RolePolicy(scope.name(short), role=role.name, policy=document(state), opts=child)
-        arn: pulumi.Output[str] = role.arn
-        return arn
+        return role
 
 
 def _state(settings: schema.Previews) -> preview_statements.PulumiState:

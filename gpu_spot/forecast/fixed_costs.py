@@ -39,19 +39,27 @@ _CLUSTER: Final = "aws:eks/cluster:Cluster"
 
 
 def reduce_entries(config: StackConfig) -> tuple[StackConfig, dict[str, int]]:
-    """Return the stack with one entry of each kind, and by entry the number of entries it represents."""
+    """Return the stack with one entry of each kind, and by entry the number of entries it represents.
+
+    An entry whose name another one has in its queue is a kind of its own: without it the stack is invalid.
+    """
     values, times = dict(config.values), dict[str, int]()
     for key in _ENTRY_LISTS:
+        named = {name for entry in values.get(key) or () for name in _named(entry.get("queue") or {})}
         first: dict[str, Any] = {}
         counted = Counter[str]()
         for entry in values.get(key) or ():
-            kind = _kind(entry)
+            kind = str(entry["name"]) if entry["name"] in named else _kind(entry)
             first.setdefault(kind, entry)
             counted[kind] += 1
         if first:
             values[key] = list(first.values())
             times |= {str(entry["name"]): counted[kind] for kind, entry in first.items()}
     return replace(config, values=values), times
+
+
+def _named(queue: Mapping[str, Any]) -> set[str | None]:
+    return {(queue.get("existing") or {}).get("brokerOf"), *(queue.get("calls") or ())}
 
 
 def likeness(config: StackConfig) -> str:

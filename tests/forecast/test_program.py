@@ -44,6 +44,35 @@ def test_one_entry_of_each_kind_stands_for_all() -> None:
     assert counted["function requests"] == 2 * 730 * 60
 
 
+BROKER = {"kind": "rabbitmq", "instanceType": "mq.m7g.large"}
+
+
+def shared(broker: str, *calls: str) -> dict[str, Any]:
+    return {"kind": "rabbitmq", "existing": {"brokerOf": broker}, "calls": list(calls)}
+
+
+@pytest.mark.parametrize(
+    ("queues", "stand_for"),
+    [
+        ([BROKER, BROKER, shared("two"), shared("two")], {"one": 1, "two": 1, "three": 2}),
+        ([BROKER | {"calls": ["two", "three"]}, shared("one", "three"), shared("one", "two")], None),
+    ],
+)
+def test_an_entry_that_another_names_stands_for_itself(
+    queues: list[dict[str, Any]], stand_for: dict[str, int] | None
+) -> None:
+    names = ("one", "two", "three", "four")
+    values = stack_file(
+        [
+            {**service(name), "command": ["x"], "queue": queue}
+            for name, queue in zip(names, queues, strict=False)
+        ]
+    )
+    found, times = apart(priced, values, whole=False)
+    assert times == (stand_for or dict.fromkeys(names[:3], 1))
+    assert found == apart(priced, values, whole=True)[0]
+
+
 def bill(*files: dict[str, Any]) -> list[StackForecast]:
     """Return the forecasts of stack files whose groups all behave as ``WEEK``."""
     found = []

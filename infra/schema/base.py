@@ -43,13 +43,14 @@ Image: TypeAlias = Annotated[str, Field(pattern=r"^(ami-[0-9a-f]{8,17}|/[A-Za-z0
 """An AMI ID, or the path of a parameter that holds one."""
 
 StackName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9-]{0,39}$")]
-TagKey: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9+\-=.,_:@]{1,128}$")]
-"""Characters that instance metadata allows in a tag key: no spaces, no slashes.
+TagKey: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9+\-=._:@]{1,128}$")]
+"""Characters that instance metadata allows in a tag key, no spaces and slashes, and IAM, no commas.
 
-Source: EC2 user guide, "Access tags using IMDS".
+Sources: EC2 user guide, "Access tags using IMDS"; IAM API reference, ``Tag``.
 """
 
-TagValue: TypeAlias = Annotated[str, Field(max_length=256)]
+TagValue: TypeAlias = Annotated[str, Field(pattern=r"^[\w .:/=+@-]*$", max_length=256)]
+"""Source: IAM API reference, ``Tag``; EFS, Lambda, Logs and Systems Manager allow the same."""
 
 Email: TypeAlias = Annotated[str, Field(pattern=r"^[^@\s]+@[^@\s]+\.[^@\s]+$", max_length=254)]
 

@@ -98,8 +98,10 @@ class Settings(Model):
     @field_validator("tags")
     @classmethod
     def _tags_not_reserved(cls, tags: dict[str, str]) -> dict[str, str]:
+        # IAM's keys are not case-sensitive (IAM user guide, "Tags for IAM resources").
+        check_unique([key.lower() for key in tags], "tags")
         for key in tags:
-            if key == "Name" or key.startswith(("aws:", "gpu-spot:")):
+            if key.lower() == "name" or key.lower().startswith(("aws:", "gpu-spot:")):
                 raise ValueError(
                     f"has the tag {key!r}, which is reserved; use keys except Name, aws:* and gpu-spot:*"
                 )

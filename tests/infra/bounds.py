@@ -53,8 +53,8 @@ LISTS: Final[dict[str, Callable[[int], list[Any]]]] = {
     "driftPolicies": lambda n: [f"arn:aws:iam::123456789012:policy/{k}" for k in range(n)],
     "datasets": lambda n: [{"snapshot": "snap-00000000", "path": f"/mnt/{k}"} for k in range(n)],
 }
-OF_ANY_TEXT: Final = ("environment.{}", "matrix.{}[0]", "organizationalUnit")
-"""Texts that refuse control characters only."""
+OF_ANY_TEXT: Final = ("environment.{}", "matrix.{}[0]", "organizationalUnit", "tags.{}")
+"""Texts that may have spaces, no control characters."""
 _UUID: Final = "00000000-0000-0000-0000-000000000000"
 
 

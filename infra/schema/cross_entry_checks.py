@@ -26,8 +26,6 @@ Source: Auto Scaling API reference, ``LaunchTemplateOverrides``.
 """
 
 _LOAD_BALANCER_ZONES: Final = 2
-_SECURITY_GROUPS: Final = 3
-"""Additional security groups of instances with HTTP workers, which have two of the stack."""
 
 
 def check_names_of_jobs(jobs: Sequence[Training], services: Iterable[Service]) -> None:
@@ -179,15 +177,10 @@ def check_http(services: Iterable[Service], network: Network | None) -> None:
 
 
 def _check_place(name: str, http: Http, network: Network) -> None:
-    """Source: Application Load Balancer guide, "Availability Zones and subnets"; VPC guide, "Quotas"."""
+    """Source: Application Load Balancer guide, "Availability Zones and subnets"."""
     subject = f"http of {name!r}"
     if len(network.zones) < _LOAD_BALANCER_ZONES:
         raise ValueError(f"{subject} needs two or more zones; add one to network.zones")
-    if len(network.security_groups) > _SECURITY_GROUPS:
-        raise ValueError(
-            f"{subject} needs at most {_SECURITY_GROUPS} network.securityGroups (an interface has "
-            f"five in all), not {len(network.security_groups)}"
-        )
     if http.subnets and network.vpc_id is None:
         raise ValueError(f"{subject} has subnets, which need an existing VPC; set network.vpcId")
     if len(http.subnets) == 1:

@@ -29,7 +29,9 @@ class Network(Model):
     """ID of an existing VPC. Default: the stack creates one."""
     subnets: dict[str, SubnetId] = Field(default_factory=dict)
     """Private subnets of an existing VPC, one for each Availability Zone."""
-    security_groups: Annotated[tuple[SecurityGroupId, ...], Field(max_length=4)] = ()
+    # Five of an interface (VPC guide, "Amazon VPC quotas"), less the workers' and one of the entry's kind: of
+    # HTTP workers, of nodes, of a shared host, of a cluster.
+    security_groups: Annotated[tuple[SecurityGroupId, ...], Field(max_length=3)] = ()
     """Additional security groups of instances in an existing VPC."""
     non_overlapping_cidrs: tuple[str, ...] = ()
     """IPv4 CIDR blocks of networks that will be connected to the VPC (offices, peered VPCs). ``cidr`` must

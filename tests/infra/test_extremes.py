@@ -212,7 +212,6 @@ APART: dict[tuple[str, Extreme], str] = {
     ("network.endpoints", "most"): "stands in an existing network",
     ("services[0].queue.allowedSources[0]", "most"): "a group of others, which the local cloud lacks",
     ("services[0].http.allowedSources[0]", "most"): "a group of others, which the local cloud lacks",
-    ("network.securityGroups", "most"): "an address leaves room for three; tests/infra/test_http.py",
     ("network.zones", "least"): "an address needs two; stands in the environments that ship",
     ("services[0].http.subnets", "most"): "in an existing network; tests/infra/test_http.py has them",
     ("services[0].queue.calls", "most"): "services of one broker; infra/test_queue_kinds.py",

@@ -14,7 +14,7 @@ from contracts import names
 from infra.schema import Settings
 from infra.settings import SettingsError
 
-_MIN_NAME_LIMIT: Final = 64
+MIN_NAME_LIMIT: Final = 64
 """Length limit of the names of IAM roles, Lambda functions and EventBridge rules."""
 NAME_SUFFIX_LENGTH: Final = 8
 """Length of the suffix of Pulumi's auto-naming: a hyphen and seven hexadecimal digits."""
@@ -70,7 +70,7 @@ class Scope:
         """Options of lookups, which use the provider of the resources."""
         return pulumi.InvokeOptions(parent=self.parent)
 
-    def name(self, *parts: str, limit: int = _MIN_NAME_LIMIT) -> str:
+    def name(self, *parts: str, limit: int = MIN_NAME_LIMIT) -> str:
         """Return a logical name. The engine adds a prefix and a random suffix for the physical name.
 
         ``limit`` is the length limit of physical names of the type. The pattern is ``pulumi:autonaming`` in
@@ -122,6 +122,14 @@ class Scope:
         return pulumi.Output.concat(
             "arn:", self.partition, ":", service, ":", self.region, ":", self.account_id, ":", resource
         )
+
+
+def check_size(
+    what: str, size: int, limit: int, unit: str, remedy: str = "divide the entries between two stacks"
+) -> None:
+    """Raise ``SettingsError`` for what AWS would refuse because of its size."""
+    if size > limit:
+        raise SettingsError(f"{what} must have at most {limit:,} {unit}, not {size:,}; {remedy}")
 
 
 def build_scope(

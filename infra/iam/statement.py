@@ -10,7 +10,7 @@ import pulumi
 
 from contracts import names
 from infra.schema.access import CommandPermission
-from infra.scope import Scope
+from infra.scope import Scope, check_size
 
 ANY_RESOURCE: Final = ("*",)
 """For actions without resource-level permissions. Source: Service Authorization Reference."""
@@ -59,10 +59,15 @@ class Statement:
 
 
 def document(statements: Sequence[Statement]) -> pulumi.Output[str]:
-    """Return a policy document as JSON."""
-    return pulumi.Output.json_dumps(
-        {"Version": "2012-10-17", "Statement": [s.rendered() for s in statements]}
-    )
+    """Return a policy document as JSON; the output raises ``SettingsError`` for one that no role takes."""
+
+    def fitting(text: str) -> str:
+        # IAM user guide, "IAM and AWS STS quotas": inline policies of a role, without white space.
+        check_size(f"the policy of {statements[0].sid}", len("".join(text.split())), 10_240, "characters")
+        return text
+
+    content = {"Version": "2012-10-17", "Statement": [s.rendered() for s in statements]}
+    return pulumi.Output.json_dumps(content).apply(fitting)
 
 
 def permitted(permissions: Iterable[CommandPermission]) -> list[Statement]:

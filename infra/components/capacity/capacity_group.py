@@ -14,6 +14,7 @@ from contracts import names
 from contracts.group import config as group_config
 from contracts.group import control
 from contracts.group.config import GroupConfig
+from contracts.group.release_settings import MAX_BYTES
 from contracts.jobs import run as job_run
 from infra.catalogue.on_demand_prices import price, replacement_prices
 from infra.components.capacity import overrides, parameter
@@ -21,7 +22,7 @@ from infra.components.capacity.launch_template import Launchable
 from infra.components.capacity.spot_fleet import SpotFleet, SpotFleetArgs
 from infra.schema.capacity import Capacity
 from infra.schema.reservation import CapacityBlock, Reservation
-from infra.scope import Scope
+from infra.scope import MIN_NAME_LIMIT, Scope, check_size
 
 LAUNCH_HOOK: Final = "instance-prepared"
 _LAUNCH_HOOK_SECONDS: Final = 600
@@ -283,6 +284,13 @@ class CapacityGroup(pulumi.ComponentResource):
 
     def _parameters(self) -> None:
         args, capacity = self._args, self._args.capacity
+        # With the longest names of groups: the first preview does not know them.
+        longest = self._config_text("n" * MIN_NAME_LIMIT, "n" * MIN_NAME_LIMIT)
+        check_size(
+            f"the configuration of {args.group!r}",
+            *(len(longest.encode()), MAX_BYTES, "bytes"),
+            "list fewer onPremises.hosts or instanceTypes",
+        )
         group_names = pulumi.Output.all(self.primary_name, self.fallback_name)
         self._parameter(
             names.PARAMETER_CONFIG,

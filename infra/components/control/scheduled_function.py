@@ -16,7 +16,7 @@ from infra.components.identity.identity import FunctionIdentity, FunctionIdentit
 from infra.components.network.network import Network
 from infra.iam.statement import Statement, write_log
 from infra.schema import Service
-from infra.scope import Scope
+from infra.scope import Scope, check_size
 
 
 @dataclass(frozen=True)
@@ -97,6 +97,18 @@ def declare_function(
     allowed = [write_log(log.arn), *args.statements]
     identity = FunctionIdentity(full, FunctionIdentityArgs(scope, args.short, allowed), child)
     network = args.network
+    # Lambda guide, "Lambda quotas": 4 KB for all variables. They grow with the stack's queues.
+    variables: dict[str, pulumi.Input[str]] = {
+        names.ENV_STACK: scope.stack,
+        "POWERTOOLS_SERVICE_NAME": args.service,
+        "POWERTOOLS_METRICS_NAMESPACE": names.METRIC_NAMESPACE,
+        **args.environment,
+    }
+    pulumi.Output.all(**variables).apply(
+        lambda known: check_size(
+            f"the environment of {full}", len("".join((*known, *known.values()))), 4096, "characters"
+        )
+    )
     function = aws.lambda_.Function(
         full,
         description=args.description,
@@ -109,14 +121,7 @@ def declare_function(
         role=identity.role_arn,
         timeout=args.timeout_seconds,
         memory_size=args.memory_mib,
-        environment=aws.lambda_.FunctionEnvironmentArgs(
-            variables={
-                names.ENV_STACK: scope.stack,
-                "POWERTOOLS_SERVICE_NAME": args.service,
-                "POWERTOOLS_METRICS_NAMESPACE": names.METRIC_NAMESPACE,
-                **args.environment,
-            }
-        ),
+        environment=aws.lambda_.FunctionEnvironmentArgs(variables=variables),
         vpc_config=aws.lambda_.FunctionVpcConfigArgs(
             subnet_ids=list(network.subnet_ids.values()), security_group_ids=list(network.security_group_ids)
         )

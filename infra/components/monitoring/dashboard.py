@@ -10,7 +10,7 @@ import pulumi
 from contracts import names
 from infra.components.monitoring.alarm_spec import group_dimensions
 from infra.components.monitoring.telemetry import log_group_name
-from infra.scope import Scope
+from infra.scope import Scope, check_size
 
 _WIDTH: Final = 24
 _HEIGHT: Final = 6
@@ -27,15 +27,17 @@ def body(
 
     Only values depend on Pulumi outputs, never the layout.
     """
-    return {
-        "start": "-PT6H",
-        "widgets": [
-            {**widget, "x": column * (_WIDTH // len(row)), "y": index * _HEIGHT, "height": _HEIGHT}
-            | {"width": _WIDTH // len(row)}
-            for index, row in enumerate([*rows, _controller_row(scope, function, log_group)])
-            for column, widget in enumerate(row)
-        ],
-    }
+    widgets = [
+        {**widget, "x": column * (_WIDTH // len(row)), "y": index * _HEIGHT, "height": _HEIGHT}
+        | {"width": _WIDTH // len(row)}
+        for index, row in enumerate([*rows, _controller_row(scope, function, log_group)])
+        for column, widget in enumerate(row)
+    ]
+    # CloudWatch user guide, "CloudWatch service quotas".
+    metrics = sum(len(widget["properties"].get("metrics", ())) for widget in widgets)
+    check_size("the dashboard", len(widgets), 500, "widgets")
+    check_size("the dashboard", metrics, 2500, "metrics")
+    return {"start": "-PT6H", "widgets": widgets}
 
 
 def group_row(scope: Scope, group: str, *, is_nvidia: bool) -> DashboardRow:

@@ -43,5 +43,6 @@ def ceiling(settings: Settings) -> Ceiling:
 def cost(capacity: Capacity, region: str) -> tuple[float, tuple[str, ...]]:
     """Return the most that a group costs in an hour, and its types whose price is assumed."""
     price, assumed = highest_slot_price(capacity.types, region, capacity.weights)
-    bid = float(capacity.max_price or 0) / min(capacity.weights.values())
-    return capacity.maximum * max(price, bid), assumed
+    # Both are for a unit of capacity: with weights AWS takes the maximum price per unit hour (EC2 API
+    # reference, SpotFleetRequestConfigData; Auto Scaling API reference, InstancesDistribution).
+    return capacity.maximum * max(price, float(capacity.max_price or 0)), assumed

@@ -130,7 +130,8 @@ class Capacity(Model):
     allocation_strategy: AllocationStrategy = "price-capacity-optimized"
     """How AWS chooses capacity pools. The values are those of Auto Scaling, for a Spot Fleet as well."""
     max_price: Annotated[Decimal, Field(ge=Decimal("0.001"), le=1000)] | None = None
-    """Maximum price of a Spot Instance in US dollars per hour. Default: the On-Demand price."""
+    """Maximum price of a Spot Instance in US dollars per hour; with ``unit: gpus`` of each of its GPUs.
+    Default: the On-Demand price."""
     root_volume_gib: Annotated[int, Field(alias="rootVolumeGiB", ge=75, le=16_384)] = 125
     """Size of each instance's root volume in GiB."""
     root_volume_throughput_mib: Annotated[int, Field(ge=125, le=750)] | None = None

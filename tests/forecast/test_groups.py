@@ -202,7 +202,7 @@ def test_gpus_are_slots_and_a_higher_bid_counts() -> None:
     types = {"instanceTypes": ["g6.12xlarge", "g6.48xlarge"], "unit": "gpus"}
     per_gpu = max(usd("g6.12xlarge") / 4, usd("g6.48xlarge") / 8)
     assert ceiling(settings_of([service(max=24, **types)])).usd == pytest.approx(24 * per_gpu)
-    assert ceiling(settings_of([service(max=24, maxPrice=100, **types)])).usd == pytest.approx(24 * 100 / 4)
+    assert ceiling(settings_of([service(max=24, maxPrice=100, **types)])).usd == pytest.approx(24 * 100)
 
 
 def test_nodes_on_kubernetes_count() -> None:

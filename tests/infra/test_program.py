@@ -202,6 +202,12 @@ def test_a_group_that_counts_gpus_weighs_every_type_on_both_sides() -> None:
     assert (mix["onDemandBaseCapacity"], mix["onDemandPercentageAboveBaseCapacity"]) == (2, 25)
     config = known.config("inference")
     assert (config["max"], config["slots"]["g6.12xlarge"]) == (16, 8)
+    for alarm, said in (
+        ("shortage", "fewer ready"),
+        ("on-demand", "On-Demand"),
+        ("above-max", "has run more"),
+    ):
+        assert f"{said} GPUs " in known.alarms()[f"inference-{alarm}"]["alarmDescription"]
 
 
 def test_the_fallback_is_on_demand_with_a_warm_pool_that_reuses_instances() -> None:

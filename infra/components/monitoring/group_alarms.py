@@ -36,6 +36,7 @@ class GroupAlarmSettings:
     """
 
     name: str
+    unit: str
     on_demand_ceiling: int
     shortage_minutes: int
     on_demand_minutes: int
@@ -109,6 +110,7 @@ def _queue_alarms(args: AlarmsArgs) -> Iterator[AlarmSpec]:
 def _group_alarms(stack: str, group: GroupAlarmSettings, controller: str) -> Iterator[AlarmSpec]:
     of_controller, instances = of_function(stack, group.name, controller), of_instances(stack, group.name)
     minutes, periods = group.shortage_minutes, group.on_demand_minutes * MINUTE // FIVE_MINUTES
+    unit = group.unit.replace("gpus", "GPUs")
     shortage = Condition("Minimum", periods=minutes, datapoints=minutes)
     on_demand = Condition(
         "Minimum",
@@ -127,13 +129,13 @@ def _group_alarms(stack: str, group: GroupAlarmSettings, controller: str) -> Ite
         "shortage",
         "Shortage",
         shortage,
-        f"{group.name} has had fewer ready instances than its target for {minutes} minutes.",
+        f"{group.name} has had fewer ready {unit} than its target for {minutes} minutes.",
     )
     yield alarm(
         "on-demand",
         "OnDemand",
         on_demand,
-        f"{group.name} has run more than {group.on_demand_ceiling} On-Demand instances "
+        f"{group.name} has run more than {group.on_demand_ceiling} On-Demand {unit} "
         f"for {group.on_demand_minutes} minutes.",
     )
     if group.has_fallback:
@@ -148,7 +150,7 @@ def _group_alarms(stack: str, group: GroupAlarmSettings, controller: str) -> Ite
         "above-max",
         "AboveMaximum",
         TEN_MINUTES,
-        f"{group.name} has run more instances than its maximum for ten minutes.",
+        f"{group.name} has run more {unit} than its maximum for ten minutes.",
     )
     yield alarm(
         "controller-alarm",

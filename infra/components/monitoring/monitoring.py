@@ -68,6 +68,7 @@ class Monitoring(pulumi.ComponentResource):
                 tuple(
                     GroupAlarmSettings(
                         group.name,
+                        group.capacity.unit,
                         group.capacity.ceiling,
                         settings.stall_minutes if group.is_batch else settings.shortage_minutes,
                         settings.on_demand_minutes,

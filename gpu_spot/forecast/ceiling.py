@@ -43,6 +43,5 @@ def ceiling(settings: Settings) -> Ceiling:
 def cost(capacity: Capacity, region: str) -> tuple[float, tuple[str, ...]]:
     """Return the most that a group costs in an hour, and its types whose price is assumed."""
     price, assumed = highest_slot_price(capacity.types, region, capacity.weights)
-    # Both are for a unit of capacity: with weights AWS takes the maximum price per unit hour (EC2 API
-    # reference, SpotFleetRequestConfigData; Auto Scaling API reference, InstancesDistribution).
+    # Both are per unit: AWS takes a "maximum price per unit hour" (EC2 API, SpotFleetRequestConfigData).
     return capacity.maximum * max(price, float(capacity.max_price or 0)), assumed

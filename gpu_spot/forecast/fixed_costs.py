@@ -45,7 +45,9 @@ def reduce_entries(config: StackConfig) -> tuple[StackConfig, dict[str, int]]:
     """
     values, times = dict(config.values), dict[str, int]()
     for key in _ENTRY_LISTS:
-        named = {name for entry in values.get(key) or () for name in _named(entry.get("queue") or {})}
+        queues = [entry.get("queue") or {} for entry in values.get(key) or ()]
+        named = {(queue.get("existing") or {}).get("brokerOf") for queue in queues}
+        named |= {name for queue in queues for name in queue.get("calls") or ()}
         first: dict[str, Any] = {}
         counted = Counter[str]()
         for entry in values.get(key) or ():
@@ -56,10 +58,6 @@ def reduce_entries(config: StackConfig) -> tuple[StackConfig, dict[str, int]]:
             values[key] = list(first.values())
             times |= {str(entry["name"]): counted[kind] for kind, entry in first.items()}
     return replace(config, values=values), times
-
-
-def _named(queue: Mapping[str, Any]) -> set[str | None]:
-    return {(queue.get("existing") or {}).get("brokerOf"), *(queue.get("calls") or ())}
 
 
 def likeness(config: StackConfig) -> str:

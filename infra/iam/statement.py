@@ -59,15 +59,14 @@ class Statement:
 
 
 def document(statements: Sequence[Statement]) -> pulumi.Output[str]:
-    """Return a policy document as JSON; the output raises ``SettingsError`` for one that no role takes."""
-
-    def fitting(text: str) -> str:
-        # IAM user guide, "IAM and AWS STS quotas": inline policies of a role, without white space.
-        check_size(f"the policy of {statements[0].sid}", len("".join(text.split())), 10_240, "characters")
-        return text
-
-    content = {"Version": "2012-10-17", "Statement": [s.rendered() for s in statements]}
-    return pulumi.Output.json_dumps(content).apply(fitting)
+    """Return a policy document as JSON; an output raises ``SettingsError`` if it is too large for a role."""
+    text = pulumi.Output.json_dumps(
+        {"Version": "2012-10-17", "Statement": [s.rendered() for s in statements]}
+    )
+    # IAM user guide, "IAM and AWS STS quotas": inline policies of a role, without white space.
+    policy = f"the policy of {statements[0].sid}"
+    text.apply(lambda known: check_size(policy, len("".join(known.split())), 10_240, "characters"))
+    return text
 
 
 def permitted(permissions: Iterable[CommandPermission]) -> list[Statement]:

@@ -70,7 +70,9 @@ def policy(services: int) -> str:
         names = [f"service-of-customer-{number:03}" for number in range(services)]
         arns = {"memory_arn": "memory", "registry_arn": "registry"}
         statements = scaler_statements.scaler(SCOPE, names, **arns, reads_metrics=True)
-        return str(await document(statements).future())
+        text = str(await document(statements).future())
+        await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()})  # as the engine does at the end
+        return text
 
     return asyncio.run(rendered())
 

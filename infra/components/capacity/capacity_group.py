@@ -285,12 +285,9 @@ class CapacityGroup(pulumi.ComponentResource):
     def _parameters(self) -> None:
         args, capacity = self._args, self._args.capacity
         # With the longest names of groups: the first preview does not know them.
-        longest = self._config_text("n" * MIN_NAME_LIMIT, "n" * MIN_NAME_LIMIT)
-        check_size(
-            f"the configuration of {args.group!r}",
-            *(len(longest.encode()), MAX_BYTES, "bytes"),
-            "list fewer onPremises.hosts or instanceTypes",
-        )
+        longest, remedy = "n" * MIN_NAME_LIMIT, "list fewer onPremises.hosts or instanceTypes"
+        size = len(self._config_text(longest, longest).encode())
+        check_size(f"the configuration of {args.group!r}", size, MAX_BYTES, "bytes", remedy)
         group_names = pulumi.Output.all(self.primary_name, self.fallback_name)
         self._parameter(
             names.PARAMETER_CONFIG,

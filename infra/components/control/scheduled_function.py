@@ -104,11 +104,8 @@ def declare_function(
         "POWERTOOLS_METRICS_NAMESPACE": names.METRIC_NAMESPACE,
         **args.environment,
     }
-    pulumi.Output.all(**variables).apply(
-        lambda known: check_size(
-            f"the environment of {full}", len("".join((*known, *known.values()))), 4096, "characters"
-        )
-    )
+    texts = pulumi.Output.all(**variables).apply(lambda known: "".join((*known, *known.values())))
+    texts.apply(lambda text: check_size(f"the environment of {full}", len(text), 4096, "characters"))
     function = aws.lambda_.Function(
         full,
         description=args.description,

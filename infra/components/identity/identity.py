@@ -66,8 +66,8 @@ def attach(role: aws.iam.Role, name: str, policy_arns: Sequence[str], opts: pulu
 def named_for(name: str, arn: str) -> str:
     """Return a logical name with the account and path of an IAM ARN, not with its position in a list.
 
-    A changed list would move ARNs between positions. The engine creates a replacement before it deletes the
-    old resource, so AWS would refuse a second access entry, and detach a policy that was just attached.
+    By position an ARN may come to another resource, which is created before the old one is deleted: AWS then
+    refuses a second access entry, and detaches a policy that was just attached.
     """
     return f"{name}-{re.sub(':(policy|role)/', '/', arn.partition(':iam::')[2])}"
 

@@ -9,7 +9,7 @@ import ipaddress
 from collections.abc import Sequence
 from typing import Annotated, Final, Literal, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo
 from pydantic.alias_generators import to_camel
 
 from infra.catalogue import cpu_types, regions
@@ -41,6 +41,9 @@ Region: TypeAlias = Annotated[str, Field(pattern=REGION), AfterValidator(regions
 
 Image: TypeAlias = Annotated[str, Field(pattern=r"^(ami-[0-9a-f]{8,17}|/[A-Za-z0-9_./-]+)$")]
 """An AMI ID, or the path of a parameter that holds one."""
+
+_PRIVATE: Final = ("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16")
+PRIVATE: Final = "10/8, 100.64/10, 172.16/12 or 192.168/16"
 
 StackName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9-]{0,39}$")]
 TagKey: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9+\-=._:@]{1,128}$")]
@@ -92,6 +95,27 @@ def check_unique(names: list[str], plural: str) -> None:
             raise ValueError(f"two {plural} are named {name!r}; give each its own name")
 
 
+def each_once(values: tuple[str, ...]) -> tuple[str, ...]:
+    """Return ``values``; raise ``ValueError`` for one that is listed twice."""
+    for value in values:
+        if values.count(value) > 1:
+            raise ValueError(f"{value} is listed twice; list it once")
+    return values
+
+
+def check_region(arn: str | None, info: ValidationInfo) -> str | None:
+    """Return ``arn``; raise ``ValueError`` if it is an ARN of another Region than the stack's."""
+    region = (info.context or {}).get("region")
+    if arn is not None and region and arn.startswith("arn:") and arn.split(":")[3] != region:
+        raise ValueError(f"must be in {region}; {arn} is in another Region")
+    return arn
+
+
+def is_private(network: ipaddress.IPv4Network) -> bool:
+    """Return whether a network is part of a private one; ``IPv4Network.is_private`` admits reserved ones."""
+    return any(network.subnet_of(ipaddress.IPv4Network(private)) for private in _PRIVATE)
+
+
 def check_private_networks(sources: Sequence[str]) -> None:
     """Raise ``ValueError`` for a source that is not a private IPv4 network, or is listed twice."""
     for source in sources:
@@ -99,7 +123,7 @@ def check_private_networks(sources: Sequence[str]) -> None:
             network = ipaddress.IPv4Network(source)
         except ValueError as error:
             raise ValueError(f"{source!r} is not a network ({error}); write one such as 10.0.0.0/8") from None
-        if not network.is_private or network.prefixlen < 8:
-            raise ValueError(f"{source} is not a private network; use part of 10/8, 172.16/12 or 192.168/16")
+        if not is_private(network):
+            raise ValueError(f"{source} is not a private network; use part of {PRIVATE}")
         if sources.count(source) > 1:
             raise ValueError(f"{source} is listed twice; list each network once")

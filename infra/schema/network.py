@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from infra.schema.base import REGION, Model
+from infra.schema.base import PRIVATE, REGION, Model, is_private
 
 _DOCKER_BRIDGE: Final = "172.17.0.0/16"
 """Docker's default bridge. In a VPC that overlaps it, replies to other instances would go to containers."""
@@ -111,8 +111,8 @@ class Network(Model):
         network = _network(cidr)
         if not 16 <= network.prefixlen <= 20:
             raise ValueError(f"must be a network from /16 to /20, not a /{network.prefixlen}")
-        if not network.is_private or network.is_loopback or network.is_link_local:
-            raise ValueError(f"must be a private network (part of 10/8, 172.16/12 or 192.168/16), not {cidr}")
+        if not is_private(network):
+            raise ValueError(f"must be a private network (part of {PRIVATE}), not {cidr}")
         for reserved in (*info.data.get("non_overlapping_cidrs", ()), _DOCKER_BRIDGE):
             if network.overlaps(_network(reserved)):
                 owner = "Docker's bridge network" if reserved == _DOCKER_BRIDGE else "of nonOverlappingCidrs"
@@ -152,6 +152,8 @@ class Network(Model):
     def _interfaces(cls, extra: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         if extra and info.data.get("endpoints", "interface") != "interface":
             raise ValueError("needs endpoints 'interface'; set that, or remove the extra endpoints")
+        if gateways := {"s3", "dynamodb"} & {*extra} if info.data.get("vpc_id", "") is None else set():
+            raise ValueError(f"has {min(gateways)}, whose gateway endpoint a created VPC has; remove it")
         return extra
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import Field, ValidationInfo, field_validator
 
 from contracts.limits import KmsKeyArn, Name
-from infra.schema.base import Email, Model, check_unique
+from infra.schema.base import Email, Model, check_unique, each_once
 
 UserId: TypeAlias = Annotated[int, Field(ge=1, le=4_294_967_295)]
 PolicyArn: TypeAlias = Annotated[
@@ -24,7 +24,7 @@ class AccessPoint(Model):
 
     name: Name
     """Name; unique in the stack."""
-    path: Annotated[str, Field(pattern=r"^(/[A-Za-z0-9_.-]+){1,4}$", max_length=100)]
+    path: Annotated[str, Field(pattern=r"^(/[A-Za-z0-9_-][A-Za-z0-9_.-]*){1,4}$", max_length=100)]
     """Path of the directory."""
     user_id: UserId = 1000
     """POSIX user ID of all clients."""
@@ -167,11 +167,7 @@ class Deploys(Model):
     drift_policies: Annotated[tuple[PolicyArn, ...], Field(max_length=10, strict=False)] = ()
     """ARNs of the IAM policies of the drift role. Default: AWS's ``ReadOnlyAccess``."""
 
-    @field_validator("policies", "drift_policies")
-    @classmethod
-    def _policies_once(cls, policies: tuple[str, ...]) -> tuple[str, ...]:
-        check_unique(list(policies), "policies")
-        return policies
+    _each_once = field_validator("policies", "drift_policies")(each_once)
 
 
 class Identity(Model):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
-from infra.schema.base import Model
+from infra.schema.base import Model, check_region
 
 
 class Reservation(Model):
@@ -22,6 +22,7 @@ class Reservation(Model):
         ),
     ]
     """ID of a capacity reservation, or ARN of a resource group of reservations."""
+    _of_the_region = field_validator("source")(check_region)
     count: Annotated[int, Field(ge=1, le=5000)]
     """Reserved capacity that this group may use, in the unit of its target."""
 

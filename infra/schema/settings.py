@@ -11,7 +11,16 @@ from pydantic import Field, ValidationInfo, field_validator
 from contracts import limits, names
 from contracts.agent.names import TAG_JOB
 from infra.schema import entry_warnings
-from infra.schema.base import Model, Region, Retention, StackName, TagKey, TagValue, check_unique
+from infra.schema.base import (
+    Model,
+    Region,
+    Retention,
+    StackName,
+    TagKey,
+    TagValue,
+    check_region,
+    check_unique,
+)
 from infra.schema.capacity import Capacity
 from infra.schema.cluster.kubernetes import Kubernetes, check_network
 from infra.schema.cross_entry_checks import (
@@ -87,13 +96,7 @@ class Settings(Model):
     def _none_is_empty(cls, text: object) -> object:
         return None if text == "" else text  # the project file needs a default, which cannot be null
 
-    @field_validator("kms_key_arn")
-    @classmethod
-    def _key_of_region(cls, arn: str | None, info: ValidationInfo) -> str | None:
-        region = info.data.get("region")
-        if arn is not None and region is not None and arn.split(":")[3] != region:
-            raise ValueError(f"must be a key of {region}; {arn} is of another Region")
-        return arn
+    _of_the_region = field_validator("kms_key_arn")(check_region)
 
     @field_validator("tags")
     @classmethod
@@ -115,6 +118,7 @@ class Settings(Model):
     @classmethod
     def _unique_names(cls, services: tuple[Service, ...], info: ValidationInfo) -> tuple[Service, ...]:
         check_unique([service.name for service in services], "services")
+        check_brokers(services)
         check_requirements(services, info.data.get("network"))
         check_http(services, info.data.get("network"))
         return services
@@ -126,7 +130,6 @@ class Settings(Model):
     ) -> tuple[Training, ...]:
         network: Network | None = info.data.get("network")
         check_names_of_jobs(_jobs(training), info.data.get("services", ()))
-        check_brokers(info.data.get("services", ()))
         check_requirements(training, network)
         check_blocks(training, network)
         check_zones_of_nodes(training, network)

@@ -14,7 +14,7 @@ from contracts.agent.names import DATASET_DEVICES
 from contracts.agent.secret_sources import parameter_names, secret_names
 from infra.catalogue.instance_sizes import INSTANCE_SIZES
 from infra.schema.access import ARN_BYTES, MAX_BYTES, CommandPermissions, PolicyArns
-from infra.schema.base import Model
+from infra.schema.base import Model, each_once
 from infra.schema.capacity import Capacity
 
 RunsOn: TypeAlias = Literal["instances", "kubernetes"]
@@ -82,6 +82,7 @@ class Work(Model):
     ``policyArns``, a job's command has no credentials."""
     policy_arns: PolicyArns = ()
     """Managed policies of the same role."""
+    _each_once = field_validator("policy_arns")(each_once)
 
     shm_gib: Annotated[limits.SharedMemoryGib | None, Field(alias="shmGiB")] = None
     """Size of ``/dev/shm`` of each container in GiB. Default: half of the container's memory, which without a

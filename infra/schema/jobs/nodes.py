@@ -34,7 +34,7 @@ class TrainingNodes(Model):
     def _min_within_max(self) -> TrainingNodes:
         if self.min > self.max:
             raise ValueError(f"min must be from 1 to max ({self.max}), not {self.min}")
-        for key in self.between_instances:
+        for key in (*self.between_instances, *(["zone"] if self.zone is not None else [])):
             if self.max == 1:
                 raise ValueError(f"{key} needs several nodes; set max above 1, or remove {key}")
         return self

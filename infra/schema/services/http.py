@@ -12,12 +12,8 @@ from contracts.agent.config import HttpWorkers
 from contracts.limits import MAX_PROXY_SERVERS
 from infra.catalogue import cpu_types
 from infra.catalogue.accelerators import Architecture
-from infra.schema.base import CpuType, Model
+from infra.schema.base import CpuType, Model, check_region, each_once, is_private
 from infra.schema.network import SubnetId
-
-_PRIVATE: Final = tuple(
-    map(ipaddress.IPv4Network, ("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16"))
-)
 
 MAX_WORKERS: Final = 1000
 MAX_SLOTS: Final = 128
@@ -133,13 +129,7 @@ class Http(Model):
             check_source(source, public=public)
         return public
 
-    @field_validator("allowed_sources", "retry_paths", "subnets")
-    @classmethod
-    def _each_once(cls, values: tuple[str, ...]) -> tuple[str, ...]:
-        for value in values:
-            if values.count(value) > 1:
-                raise ValueError(f"{value} is listed twice; list it once")
-        return values
+    _each_once = field_validator("allowed_sources", "retry_paths", "subnets")(each_once)
 
     @field_validator("certificate_arn")
     @classmethod
@@ -148,10 +138,7 @@ class Http(Model):
             raise ValueError("is required with public; set the ARN of a certificate")
         if arn is None and info.data.get("protocol") == "grpc":
             raise ValueError("is required with protocol 'grpc'; set the ARN of a certificate")
-        region = str((info.context or {}).get("region", ""))
-        if arn is not None and region and arn.split(":")[3] != region:
-            raise ValueError(f"must be a certificate of {region}; {arn} is in another Region")
-        return arn
+        return check_region(arn, info)
 
     @field_validator("domain", "hosted_zone_id")
     @classmethod
@@ -199,5 +186,5 @@ def check_source(source: str, *, public: bool) -> None:
         raise ValueError(
             f"allowedSources has {source!r}, which is not a network ({error}); write one such as 10.30.0.0/16"
         ) from None
-    if not public and not any(network.subnet_of(private) for private in _PRIVATE):
+    if not public and not is_private(network):
         raise ValueError(f"must be true to admit {source} (allowedSources), which is not a private network")

@@ -8,7 +8,7 @@ from typing import Annotated, TypeAlias
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from infra.schema.base import Model
+from infra.schema.base import Model, check_region
 
 TrustAnchor: TypeAlias = Annotated[
     str, Field(pattern=r"^arn:aws[a-z-]*:rolesanywhere:[a-z0-9-]+:\d{12}:trust-anchor/[0-9a-f-]{36}$")
@@ -61,6 +61,7 @@ class OnPremises(Model):
     """The hosts. Workers of others are not counted; a host that is removed loses its access."""
     trust_anchor: TrustAnchor | None = None
     """ARN of an IAM Roles Anywhere trust anchor. A host with a certificate of it may assume its role."""
+    _of_the_region = field_validator("trust_anchor")(check_region)
     organizational_unit: Annotated[str, Field(pattern=r"^[^\x00-\x1f*?$]+$", max_length=64)] | None = None
     """Organizational unit (OU) that the subject of a host's certificate must have."""
 

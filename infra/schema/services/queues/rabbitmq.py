@@ -12,7 +12,7 @@ from contracts import limits
 from contracts.agent import config as agent
 from infra.catalogue import broker_types
 from infra.catalogue.broker_types import BrokerMode, EngineVersion
-from infra.schema.base import Model
+from infra.schema.base import Model, is_private
 from infra.schema.services.queues.settings import MaxMessageAgeSeconds, QueueSettings
 from userdata.agent.aws.permissions import Need
 
@@ -230,5 +230,5 @@ def _check_network(cidr: str) -> None:
         network = ipaddress.IPv4Network(cidr)
     except ValueError as error:
         raise ValueError(f"is not an IPv4 CIDR block ({error}); write one such as 10.30.0.0/16") from None
-    if not network.is_private:
+    if not is_private(network):
         raise ValueError(f"must be private networks, because the broker is private; {cidr} is not")

@@ -52,6 +52,8 @@ class ExistingSqs(Model):
         for key in ("queue", "deadLetters"):
             if str(names.get(key)).endswith(".fifo"):
                 raise WrongKeyError((key,), f"must be a standard queue; {names[key]!r} is a FIFO queue")
+        if (queue := names.get("queue")) is not None and queue == names.get("deadLetters"):
+            raise WrongKeyError(("deadLetters",), f"must be its dead-letter queue, not {queue!r} itself")
         return names
 
 

@@ -125,11 +125,11 @@ class Scope:
 
 
 def check_size(
-    what: str, size: int, limit: int, unit: str, remedy: str = "divide the entries between two stacks"
+    subject: str, size: int, limit: int, unit: str, remedy: str = "divide the entries between two stacks"
 ) -> None:
     """Raise ``SettingsError`` for what AWS would refuse because of its size."""
     if size > limit:
-        raise SettingsError(f"{what} must have at most {limit:,} {unit}, not {size:,}; {remedy}")
+        raise SettingsError(f"{subject} must have at most {limit:,} {unit}, not {size:,}; {remedy}")
 
 
 def build_scope(

@@ -15,15 +15,15 @@ from tests.test_repository import FILES, ROOT
 
 PRODUCT_LINES = {
     "contracts": 3_657,
-    "infra": 19_435,
+    "infra": 19_484,
     "lambdas": 14_345,
     "userdata": 17_875,
-    "gpu_spot": 13_093,
+    "gpu_spot": 13_099,
     "policy": 1_629,
     "market": 1_775,
     "rehearsal": 5_133,
 }
-MAX_PRODUCT_LINES = 76_942
+MAX_PRODUCT_LINES = 77_000
 LIBRARY_LINES = {
     "packages/pulumi-on-moto/src": 8_341,
     "packages/spot-training/src": 11_418,
@@ -32,7 +32,7 @@ LIBRARY_LINES = {
 OTHER_LINES = {
     "packages/tests": 22_381,
     "research": 10_287,
-    "tests": 71_426,
+    "tests": 71_563,
     "originals": 15_268,
     "docs": 439,
     "examples": 1_416,

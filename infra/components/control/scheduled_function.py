@@ -104,7 +104,7 @@ def declare_function(
         "POWERTOOLS_METRICS_NAMESPACE": names.METRIC_NAMESPACE,
         **args.environment,
     }
-    texts = pulumi.Output.all(**variables).apply(lambda known: "".join((*known, *known.values())))
+    texts = pulumi.Output.all(**variables).apply(lambda values: "".join((*values, *values.values())))
     texts.apply(lambda text: check_size(f"the environment of {full}", len(text), 4096, "characters"))
     function = aws.lambda_.Function(
         full,

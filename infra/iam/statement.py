@@ -65,7 +65,7 @@ def document(statements: Sequence[Statement]) -> pulumi.Output[str]:
     )
     # IAM user guide, "IAM and AWS STS quotas": inline policies of a role, without white space.
     policy = f"the policy of {statements[0].sid}"
-    text.apply(lambda json: check_size(policy, len("".join(json.split())), 10_240, "characters"))
+    text.apply(lambda content: check_size(policy, len("".join(content.split())), 10_240, "characters"))
     return text
 
 

@@ -40,7 +40,7 @@ from userdata.agent.tenants.host import container, firewall, meter
 from userdata.agent.tenants.host.container import name_of
 from userdata.agent.tenants.host.listing import TenantListReader
 from userdata.agent.tenants.host.steps import DesiredTenant
-from userdata.agent.tenants.host.supervisor import POLL_INTERVAL_SECONDS
+from userdata.agent.tenants.host.tenant_state import POLL_INTERVAL_SECONDS
 from userdata.agent.tenants.model import Tenant
 from userdata.agent.tenants.plan import plan
 from userdata.agent.tenants.throughput import ASSUMED, bounds_of

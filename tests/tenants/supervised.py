@@ -17,7 +17,8 @@ from userdata.agent.tenants.host.limiter import CpuLimiter, LendingTenant
 from userdata.agent.tenants.host.meter import Counters, UsageMeter
 from userdata.agent.tenants.host.parts import GpuParts
 from userdata.agent.tenants.host.shares import WeightCurve
-from userdata.agent.tenants.host.supervisor import SupervisorDependencies, TenantSupervisor
+from userdata.agent.tenants.host.supervisor import TenantSupervisor
+from userdata.agent.tenants.host.tenant_state import SupervisorDependencies
 from userdata.agent.tenants.model import HostShape, Slice, Tenant
 from userdata.agent.tenants.throughput import Bandwidth
 from userdata.agent.work import notice

@@ -35,7 +35,8 @@ def shared_host(node: Node) -> int:
     from userdata.agent.tenants.host.parts import GpuParts
     from userdata.agent.tenants.host.shape import disk_of
     from userdata.agent.tenants.host.shares import WeightCurve
-    from userdata.agent.tenants.host.supervisor import SupervisorDependencies, TenantSupervisor
+    from userdata.agent.tenants.host.supervisor import TenantSupervisor
+    from userdata.agent.tenants.host.tenant_state import SupervisorDependencies
     from userdata.agent.tenants.images import versions
     from userdata.agent.tenants.images.secret_values import TenantSecrets
     from userdata.agent.tenants.images.store import ImageStore

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from contracts.registry.tenant_wait import MAX_REASON_LENGTH, TenantWait
@@ -13,21 +12,16 @@ from userdata.agent.machine import log
 from userdata.agent.machine.background import (
     MAX_BACKOFF_SECONDS,
     BackgroundPoller,
-    BackgroundRunner,
     Guard,
     Lane,
     SilentError,
     backoff,
 )
-from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.errors import AgentError, ConfigError
-from userdata.agent.machine.host import QUICK, Host
+from userdata.agent.machine.host import QUICK
 from userdata.agent.tenants.host import container, docker, firewall
 from userdata.agent.tenants.host.container import TenantPaths
-from userdata.agent.tenants.host.limiter import CpuLimiter, LendingTenant
-from userdata.agent.tenants.host.meter import UsageMeter
-from userdata.agent.tenants.host.parts import GpuParts
-from userdata.agent.tenants.host.shares import WeightCurve
+from userdata.agent.tenants.host.limiter import LendingTenant
 from userdata.agent.tenants.host.steps import (
     DesiredTenant,
     Reconciliation,
@@ -39,19 +33,16 @@ from userdata.agent.tenants.host.steps import (
     resources_of,
 )
 from userdata.agent.tenants.host.tenancy import TenantLifecycle
-from userdata.agent.tenants.host.tenant_state import TenantState
-from userdata.agent.tenants.host.volumes import TenantVolumes
+from userdata.agent.tenants.host.tenant_state import SupervisorDependencies, TenantState
 from userdata.agent.tenants.model import HostShape, Slice, Tenant
 from userdata.agent.tenants.plan import plan
-from userdata.agent.tenants.throughput import Bandwidth, bounds_of
+from userdata.agent.tenants.throughput import bounds_of
 from userdata.agent.work import notice, process
-from userdata.agent.work.heartbeat import HeartbeatSender
 from userdata.agent.work.notice import Notice
 
 _T = TypeVar("_T")
 
 TICK_SECONDS: Final = 1.0
-POLL_INTERVAL_SECONDS: Final = 2.0
 _ASK_SECONDS: Final = 60.0
 """Time limit of a query of Docker, the driver or AWS."""
 _WORK_SECONDS: Final = 3600.0
@@ -63,39 +54,6 @@ _FIREWALL_INTERVAL_SECONDS: Final = 60.0
 _VERSIONS_INTERVAL_SECONDS: Final = 300.0
 _FAILURES_BEFORE_READY: Final = 3
 """Failed starts after which a tenant keeps neither the host from being ready nor another tenant waiting."""
-
-
-@dataclass(frozen=True)
-class SupervisorDependencies:
-    """The dependencies of a `TenantSupervisor`.
-
-    ``fetch_tenants`` returns the tenant list if it changed, ``cached_tenants`` the last valid list of this
-    boot. ``prepare_image`` pulls a tenant's image, and returns its declared volumes. ``outdated`` returns the
-    programs below their least versions: see `images.versions`. ``bandwidth`` is the machine's; ``disk_of`` as
-    in `shape`.
-    """
-
-    host: Host
-    clock: Clock
-    run_in_background: BackgroundRunner
-    heartbeats: HeartbeatSender
-    volumes: TenantVolumes
-    meter: UsageMeter
-    limiter: CpuLimiter
-    weight_curve: WeightCurve
-    fetch_tenants: Callable[[], tuple[Tenant, ...] | None]
-    cached_tenants: Callable[[], tuple[Tenant, ...] | None]
-    read_shape: Callable[[], HostShape]
-    prepare_image: Callable[[Tenant], Sequence[str]]
-    secret_variables: Callable[[Tenant], Mapping[str, str]]
-    outdated: Callable[[], Sequence[str]]
-    gpus: GpuParts
-    bandwidth: Bandwidth
-    disk_of: Callable[[Path], str]
-    list_interval_seconds: float
-    """Seconds between two reads of the tenant list."""
-    poll_interval_seconds: float = POLL_INTERVAL_SECONDS
-    """Seconds between two looks at the containers."""
 
 
 @dataclass(frozen=True)
@@ -427,17 +385,13 @@ class TenantSupervisor:
             )
             return
         self._works_done += 1
+        now = self._dependencies.clock.monotonic()
         state.work, state.claim = None, frozenset()
-        state.growth_error = growth_error
-        state.grow_at = self._dependencies.clock.monotonic() + MAX_BACKOFF_SECONDS
+        state.growth_error, state.grow_at = growth_error, now + MAX_BACKOFF_SECONDS
         if state.is_clearing:  # its end is not a crash
             state.is_clearing, state.container_id = False, ""
         if state.is_starting:  # it may end before it is observed running
-            state.is_starting, state.container_id, state.started_at = (
-                False,
-                "started",
-                self._dependencies.clock.monotonic(),
-            )
+            state.is_starting, state.container_id, state.started_at = False, "started", now
         if name not in self._desired:
             del self._states[name]
 

@@ -1,11 +1,59 @@
-"""What the supervisor of a shared host remembers of a tenant."""
+"""What the supervisor of a shared host works with, and what it remembers of a tenant."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
 
-from userdata.agent.machine.background import BackgroundPoller
+from userdata.agent.machine.background import BackgroundPoller, BackgroundRunner
+from userdata.agent.machine.clock import Clock
+from userdata.agent.machine.host import Host
+from userdata.agent.tenants.host.limiter import CpuLimiter
+from userdata.agent.tenants.host.meter import UsageMeter
+from userdata.agent.tenants.host.parts import GpuParts
+from userdata.agent.tenants.host.shares import WeightCurve
+from userdata.agent.tenants.host.volumes import TenantVolumes
+from userdata.agent.tenants.model import HostShape, Tenant
+from userdata.agent.tenants.throughput import Bandwidth
+from userdata.agent.work.heartbeat import HeartbeatSender
 from userdata.agent.work.notice import Notice
+
+POLL_INTERVAL_SECONDS: Final = 2.0
+
+
+@dataclass(frozen=True)
+class SupervisorDependencies:
+    """The dependencies of a `TenantSupervisor`.
+
+    ``fetch_tenants`` returns the tenant list if it changed, ``cached_tenants`` the last valid list of this
+    boot. ``prepare_image`` pulls a tenant's image, and returns its declared volumes. ``outdated`` returns the
+    programs below their least versions: see `images.versions`. ``bandwidth`` is the machine's; ``disk_of`` as
+    in `shape`.
+    """
+
+    host: Host
+    clock: Clock
+    run_in_background: BackgroundRunner
+    heartbeats: HeartbeatSender
+    volumes: TenantVolumes
+    meter: UsageMeter
+    limiter: CpuLimiter
+    weight_curve: WeightCurve
+    fetch_tenants: Callable[[], tuple[Tenant, ...] | None]
+    cached_tenants: Callable[[], tuple[Tenant, ...] | None]
+    read_shape: Callable[[], HostShape]
+    prepare_image: Callable[[Tenant], Sequence[str]]
+    secret_variables: Callable[[Tenant], Mapping[str, str]]
+    outdated: Callable[[], Sequence[str]]
+    gpus: GpuParts
+    bandwidth: Bandwidth
+    disk_of: Callable[[Path], str]
+    list_interval_seconds: float
+    """Seconds between two reads of the tenant list."""
+    poll_interval_seconds: float = POLL_INTERVAL_SECONDS
+    """Seconds between two looks at the containers."""
 
 
 @dataclass

@@ -32,8 +32,8 @@ draws (`Trainer` draws one batch ahead) and attributes of a subclass of `Trainer
 Lightning's modules and callbacks; lists, generators and closures of Keras callbacks; a variable that equals
 `loop.step` until a restart. A notice at the step of an evaluation of `Trainer` skips it, with a line.
 
-Measured on the rows with `Loop` (two kills each, `player --audit off`): without the audit 17 end with another
-result. With it 16 of these are named in the first start, without a kill; a random network without a seed is
+Measured on the rows with `Loop` (two kills each, `player --audit off`): without the audit 21 end with another
+result. With it 20 of these are named in the first start, without a kill; a random network without a seed is
 named at the restart.
 """
 

@@ -101,6 +101,12 @@ class Start:
         return path.read_text() if path.exists() else ""
 
     @property
+    def steps(self) -> int:
+        """Steps that it took; of a script that has not come to its end, those that it reported."""
+        path = self.folder / "steps"
+        return int(path.read_text() if path.exists() else self.report.get("step", 18))
+
+    @property
     def line(self) -> str:
         """The last line of its log."""
         lines = self.lines()
@@ -123,7 +129,7 @@ def play(body: Body, folder: Path, kills: int, chance: random.Random) -> dict[st
             "line": whole.line,
             "kills": 0,
         }
-    steps, done = int((whole.folder / "steps").read_text()), 0
+    steps, done = whole.steps, 0
     while done < kills:
         run, number = folder / f"run-{done}", 0
         for number in range(1, kills - done + 1):

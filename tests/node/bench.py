@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping
@@ -14,6 +15,7 @@ from tests.node import configs
 from tests.node.configs import FakeClock
 from tests.node.metadata import MetadataServer
 from tests.node.workbench import RecordingRegistry
+from tests.waiting import TIMEOUT_SECONDS
 from userdata.agent.aws.imds import Metadata
 from userdata.agent.aws.jobs import JobState
 from userdata.agent.lease.renewal import LeaseRenewer
@@ -73,6 +75,20 @@ class FakeInspector:
         return self.diagnosis
 
 
+class HostInRealTime(SystemHost):
+    """Simulated time stands still until SIGKILL has had its effect."""
+
+    def __init__(self, processes: list[subprocess.Popen[bytes]]) -> None:
+        super().__init__()
+        self._started = processes
+
+    def signal_group(self, pid: int, number: signal.Signals) -> None:
+        super().signal_group(pid, number)
+        for process in self._started:
+            if number == signal.SIGKILL and process.pid == pid:
+                process.wait(TIMEOUT_SECONDS)
+
+
 class Bench:
     """What a trainer needs, and what it did."""
 
@@ -91,7 +107,7 @@ class Bench:
         self.log = (tmp / "log").open("ab", buffering=0)
         self.output = Output(self.log.fileno())
         self.make_ready: Callable[[], None] = lambda: None
-        self.host = SystemHost()
+        self.host = HostInRealTime(self.processes)
         self.results: Any = None
         self.record: Any = None
         self.variables: dict[str, str] = {}

@@ -58,10 +58,6 @@ def in_containers(broker: RabbitServer, messages: int, losses: int, seed: int) -
 
 
 def write_page(result: dict[str, Any], docs: Path) -> None:
-    rows = [
-        (label, *(f"{result[key]:.2f}" if key in result else "–" for key in (f"vs_{name}", f"cpu_vs_{name}")))
-        for name, label in RIVALS.items()
-    ]
     text = (
         "## A service's queue\n\n"
         f"`make bench-service` sends {result['messages']:,} requests to {WORKERS} `spot_work` processes on "
@@ -74,6 +70,18 @@ def write_page(result: dict[str, Any], docs: Path) -> None:
         f"the mark. The slowest drain took {result['longest_drain']:.1f} s. "
         f"{_contained(result['containers'])}\n\n"
         f"{_bad_days(result)}\n\n"
+        f"{gains_text(result)}\n"
+    )
+    replace_part(docs, "service", text)
+
+
+def gains_text(result: dict[str, Any]) -> str:
+    """Return what the page says of `queue_gains`."""
+    rows = [
+        (label, *(f"{result[key]:.2f}" if key in result else "–" for key in (f"vs_{name}", f"cpu_vs_{name}")))
+        for name, label in RIVALS.items()
+    ]
+    return (
         f"Batches of 16 process {result['batching_speedup']} times as many images as single ones, with the "
         "model "
         "double of `research/parts/model_double.py` on one core: it reads its weights once per batch. "
@@ -82,9 +90,8 @@ def write_page(result: dict[str, Any], docs: Path) -> None:
         + table(("`spot_work` ÷", "requests", "CPU time"), rows)
         + "\n\nOne thread sends no heartbeats while a function runs, and one connection acknowledges nothing "
         "while an alarm of the broker's stops its replies. Of `spot_work`'s CPU time a process of its own "
-        "that sends heartbeats is a part. Not measured: a GPU, Amazon MQ, a network.\n"
+        "that sends heartbeats is a part. Not measured: a GPU, Amazon MQ, a network."
     )
-    replace_part(docs, "service", text)
 
 
 def _contained(played: dict[str, Any]) -> str:

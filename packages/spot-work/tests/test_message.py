@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -65,13 +64,10 @@ def test_a_request_that_may_have_run_before_is_a_repeat(
     assert replied(request, 1).is_repeat is request.is_repeat
 
 
-def test_age_and_expiry_are_those_of_the_moment(monkeypatch: pytest.MonkeyPatch) -> None:
-    request, now = read(*sent()), NOW
-    monkeypatch.setattr(message, "time", SimpleNamespace(time=lambda: now))
-    seen = []
-    for seconds in (-60, 29.5, 30.5):
-        now = NOW + seconds
-        seen.append((request.age_seconds, request.has_expired))
+def test_age_and_expiry_are_those_of_the_moment() -> None:
+    request = read(*sent())
+    at = [request.at(NOW + seconds) for seconds in (-60, 29.5, 30.5)]
+    seen = [(one.age_seconds, one.has_expired) for one in at]
     assert seen == [(0.0, False), (29.5, False), (30.5, True)]  # not negative if the client's clock is ahead
 
 

@@ -197,6 +197,13 @@ def test_the_reply_to_a_repeat_is_marked() -> None:
     assert (consumer.replies["a"].value, consumer.replies["a"].is_repeat) == (True, True)
 
 
+def test_a_request_has_the_age_at_which_it_begins() -> None:
+    ages: list[float] = []
+    consumer = FakeConsumer(request("a", age=40.0))
+    consumer.run(lambda request: ages.append(request.age_seconds), requests=True)
+    assert 40 <= ages[0] < 100
+
+
 def test_the_worker_reports_to_the_node_agent(tmp_path: Path) -> None:
     ready_file, report_file = tmp_path / "ready", tmp_path / "tell.json"
     agent = Agent.from_environment({"GPU_SPOT_READY": str(ready_file), "GPU_SPOT_TELL": str(report_file)})

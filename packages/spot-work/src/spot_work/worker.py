@@ -272,7 +272,7 @@ class Worker:
             log.error(text, count, seconds, timeout)
 
     def _argument(self, delivery: Delivery) -> Any:
-        return delivery.request if self._passes_requests else delivery.request.value
+        return delivery.request.at(time.time()) if self._passes_requests else delivery.request.value
 
     def _run_batch(self, batch: Sequence[Delivery]) -> None:
         arguments = [self._argument(delivery) for delivery in batch]
@@ -302,7 +302,7 @@ class Worker:
     def _overflows(self, delivery: Delivery) -> bool:
         """Give a request that has waited too long to the overflow function, if a thread is free."""
         overflow, pool = self._overflow, self._overflow_pool
-        if not (overflow and pool) or delivery.request.age_seconds <= overflow.after_seconds:
+        if not (overflow and pool) or delivery.request.at(time.time()).age_seconds <= overflow.after_seconds:
             return False
         with self._counts_lock:
             if self._in_overflow >= overflow.threads:

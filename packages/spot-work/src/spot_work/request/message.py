@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
@@ -48,32 +47,32 @@ class Request:
     """A request, as passed to a worker's function with ``requests=True``.
 
     ``is_repeat``: a worker that was lost may have run it before; check it if the function's effects must not
-    happen twice. ``delivery_count`` is 1 for the first delivery. ``deadline`` is the epoch second, by the
-    client's clock, at which the request expires; None if the sender gave none. A function that sends requests
-    of its own passes it on: ``client.submit(value, timeout=request.deadline - time.time())``. ``sent_at`` is
-    when it was sent, by the same clock; None if unknown. ``trace`` is the W3C trace context, empty if the
-    sender gave none.
+    happen twice. ``age_seconds``, when it begins to run, compares the client's clock to the worker's; -1 if
+    the sender gave no time. ``delivery_count`` is 1 for the first delivery. ``deadline`` is the epoch second,
+    by the client's clock, at which the request expires; None if the sender gave none. A function that sends
+    requests of its own passes it on: ``client.submit(value, timeout=request.deadline - time.time())``.
+    ``sent_at`` is when it was sent, by the same clock; None if unknown. ``trace`` is the W3C trace context,
+    empty if the sender gave none.
     """
 
     id: str
     value: Any
+    age_seconds: float = -1.0
     delivery_count: int = 1
     is_repeat: bool = False
+    has_expired: bool = False
     reply_to: str = ""
     deadline: float | None = None
     sent_at: float | None = None
     priority: Priority = "normal"
     trace: TraceCarrier = field(default_factory=dict)
 
-    @property
-    def age_seconds(self) -> float:
-        """Seconds since it was sent, the client's clock compared to this one's; -1 if the time is unknown."""
-        return -1.0 if self.sent_at is None else max(time.time() - self.sent_at, 0.0)
-
-    @property
-    def has_expired(self) -> bool:
-        """Whether the deadline has passed, by this worker's clock."""
-        return self.deadline is not None and time.time() > self.deadline
+    def at(self, now: float) -> Request:
+        """Return it with the age and the expiry that it has at an epoch second, by this process's clock."""
+        if self.sent_at is None and self.deadline is None:
+            return self
+        age = self.age_seconds if self.sent_at is None else max(now - self.sent_at, 0.0)
+        return replace(self, age_seconds=age, has_expired=self.deadline is not None and now > self.deadline)
 
 
 @dataclass(frozen=True)

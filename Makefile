@@ -65,8 +65,8 @@ demo: setup ## deploy the dev stack into a local cloud and replay two days of sp
 aws-smoke: setup ## boot an instance on AWS with pulumi, and try what everything rests on (ARGS=--yes-spend-money)
 	@$(BIN)/python -m research.smoke $(ARGS)
 
-check: setup lint ## in half a minute: lint, types, and the quick tests of the tier pure
-	@$(MAKE) --jobs 2 --output-sync types quick
+check: setup ## in half a minute: lint, types, and the quick tests of the tier pure
+	@$(MAKE) --jobs 2 --output-sync quick lint types
 
 quick: setup
 	@HYPOTHESIS_PROFILE=quick $(PYTEST) --quick -m "not long and not soak" $(ARGS)

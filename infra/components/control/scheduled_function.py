@@ -105,7 +105,7 @@ def declare_function(
         **args.environment,
     }
     texts = pulumi.Output.all(**variables).apply(lambda values: "".join((*values, *values.values())))
-    texts.apply(lambda text: check_size(f"the environment of {full}", len(text), 4096, "characters"))
+    texts.apply(lambda text: check_size(f"the environment of {full}", len(text.encode()), 4096, "bytes"))
     function = aws.lambda_.Function(
         full,
         description=args.description,

@@ -47,9 +47,7 @@ def with_secrets(config: dict[str, Any]) -> None:
 
 def test_the_queues_fit_the_environment_of_the_function_that_watches_them() -> None:
     said = refusal(with_secrets)
-    assert said.startswith(
-        "SettingsError: the environment of queues must have at most 4,096 bytes, not "
-    )
+    assert said.startswith("SettingsError: the environment of queues must have at most 4,096 bytes, not ")
     assert said.endswith("; divide the entries between two stacks")
 
 

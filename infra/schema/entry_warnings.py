@@ -52,8 +52,7 @@ def image_warnings(training: Sequence[Training]) -> Iterator[str]:
         if job.access_point is not None and is_public and job.runs_on == "instances":
             yield (
                 f"gpu-spot:training[{index}].checkpoints: the file system needs amazon-efs-utils in the "
-                "machine "
-                "image, which AWS's image may lack: set capacity.ami to an image that has it"
+                "machine image, which AWS's image may lack: set capacity.ami to an image that has it"
             )
 
 
@@ -110,8 +109,7 @@ def deadline_warnings(training: Sequence[Training], now: datetime) -> Iterator[s
         if job.deadline is not None and job.deadline_at <= now.timestamp():
             yield (
                 f"gpu-spot:training[{index}].deadline: {job.deadline} has passed; unless the job is "
-                "finished, it "
-                "continues as fast as possible"
+                "finished, it continues as fast as possible"
             )
 
 

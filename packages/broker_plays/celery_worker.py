@@ -1,6 +1,6 @@
 """A worker of Celery that makes the promise of ``spot_work``: run by an environment that has Celery.
 
-    celery_worker.py URL QUEUE KIND POOL
+    celery_worker.py URL QUEUE KIND POOL PREFETCH
 
 A task is acknowledged after its result is sent, and comes back if its worker is lost; both are persistent.
 ``KIND`` is the queue's, ``quorum`` as ours or ``classic``.
@@ -13,15 +13,13 @@ from typing import Any
 
 from celery import Celery
 
-PREFETCH = 16
-
 
 def nothing(value: Any) -> Any:
     """Do nothing."""
     return value
 
 
-def work(url: str, queue: str, kind: str, pool: str) -> None:
+def work(url: str, queue: str, kind: str, pool: str, prefetch: str) -> None:
     """Run tasks until it is killed, without what a worker need not do."""
     app = Celery("celery_worker", broker=url, backend="rpc://")
     app.conf.update(
@@ -29,7 +27,7 @@ def work(url: str, queue: str, kind: str, pool: str) -> None:
         task_default_queue_type=kind,
         task_acks_late=True,
         task_reject_on_worker_lost=True,
-        worker_prefetch_multiplier=PREFETCH,
+        worker_prefetch_multiplier=int(prefetch),
         broker_transport_options={"confirm_publish": True},
         result_persistent=True,
     )

@@ -163,8 +163,7 @@ def document(docs: Path, result: Mapping[str, Any]) -> None:
         "## Eight markets",
         f"Whole traces, {seeds}: notice 0.9, Spot at 0.3 of On-Demand and ready in 180 s; On-Demand always "
         "available, ready in 60 s from a warm pool of the target's size that reuses instances, in 180 s "
-        "beyond "
-        "it; a ceiling of twice the target. What the policy does, and which ideas did not help: "
+        "beyond it; a ceiling of twice the target. What the policy does, and which ideas did not help: "
         "[0023](../docs/adr/0023-reckon-with-what-is-missing-at-once.md).",
         table(("market", *numbers), [row(name, of) for name, of in default.items()]),
         "Mean of the eight, by policy; `expected-cost@V` has `shortageCost: V`, without a value the default:",

@@ -269,13 +269,11 @@ def page_part(figures: Mapping[str, Any]) -> str:
             f"{figures['pools']} single zones × {figures['starts_per_pool']} starts × compute 24 and 48 h × "
             f"restart overhead 6 and 20 min: {figures['replays']:,} replays of `{DEFAULT}`, "
             f"{figures['misses']} deadlines missed. Its table is {figures['table']} than the one it is "
-            "judged "
-            "on. Cost ÷ clairvoyant optimum, by deadline ÷ compute:",
+            "judged on. Cost ÷ clairvoyant optimum, by deadline ÷ compute:",
             page.table(["policy", *ratios], rows),
             "Uniform Progress (NSDI'24) in three readings: the paper's text with hysteresis, with an "
-            "immediate "
-            "return to Spot, and keeping On-Demand while there is no Spot, as its authors' simulator does. "
-            f"`{DEFAULT}` costs less by:",
+            "immediate return to Spot, and keeping On-Demand while there is no Spot, as its authors' "
+            f"simulator does. `{DEFAULT}` costs less by:",
             page.table(["reading", *ratios], below),
             f"On its worst trace it costs {figures['worst_vs_best_baseline']:.3f} × the best baseline.",
             uncertainty.page_part(figures["grid"]),

@@ -291,12 +291,10 @@ def document(docs: Path, result: Mapping[str, Any]) -> None:
     )
     summary_text = (
         f"{result['days']} days of three loads, each drawn {result['seeds']} times, on {result['market']}: "
-        "three "
-        f"zones, each with a type of another speed, Spot at 0.3, boots of {BOOT:g} s, no warm pool, no "
-        "workers on "
-        f"premises. All rules are tuned on the first days to keep {result['wait']:g} s for 99 of 100 "
-        "requests at "
-        f"the lowest cost, and judged on the last {result['held_out']}. Against the best other rule:",
+        f"three zones, each with a type of another speed, Spot at 0.3, boots of {BOOT:g} s, no warm pool, "
+        f"no workers on premises. All rules are tuned on the first days to keep {result['wait']:g} s for 99 "
+        f"of 100 requests at the lowest cost, and judged on the last {result['held_out']}. Against the best "
+        "other rule:",
         parts,
         f"Scale-ins within {COOLDOWN_SECONDS:g} s of a scale-out, here and in {result['random_worlds']} "
         "random worlds of two hours with a health checker and unhealthy instances: "

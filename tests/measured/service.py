@@ -19,6 +19,7 @@ from packages.broker_plays.workers import Processes
 from packages.rabbitmq import RabbitServer
 from research.parts import queue_gains
 from research.parts.page import replace_part, table
+from research.parts.queue_gains import PREFETCHES
 from research.parts.run import MACHINE, parser_of, write
 from tests.measured.parts import needs
 from tests.real import containers, stable
@@ -29,8 +30,10 @@ IN_CONTAINERS: Final = 4_000
 LOSSES_IN_CONTAINERS: Final = 16
 WORKERS: Final = 4
 RIVALS: Final = {
-    "pipelined": "lines on pika, one thread and one connection",
-    "apart": "the same, with a thread and a connection for replies",
+    "pipelined_first": f"lines on pika, one thread and one connection, {PREFETCHES[0]} requests on their way",
+    "pipelined": "the same at its best",
+    "apart_first": f"with a thread and a connection for replies, {PREFETCHES[0]} requests on their way",
+    "apart": "the same at its best",
     "celery": "Celery, at its best",
 }
 
@@ -85,12 +88,13 @@ def gains_text(result: dict[str, Any]) -> str:
         f"Batches of 16 process {result['batching_speedup']} times as many images as single ones, with the "
         "model "
         "double of `research/parts/model_double.py` on one core: it reads its weights once per batch. "
-        "Empty messages beside others that acknowledge a request after its reply is confirmed, "
-        f"{queue_gains.PIPELINED} of them on their way:\n\n"
+        "A full queue of empty messages, beside workers that acknowledge a request after its reply is "
+        f"confirmed, with {PREFETCHES[0]} or the best of {', '.join(map(str, PREFETCHES))} on their way:\n\n"
         + table(("`spot_work` ÷", "requests", "CPU time"), rows)
-        + "\n\nOne thread sends no heartbeats while a function runs, and one connection acknowledges nothing "
-        "while an alarm of the broker's stops its replies. Of `spot_work`'s CPU time a process of its own "
-        "that sends heartbeats is a part. Not measured: a GPU, Amazon MQ, a network."
+        + "\n\nOne thread sends no heartbeats while a function runs, one connection acknowledges nothing "
+        "while an alarm of the broker's stops its replies, and as many requests as are on their way wait "
+        "behind one that takes long; `spot_work` has 40 ms of work on its way. Of its CPU time a process of "
+        "its own that sends heartbeats is a part. Not measured: a GPU, Amazon MQ, a network."
     )
 
 

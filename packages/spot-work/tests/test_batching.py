@@ -79,21 +79,34 @@ def test_no_request_is_delivered_behind_a_long_batch() -> None:
     assert (prefetch.idle, prefetch.running(3)) == (4, 0)
 
 
-def test_several_of_the_shortest_batches_are_delivered_ahead() -> None:
-    one, sixteen, large = (Prefetch(size, max_batches_ahead=15) for size in (1, 16, 100))
-    for _ in range(60):
+def test_many_of_the_shortest_batches_are_delivered_ahead() -> None:
+    one, sixteen, large = (Prefetch(size, max_batches_ahead=127) for size in (1, 16, 100))
+    for _ in range(90):
         for prefetch in (one, sixteen, large):
-            prefetch.record(0.001)
-    assert [prefetch.idle for prefetch in (one, sixteen, large)] == [16, 64, 200]
-    for _ in range(30):
-        one.record(0.008)  # between the limits nothing changes
-    assert one.idle == 16
-    for _ in range(30):
-        one.record(0.02)
-    assert one.idle == 2
-    for _ in range(30):
-        one.record(0.008)
-    assert one.idle == 2
+            prefetch.record(0.0001)
+    assert 64 <= one.idle <= 128
+    assert 64 <= sixteen.idle <= 128
+    assert large.idle == 200
+
+
+@given(st.lists(st.floats(0.0, 0.09), min_size=1, max_size=5), st.integers(1, 32))
+def test_what_is_delivered_ahead_is_soon_done(means: list[float], size: int) -> None:
+    prefetch = Prefetch(size, max_batches_ahead=127)
+    for mean in means:
+        for _ in range(200):
+            prefetch.record(mean)
+        ahead = prefetch.idle // size - 1
+        assert ahead == 1 or ahead * mean <= 0.08
+
+
+def test_the_requests_ahead_change_only_for_half_or_twice_as_many() -> None:
+    prefetch, counts = Prefetch(1, max_batches_ahead=127), []
+    for mean in (0.001, 0.0014, 0.0008, 0.003, 0.0002):
+        for _ in range(200):
+            prefetch.record(mean)
+        counts.append(prefetch.idle)
+    assert counts[0] == counts[1] == counts[2] > 2 * counts[3]
+    assert counts[4] > 2 * counts[3]
 
 
 def test_requests_of_the_overflow_function_come_on_top() -> None:

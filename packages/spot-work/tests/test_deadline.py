@@ -194,9 +194,7 @@ class FakePublisher:
             self.pending._expired[request_id] -= age
         sent = Message(request_id, b'"retry"', is_json=True, delay=delay)
         is_refused = retry_after is not None
-        resolve_reply(
-            self.pending, "ocr", Message(**{**vars(sent), "retry_after": retry_after, "is_error": is_refused})
-        )
+        resolve_reply(self.pending, "ocr", sent._replace(retry_after=retry_after, is_error=is_refused))
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ def test_only_behind_a_long_batch_that_runs(monkeypatch: pytest.MonkeyPatch) -> 
     consumer.waiting_count = 2
     watch = HandBack(consumer)
     watch.check()
-    with watch.running():
+    with watch:
         now += batching.LONG_SECONDS - 0.01
         watch.check()
         assert consumer.calls == []

@@ -207,7 +207,7 @@ def test_a_call_that_arrives_as_the_one_before_ends_is_made() -> None:
     due: list[Callable[[], object]] = []
     made: list[Any] = []
     link = Link(UrlSource("amqp://h/"), lambda _: iter(()), lambda: None, lambda _: None, 1.0)
-    loop = SimpleNamespace(add_callback_threadsafe=due.append)
+    loop = SimpleNamespace(add_callback_threadsafe=due.append, call_later=lambda _, call: due.append(call))
     link._connection = SimpleNamespace(ioloop=loop, one_write=contextlib.nullcontext)
     link._channel = SimpleNamespace(is_open=True)
     link._is_ready = True

@@ -214,15 +214,12 @@ def page_part(figures: Mapping[str, Any]) -> str:
         (
             "### Through the controller",
             f"{figures['stack_jobs']} jobs of {HOURS:g} h in the rehearsal, one pool each: a deployed stack "
-            "with "
-            f"`training[].deadline`, the agent's code on simulated machines, Spot at {SPOT_PRICE}, injected "
-            f"faults. {figures['stack_misses']} deadlines missed, {figures['stack_interruptions']} "
+            f"with `training[].deadline`, the agent's code on simulated machines, Spot at {SPOT_PRICE}, "
+            f"injected faults. {figures['stack_misses']} deadlines missed, {figures['stack_interruptions']} "
             f"interruptions; a restart took {figures['stack_changeover_seconds']:.0f} s (mean). Cost ÷ "
-            "replay of "
-            "the same job, which knows the compute, has that restart time and no experience: "
+            "replay of the same job, which knows the compute, has that restart time and no experience: "
             f"{figures['stack_cost_vs_replay']:.3f} (mean). *Before*: minimum hours between the last step "
-            "and "
-            "the deadline.",
+            "and the deadline.",
             page.table(
                 ["deadline ÷ compute", "jobs", "missed", "cost ÷ on-demand", "cost ÷ replay", "before"], rows
             ),

@@ -137,21 +137,17 @@ def page_part(figures: Mapping[str, Any]) -> str:
             f"{figures['cells']} worlds: as expected, each assumption changed alone, every pair; "
             f"{figures['jobs']:,} replays of `{DEFAULT}`, restarts expected to take {RESTART_TIME_MINUTES} "
             "min, Spot at 0.3 unless varied. Except with *earlier jobs: none*, every policy reserves for "
-            "what "
-            "earlier jobs met in the pool, in a similar world with other draws. *Missed*: of all jobs. "
-            "*Avoidable*: of these, what a clairvoyant could have met, with restarts of middle length. "
-            "*Announced*: hours before the deadline at which the job was declared lost, mean and minimum. "
-            "Costs "
-            "÷ On-Demand alone, as expected.",
+            "what earlier jobs met in the pool, in a similar world with other draws. *Missed*: of all "
+            "jobs. *Avoidable*: of these, what a clairvoyant could have met, with restarts of middle "
+            "length. *Announced*: hours before the deadline at which the job was declared lost, mean and "
+            "minimum. Costs ÷ On-Demand alone, as expected.",
             page.table(
                 ["changed", "missed", "avoidable", "announced", *(f"{name} costs" for name in POLICIES)],
                 table,
             ),
             f"Total: {figures['missed']:,} missed, of them {figures['avoidable']} avoidable, "
             f"{figures['by_luck']} only by knowing in advance when a restart is short, {figures['unsaid']} "
-            "not "
-            f"announced; {figures['retracted']} announced and then met. In {figures['dominated']} worlds "
-            "another "
-            "policy costs more than 0.5 % less and misses no more.",
+            f"not announced; {figures['retracted']} announced and then met. In {figures['dominated']} "
+            "worlds another policy costs more than 0.5 % less and misses no more.",
         )
     )

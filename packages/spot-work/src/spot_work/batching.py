@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -87,8 +86,8 @@ class Prefetch:
 
     A request that is delivered to a busy worker waits for its batch, while another worker may be idle. While
     a long batch runs, nothing more is delivered; the next is delivered when it has ended. Shorter batches are
-    delivered ahead, because the delivery would take as long as they do; of the shortest several, because each
-    delivery on its own would cost more than the batch.
+    delivered ahead, because the delivery would take as long as they do; of the shortest many, because what
+    is delivered, answered and acknowledged together costs less.
 
     Args:
         size: maximum requests of a batch.
@@ -96,20 +95,20 @@ class Prefetch:
         max_batches_ahead: batches to deliver ahead of the shortest ones.
     """
 
-    _SHORT_SECONDS: Final = 0.005
-    _NOT_SHORT_SECONDS: Final = 0.01
-    """Means below which batches are short, and above which they are no longer."""
+    _WORK_SECONDS: Final = 0.04
+    """Work to deliver ahead, by the mean duration; more only as a single batch."""
     _AHEAD_SECONDS: Final = LONG_SECONDS / 2
     """Mean below which batches are delivered ahead, until it is that of long ones."""
-    _MAX_REQUESTS: Final = 64
+    _MAX_REQUESTS: Final = 128
     """More than two batches are delivered only up to this number of requests, which are in memory."""
     _WEIGHT: Final = 0.1
 
     def __init__(self, size: int, *, overflow_threads: int = 0, max_batches_ahead: int = 1) -> None:
         self._size = size
         self._overflow_threads = overflow_threads
-        self._ahead = max(size, min(max_batches_ahead * size, self._MAX_REQUESTS - size))
-        self._is_short = False
+        self._max_ahead = max(1, min(max_batches_ahead, self._MAX_REQUESTS // size - 1))
+        self._ahead = 1
+        """Batches to deliver ahead of short ones."""
         self.is_ahead = False
         """Whether the next batch is delivered while one runs."""
         self._mean_seconds = 2 * LONG_SECONDS
@@ -120,7 +119,7 @@ class Prefetch:
         """Requests to have while no batch runs."""
         if not self.is_ahead:
             return self._size + self._overflow_threads
-        return self._size + (self._ahead if self._is_short else self._size) + self._overflow_threads
+        return self._size * (1 + self._ahead) + self._overflow_threads
 
     def running(self, batch: int) -> int:
         """Return the requests to have while a batch of this size runs; 0: deliver none.
@@ -132,8 +131,10 @@ class Prefetch:
     def record(self, seconds: float) -> None:
         """Count the duration of a batch."""
         self._mean_seconds += self._WEIGHT * (seconds - self._mean_seconds)
-        limit = self._NOT_SHORT_SECONDS if self._is_short else self._SHORT_SECONDS
-        self._is_short = self._mean_seconds < limit
+        fitting = min(self._WORK_SECONDS / max(self._mean_seconds, 1e-6), self._max_ahead)
+        # Each change cancels consumers: only for less than half as much, or twice.
+        if not self._ahead / 2 <= fitting < self._ahead * 2:
+            self._ahead = max(int(fitting), 1)
         limit = LONG_SECONDS if self.is_ahead else self._AHEAD_SECONDS
         self.is_ahead = self._mean_seconds < limit
 
@@ -156,15 +157,13 @@ class HandBack:
         """End the thread."""
         self._stopped.set()
 
-    @contextlib.contextmanager
-    def running(self) -> Iterator[None]:
+    def __enter__(self) -> None:
         """Watch the batch that runs in this context."""
         self._started_at = time.monotonic()
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._started_at = None
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._started_at = None
 
     def check(self) -> None:
         """Hand back what waits, if the running batch is long."""

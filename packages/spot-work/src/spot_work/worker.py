@@ -152,7 +152,7 @@ class Worker:
                 if not self._is_careful:
                     self._consumer.set_prefetch(self._prefetch.running(len(deliveries)))
                 self._on_working(True)
-                with self._hand_back.running():
+                with self._hand_back:
                     self._process(deliveries)
                 seconds = time.monotonic() - started_at
                 self._prefetch.record(seconds)
@@ -323,13 +323,15 @@ class Worker:
 
     def _call(self, function: Callable[[Any], Any], argument: Any, batch: Sequence[Delivery]) -> Any:
         """Return what the function returns, or the exception that it raises."""
+        token = trace.trace_carriers.set(tuple([delivery.request.trace for delivery in batch]))
         try:
-            with trace.running([delivery.request.trace for delivery in batch]):
-                return function(argument)
+            return function(argument)
         except BaseException as error:  # any failure is the request's reply, also an exit
             if isinstance(error, KeyboardInterrupt) and signal.getsignal(signal.SIGINT) is _CTRL_C:
                 self.drain()  # the user's, not the function's
             return error
+        finally:
+            trace.trace_carriers.reset(token)
 
     def _settle(
         self,

@@ -50,6 +50,13 @@ class Connection(pika.SelectConnection):  # type: ignore[misc]
             if unsent and self._transport is not None:
                 super()._adapter_emit_data(b"".join(unsent))
 
+    def _on_data_available(self, data: bytes) -> None:
+        if self._unsent is not None:
+            super()._on_data_available(data)
+        else:
+            with self.one_write():  # of the answers to what arrived together
+                super()._on_data_available(data)
+
     def _adapter_emit_data(self, data: bytes) -> None:
         if self._unsent is None:
             super()._adapter_emit_data(data)

@@ -9,6 +9,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import takewhile
 from typing import Any, Final, NamedTuple
 
 from pika import BasicProperties
@@ -58,7 +59,7 @@ class RabbitMQConsumer(RequestConsumer):
         ValueError: the URL cannot be parsed.
     """
 
-    max_batches_ahead = 15
+    max_batches_ahead = 127
 
     def __init__(
         self,
@@ -76,11 +77,21 @@ class RabbitMQConsumer(RequestConsumer):
         self._failure: Exception | None = None
         self._settled = SettledRequests()
         self._delayed: dict[int, Delivery] = {}
+        self._unsettled: dict[int, None] = {}
+        """Tags of the present channel's deliveries, oldest first; as `_acked`, of the link's thread."""
+        self._acked: list[int] = []
+        """Those of them to acknowledge with the next."""
         self._stopped = threading.Event()
         self.stopped_reason = ""
         self.is_connected = threading.Event()
         self._link = Link(
-            source, self._prepare, self._on_ready, self._on_failure, max_outage_seconds, relay=relay
+            source,
+            self._prepare,
+            self._on_ready,
+            self._on_failure,
+            max_outage_seconds,
+            relay=relay,
+            after_calls=self._send_acks,
         )
         self._window = Window(queue_.name, prefetch, self._on_request)
         self._outbox = Outbox(source, self._declare, self._on_failure, max_outage_seconds, relay)
@@ -208,6 +219,8 @@ class RabbitMQConsumer(RequestConsumer):
 
     def _prepare(self, channel: Any) -> Declarations:
         self._delayed.clear()
+        self._unsettled.clear()
+        self._acked.clear()
         yield from self._declare(channel)
         yield partial(channel.queue_declare, "", exclusive=True, auto_delete=True)
         # The queue name "" is the one that this channel declared last.
@@ -233,6 +246,7 @@ class RabbitMQConsumer(RequestConsumer):
 
     def _on_request(self, channel: Any, method: Any, properties: BasicProperties, body: bytes) -> None:
         self._window.on_delivery(channel)
+        self._unsettled[method.delivery_tag] = None
         received = None
         try:
             received = wire.read(body, properties)
@@ -301,8 +315,18 @@ class RabbitMQConsumer(RequestConsumer):
 
     def _ack(self, delivery: Delivery, channel: Any) -> None:
         if delivery.handle.channel is channel:
-            channel.basic_ack(delivery.handle.tag)
+            self._acked.append(delivery.handle.tag)
             self._window.on_settled(channel, self._outbox.count)
+
+    def _send_acks(self, channel: Any) -> None:
+        """Send the acknowledgements, the oldest in one: each is an entry of a quorum queue's log."""
+        acked, self._acked = set(self._acked), []
+        if oldest := list(takewhile(acked.__contains__, self._unsettled)):
+            channel.basic_ack(oldest[-1], multiple=True)
+        for tag in acked.difference(oldest):
+            channel.basic_ack(tag)
+        for tag in acked:
+            del self._unsettled[tag]
 
     def _return(self, delivery: Delivery, _: Any = None, *, has_failed: bool) -> None:
         """Requeue a request; as ``nack``, unlike as ``reject``, it does not count as a failure.
@@ -313,6 +337,7 @@ class RabbitMQConsumer(RequestConsumer):
         if channel.is_open:
             send = channel.basic_reject if has_failed else channel.basic_nack
             send(delivery.handle.tag, requeue=True)
+            self._unsettled.pop(delivery.handle.tag, None)
             self._window.on_settled(channel, self._outbox.count)
 
     def _reject_later(self, delivery: Delivery, seconds: float, _: Any) -> None:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import logging
 import re
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
+from itertools import takewhile
 from typing import Any, Final
 
 import pika
@@ -39,6 +41,8 @@ _PREPARE_SECONDS: Final = 30.0
 _RETURNED_SECONDS: Final = 1.0
 """Time from a message that no queue takes to the next connection; others are confirmed meanwhile."""
 _HEARTBEAT_SECONDS: Final = 30
+_GATHER_SECONDS: Final = 0.001
+"""Least time from calls to the next: those between run together, and their frames are sent together."""
 _REFUSED_CODES: Final = (403, 406)
 """AMQP reply codes of a refused declaration: access-refused, precondition-failed."""
 _LOGIN_REFUSED: Final = repr(ConnectionClosedByBroker(403, "")).removesuffix("''")
@@ -100,6 +104,7 @@ class Link:
         on_unprepared: called in the link's thread if the broker refuses or never answers a declaration, or
             cancels a consumer; ``is_lost``: a queue does not exist, or has no leader that answers.
         relay: returns the local port that leads to the broker, see `spot_work.watchdog`; None: directly.
+        after_calls: called with the channel in the link's thread after the functions of `call`.
 
     Raises:
         ValueError: the URL cannot be parsed.
@@ -115,8 +120,10 @@ class Link:
         *,
         on_unprepared: Callable[..., None] = lambda **_: None,
         relay: Callable[[str], int] | None = None,
+        after_calls: Callable[[Any], object] = lambda _: None,
     ) -> None:
         self._source = source
+        self._after_calls = after_calls
         self._use(source.url)
         self._relay = relay
         self._prepare = prepare
@@ -132,6 +139,7 @@ class Link:
         self._unconfirmed: dict[int, _Unconfirmed] = {}
         self._published_count = 0
         self._calls: deque[Callable[[Any], object]] = deque()
+        self._called_at = 0.0
         self._error: Exception | None = None
         self._refusals = 0
         self._was_refused = False
@@ -162,7 +170,7 @@ class Link:
             if self._connection is not None and self._is_ready:
                 self._calls.append(function)
                 if len(self._calls) == 1:  # with one before it `_run_calls` is due, or will look again
-                    self._connection.ioloop.add_callback_threadsafe(self._run_calls)
+                    self._connection.ioloop.add_callback_threadsafe(self._run_calls_soon)
 
     def call_later(self, seconds: float, function: Callable[[], object]) -> None:
         """Call a function in some seconds if the connection lasts; only in the link's thread."""
@@ -240,15 +248,25 @@ class Link:
             ) from None
         self._is_login_refused, self._has_read_again = False, True
 
+    def _run_calls_soon(self) -> None:
+        if (wait := self._called_at + _GATHER_SECONDS - time.monotonic()) > 0:
+            self.call_later(wait, self._run_calls)
+        else:
+            self._run_calls()
+
     def _run_calls(self) -> None:
         assert self._connection is not None
+        self._called_at = time.monotonic()
         with self._connection.one_write():
             while self._calls:
                 function = self._calls.popleft()
                 if self._is_ready and self._channel.is_open:
                     function(self._channel)
+            if self._is_ready and self._channel.is_open:
+                self._after_calls(self._channel)
 
     def _shut_down(self, connection: pika.SelectConnection) -> None:
+        self._run_calls()
         # A broker that blocks this connection does not read that it is closed.
         if connection.is_open and not self.blocked_reason:
             connection.close()
@@ -361,7 +379,7 @@ class Link:
         if isinstance(frame.method, pika.spec.Basic.Nack):
             outcome = PublishOutcome.REJECTED
         # With ``multiple`` the confirm covers all messages up to the tag.
-        tags = [t for t in self._unconfirmed if t <= tag] if frame.method.multiple else [tag]
+        tags = list(takewhile(tag.__ge__, self._unconfirmed)) if frame.method.multiple else [tag]
         for confirmed in tags:
             if (message := self._unconfirmed.pop(confirmed, None)) is not None:
                 message.on_outcome(outcome)

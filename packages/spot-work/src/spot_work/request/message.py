@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal
+from types import MappingProxyType
+from typing import Any, Final, Literal, NamedTuple
 
 from spot_work.request.deadline import QueueDelay
 from spot_work.request.trace import TraceCarrier
 
 Priority = Literal["normal", "high"]
+_JSON: Final = json.JSONEncoder(separators=(",", ":"))
 MAX_MILLISECONDS: Final = 10**14
 """Bound of a time or a duration that a message has: another client may set it to anything."""
 PRIORITIES: Final[tuple[Priority, ...]] = ("normal", "high")
 
 
-@dataclass(frozen=True)
-class Message:
+class Message(NamedTuple):
     """A request or a reply, as it is sent.
 
     ``id`` is the request's id, also in its reply. Fields of a request: ``sent_at`` and ``deadline`` are epoch
@@ -39,7 +40,7 @@ class Message:
     priority: Priority = "normal"
     retry_after: float | None = None
     delay: QueueDelay | None = None
-    trace: TraceCarrier = field(default_factory=dict)
+    trace: TraceCarrier = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,7 @@ def reply(request: Request, value: Any, error: str = "", delay: QueueDelay | Non
 def refusal(request: Request, retry_after: float, delay: QueueDelay | None) -> Message:
     """Return the reply to a request that cannot meet its deadline."""
     text = f"the request cannot meet its deadline, retry in {retry_after:.0f} s"
-    return replace(reply(request, None, text, delay), retry_after=retry_after)
+    return reply(request, None, text, delay)._replace(retry_after=retry_after)
 
 
 def read_reply(message: Message) -> Reply:
@@ -178,7 +179,7 @@ def read_reply(message: Message) -> Reply:
 def _encode(value: Any) -> tuple[bytes, bool]:
     if isinstance(value, bytes):
         return value, False
-    return json.dumps(value, separators=(",", ":")).encode(), True
+    return _JSON.encode(value).encode(), True
 
 
 def _decode(message: Message) -> Any:

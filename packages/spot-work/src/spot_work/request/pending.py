@@ -7,7 +7,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from spot_work.errors import ExpiredError
@@ -36,7 +36,7 @@ class PendingRequest:
 
     def to_message(self, reply_to: str) -> Message:
         """Return the message to publish now; ``reply_to`` is the address of the reply queue."""
-        return replace(self.message, reply_to=reply_to, is_resend=self.sent_via is not None)
+        return self.message._replace(reply_to=reply_to, is_resend=self.sent_via is not None)
 
 
 class PendingRequests:

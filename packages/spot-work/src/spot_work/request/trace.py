@@ -9,8 +9,7 @@ from __future__ import annotations
 import importlib
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Final
 
@@ -71,13 +70,3 @@ def current() -> TraceCarrier:
             return carrier
     values = trace_carriers.get()
     return values[0] if len(values) == 1 else {}
-
-
-@contextmanager
-def running(values: Sequence[TraceCarrier]) -> Iterator[None]:
-    """Set `trace_carriers` while a worker's function runs."""
-    token = trace_carriers.set(tuple(values))
-    try:
-        yield
-    finally:
-        trace_carriers.reset(token)

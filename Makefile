@@ -83,7 +83,7 @@ alone-%: setup # it says all at its end: others write beside it
 	@HYPOTHESIS_PROFILE=ci $(BIN)/python -I -S packages/alone.py $* --quiet -m "$(MARKS)" 2>&1 | (said=$$(cat); echo "$$said")
 
 test-markets: setup ## the tests that replay a market: on real spot traces (GPU_SPOT_TRACES=…), else on the fitted model
-	@HYPOTHESIS_PROFILE=ci $(PYTEST) --durations 20 -m "traces and not soak" $(MARKETS) $(ARGS)
+	@HYPOTHESIS_PROFILE=ci $(PYTEST) --dist worksteal --durations 20 -m "traces and not soak" $(MARKETS) $(ARGS)
 
 # Each test has a state and plugins of its own, so that the tests of a file may run at once; a year takes an hour.
 test-engine: engine setup ## the sample stacks and the components under the pulumi on PATH, with stand-ins for AWS and Kubernetes
@@ -94,9 +94,10 @@ engine: # before setup, which takes minutes
 
 test-real: setup system-packages-real ## what needs real frameworks, a broker, containers or the package index
 	@$(PYTEST) --durations 20 -m "not soak" tests/real packages/test_stranger.py $(ARGS)
-	@$(MAKE) real-spot-training real-spot-work
+	@$(MAKE) --jobs 2 --output-sync real-spot-training real-spot-work
 
-# A process of each test ends in a time of its own; those of `make soak` take half an hour.
+# Those of the broker mostly wait, those of the frameworks compute. A process of each test ends in a time of its own;
+# those of `make soak` take half an hour.
 real-%: setup system-packages-real # of a library
 	@$(PYTEST) --dist worksteal -o faulthandler_timeout=3600 --durations 20 -m "$(MARKS)" -c packages/$*/pyproject.toml $(wildcard packages/$*/tests/frameworks packages/$*/tests/broker) $(ARGS)
 

@@ -203,14 +203,41 @@ def test_pika_writes_a_refused_login_as_it_is_recognized() -> None:
     assert not repr(pika.exceptions.ConnectionClosedByBroker(530, "")).startswith(links._LOGIN_REFUSED)
 
 
+def ready_link(due: list[Callable[[], object]], later: list[Callable[[], object]]) -> Link:
+    """Return a link whose loop's callbacks and timers the test runs."""
+    link = Link(UrlSource("amqp://h/"), lambda _: iter(()), lambda: None, lambda _: None, 1.0)
+    loop = SimpleNamespace(add_callback_threadsafe=due.append, call_later=lambda _, call: later.append(call))
+    link._connection = SimpleNamespace(ioloop=loop, one_write=contextlib.nullcontext, is_open=False)
+    link._channel = SimpleNamespace(is_open=True)
+    link._is_ready = True
+    return link
+
+
+def test_calls_soon_after_others_run_together_and_before_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(links, "_GATHER_SECONDS", 3600.0)
+    due: list[Callable[[], object]] = []
+    later: list[Callable[[], object]] = []
+    made: list[str] = []
+    link, groups = ready_link(due, later), list[list[str]]()
+    link._after_calls = lambda _: groups.append(made.copy())
+    link._called_at = -3600.0
+    for name in "abc":
+        link.call(lambda _, name=name: made.append(name))
+        if due:
+            due.pop()()
+    assert groups == [["a"]]
+    later.pop()()
+    assert groups == [["a"], ["a", "b", "c"]]
+    link.call(lambda _: made.append("last"))
+    link._connection.ioloop.stop = lambda: None  # type: ignore[union-attr]
+    link._shut_down(link._connection)  # type: ignore[arg-type]
+    assert made[-1] == "last"
+
+
 def test_a_call_that_arrives_as_the_one_before_ends_is_made() -> None:
     due: list[Callable[[], object]] = []
     made: list[Any] = []
-    link = Link(UrlSource("amqp://h/"), lambda _: iter(()), lambda: None, lambda _: None, 1.0)
-    loop = SimpleNamespace(add_callback_threadsafe=due.append, call_later=lambda _, call: due.append(call))
-    link._connection = SimpleNamespace(ioloop=loop, one_write=contextlib.nullcontext)
-    link._channel = SimpleNamespace(is_open=True)
-    link._is_ready = True
+    link = ready_link(due, due)
 
     def run_loop() -> None:
         while due:

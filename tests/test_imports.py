@@ -28,33 +28,32 @@ def module(name: str) -> Path | None:
 
 
 @cache
-def names(path: Path) -> frozenset[str]:
-    """Return the names that a module defines or imports anywhere."""
+def read(path: Path) -> tuple[frozenset[str], list[tuple[str, str, int]]]:
+    """Return the names that a module defines or imports anywhere; and module, name and line of imports."""
     if path.is_dir():
-        return frozenset()
-    result = set()
+        return frozenset(), []
+    names, imported = set(), []
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            result.add(ALL if node.name == "__getattr__" else node.name)
+            names.add(ALL if node.name == "__getattr__" else node.name)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            result.add(node.id)
+            names.add(node.id)
         elif isinstance(node, ast.Import | ast.ImportFrom):
-            result |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
-    return frozenset(result)
+            names |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
+            if isinstance(node, ast.ImportFrom) and node.module:
+                imported += [(node.module, alias.name, node.lineno) for alias in node.names]
+    return frozenset(names), imported
 
 
 def missing(path: Path) -> list[str]:
     """Return what a file imports and is not there."""
     result = []
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.module and module(node.module.partition(".")[0]):
-            source = module(node.module)
-            known = names(source) if source else frozenset()
-            result += [
-                f"{node.module}.{alias.name}, line {node.lineno}"
-                for alias in node.names
-                if not {alias.name, ALL} & known and module(f"{node.module}.{alias.name}") is None
-            ]
+    for source, name, line in read(path)[1]:
+        if module(source.partition(".")[0]):
+            file = module(source)
+            known = read(file)[0] if file else frozenset()
+            if not {name, ALL} & known and module(f"{source}.{name}") is None:
+                result.append(f"{source}.{name}, line {line}")
     return result
 
 

@@ -281,7 +281,7 @@ def document(docs: Path, result: Mapping[str, Any]) -> None:
         for row in result["judged"]
     ]
     parts = "\n".join(
-        f"- {name}: {load['ours']} waits {load['p99_wait']:.0f} s, {load['best']} "
+        f"- {name}: {load['ours']} waits {load['p99_wait']:.0f} s; {load['best']}: "
         f"{load['p99_wait_of_best']:.0f} s; cost × {load['cost_ratio']:.3f}, at no longer a wait × "
         f"{load['cost_ratio_no_later']:.3f}; not compared, more than a quarter later than allowed on the "
         f"last days: {', '.join(load['missed']) or 'none'}; "

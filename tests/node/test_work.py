@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from contracts.agent.config import Queue, Service
+from contracts.agent.config import HttpWorkers, Queue, Service
 from tests.node.workbench import Bench
 from tests.waiting import wait_until
 from userdata.agent.aws.imds import LIFECYCLE_STATE, Metadata
@@ -27,6 +27,7 @@ from userdata.agent.work.heartbeat import HeartbeatSender
 from userdata.agent.work.notice import Notice
 from userdata.agent.work.process import STOP_SECONDS
 from userdata.agent.work.service import queue
+from userdata.agent.work.service.http_checks import HttpChecks
 from userdata.agent.work.service.slots import (
     Slot,
     container_command,
@@ -426,6 +427,23 @@ def test_a_container_finds_its_queue_in_a_file_that_only_root_may_read(workbench
     assert "SPOT_WORK_URL" not in more
     # One whose client was killed holds name and GPU.
     assert ["docker", "rm", "--force", "--volumes", "gpu-spot-0"] in docker.ran
+
+
+@pytest.mark.parametrize("image", [None, "r@sha256:" + "0" * 64])
+def test_each_worker_has_its_own_port_as_an_argument(workbench: Bench, image: str | None) -> None:
+    workbench.host = Docker()
+    workbench.http = HttpChecks(HttpWorkers(8000), [0, 1], workbench.clock)
+    workers = workbench.workers("serve --port $(GPU_SPOT_PORT)", image=image)
+    started: list[list[str]] = []
+
+    def spawn(argv: list[str], _: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        started.append(argv)
+        workbench.processes.append(subprocess.Popen(["sleep", "60"], start_new_session=True))
+        return workbench.processes[-1]
+
+    workers._spawn = spawn
+    workers.tick()
+    assert [argv[-1] for argv in started] == ["serve --port 8000", "serve --port 8001"]
 
 
 def test_each_start_takes_the_secret_as_it_is_then(workbench: Bench) -> None:

@@ -364,7 +364,7 @@ class Workers:
             }
             variables = variable_lines(pairs)
             files.write_atomic(workers_directory / f"{slot.number}.env", "\n".join(variables) + "\n", 0o600)
-            argv = container_command(self._service, slot, self._directory, self._datasets, len(self._workers))
+            argv = container_command(service, slot, self._directory, self._datasets, len(self._workers))
         else:
             workers_directory.mkdir(parents=True, exist_ok=True)
             argv = process_command(service, slot, self._directory, port)

@@ -13,12 +13,14 @@ from typing import Any
 import boto3
 import pytest
 from botocore.exceptions import ClientError
+from s3transfer.exceptions import RetriesExceededError, S3DownloadFailedError
 
 from contracts.agent.config import Volume as VolumeConfig
 from tests import models
 from tests.node.configs import FakeClock
 from tests.node.jobs import IMAGE, make_tables
 from tests.node.world import World, WorldLease
+from userdata.agent.aws.clients import AwsError
 from userdata.agent.lease.store import LEASE_SECONDS, DynamoLease, Lease
 from userdata.agent.machine.errors import (
     AgentError,
@@ -256,6 +258,31 @@ def test_a_copy_that_breaks_off_is_not_complete_and_goes_on(bucket: Any, tmp_pat
     assert (tmp_path / "a").read_bytes() == b"1"
 
 
+def test_a_copy_that_an_instance_did_not_survive_takes_no_more_space(bucket: Any, tmp_path: Path) -> None:
+    seen: set[str] = set()
+    for _ in range(2):
+        filler = S3Filler(bucket, "s3://datasets/imagenet/sub/", tmp_path)
+        filler._check_cancelled = lambda _: seen.update(p.name for p in tmp_path.iterdir())
+        filler.fill(lambda: None)
+        (tmp_path / "b").unlink()
+        (tmp_path / MARKER).unlink()
+    [temporary] = seen
+    (tmp_path / temporary).write_bytes(b"of a copy that was killed")
+    S3Filler(bucket, "s3://datasets/imagenet/sub/", tmp_path).fill(lambda: None)
+    assert {p.name for p in tmp_path.iterdir()} == {"b", MARKER}
+
+
+@pytest.mark.parametrize(
+    "error", [S3DownloadFailedError("replaced"), RetriesExceededError(OSError("replaced"))]
+)
+def test_an_object_that_is_replaced_meanwhile_is_copied_at_the_next_try(
+    bucket: Any, tmp_path: Path, error: Exception
+) -> None:
+    bucket.download_fileobj = lambda *_, **__: raise_(error)
+    with pytest.raises(AwsError, match=r"^object imagenet/.*: replaced$"):
+        S3Filler(bucket, "s3://datasets/imagenet/", tmp_path).fill(lambda: None)
+
+
 def test_a_large_object_ends_with_the_copy_that_is_broken_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -264,7 +291,7 @@ def test_a_large_object_ends_with_the_copy_that_is_broken_off(
             item = {"Key": "imagenet/a", "Size": 3, "LastModified": datetime.now(UTC)}
             return SimpleNamespace(paginate=lambda **_: [{"Contents": [item]}])
 
-        def download_file(self, bucket: str, key: str, path: str, Callback: Any) -> None:  # noqa: N803
+        def download_fileobj(self, bucket: str, key: str, file: Any, Callback: Any) -> None:  # noqa: N803
             while True:  # until it is aborted
                 Callback(1)
                 time.sleep(0.001)
@@ -322,7 +349,7 @@ def test_an_object_is_refused_only_if_it_alone_is_denied(
     def refuse(code: str) -> Any:
         return raise_(ClientError({"Error": {"Code": code, "Message": "m"}}, "HeadObject"))
 
-    bucket.download_file = lambda *_, **__: refuse(code)
+    bucket.download_fileobj = lambda *_, **__: refuse(code)
     if listing is not None:
         bucket.list_objects_v2 = lambda **_: refuse(listing)
     with pytest.raises(AgentError, match=listing or code) as caught:

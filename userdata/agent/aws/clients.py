@@ -36,13 +36,13 @@ def aws_errors(operation: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def transfer_errors(key: str) -> Iterator[None]:
-    """Raise `AwsError` for an error of boto3 in the block, which its transfers raise after their retries."""
-    from boto3.exceptions import Boto3Error
-
+    """Raise `AwsError` for an error of a transfer: after its retries, or of an object that changed."""
     try:
         yield
-    except Boto3Error as error:
-        raise AwsError(f"object {key}: {error}") from None
+    except Exception as error:
+        if type(error).__module__ != "s3transfer.exceptions":  # of boto3's transfers; boto3 exports only some
+            raise
+        raise AwsError(f"object {key}: {getattr(error, 'last_exception', error)}") from None
 
 
 def bypass_proxy_for_metadata(environment: MutableMapping[str, str]) -> None:

@@ -153,12 +153,13 @@ class S3Filler:
     def _copy(self, item: _Object, path: Path) -> None:
         assert self._client is not None
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Short: a name may have all 255 bytes that a file system allows.
+        # Short: a name may have all 255 bytes that a file system allows. Fixed: `download_file` makes one up
+        # for each try, and leaves its file when the instance is lost.
         temporary = path.with_name(f".{hashlib.sha256(path.name.encode()).hexdigest()[:16]}.part")
-        bucket = urlsplit(self._dataset).netloc
+        bucket, operation = urlsplit(self._dataset).netloc, f"object {item.key} of dataset {self._dataset}"
         try:
-            with transfer_errors(item.key), _refusals(f"object {item.key} of dataset {self._dataset}"):
-                self._client.download_file(bucket, item.key, str(temporary), Callback=self._check_cancelled)
+            with transfer_errors(item.key), _refusals(operation), temporary.open("wb") as file:
+                self._client.download_fileobj(bucket, item.key, file, Callback=self._check_cancelled)
         except AwsError as error:
             if error.code != _FORBIDDEN:
                 raise

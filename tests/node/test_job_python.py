@@ -99,6 +99,33 @@ def test_a_package_of_the_repository_itself_follows_its_commits(bench: Bench) ->
     assert bench.prepare() == bench.prepare(revision="1" * 40)
 
 
+@pytest.mark.parametrize(
+    ("line", "is_local"),
+    [
+        ("libs/ours", True),
+        ("ours-1.0-py3-none-any.whl", True),
+        ("ours @ libs/ours", True),
+        ("ours[all]@./ours", True),
+        ("ours @ file:///srv/ours", True),
+        ("-f wheels", True),
+        ('directory = { path = ".", editable = false }', True),  # of a pylock.toml
+        ("torch==2.9.0; sys_platform == 'linux'  # see docs/torch", False),
+        ("# libs/ours", False),
+        ("-r deep/base.txt", False),
+        ("theirs @ https://example.com/a/theirs.zip", False),
+        ("git+ssh://git@example.com/a/theirs@v1", False),
+        ("-f https://example.com/wheels/", False),
+        ("--constraint=deep/base.txt", False),
+        ('wheels = [{ url = "https://example.com/a/theirs-1.0-py3-none-any.whl" }]', False),
+    ],
+)
+def test_all_that_is_of_the_repository_follows_its_commits(bench: Bench, line: str, is_local: bool) -> None:
+    (bench.code / "deep").mkdir()
+    (bench.code / "deep" / "base.txt").write_text("a<2\n")
+    (bench.code / "requirements.txt").write_text(f"numpy==2.3.1\n{line}\n")
+    assert (bench.prepare() != bench.prepare(revision="1" * 40)) is is_local
+
+
 def test_an_incomplete_environment_is_rebuilt(bench: Bench) -> None:
     bench.broken.touch()
     message = r"requirements\.txt: .*uv: exit 1: *because nothing is there"

@@ -32,8 +32,13 @@ _RETAINED: Final = 2
 """Number of environments retained: the current and the previous one."""
 
 _INCLUDED: Final = re.compile(r"^\s*(?:-r|-c|--requirement|--constraint)[ =]\s*(\S+)", re.M)
-# A requirement in the repository itself: it may change with each commit.
-_LOCAL: Final = re.compile(r"^\s*(?:-e|--editable|\.|/|file:|\S+\s*@\s*file:)", re.M)
+# A requirement in the repository itself: it may change with each commit. Source: pip's documentation,
+# "Requirements File Format" (paths of archives and projects); PEP 751, the keys ``path`` of a package.
+_LOCAL: Final = re.compile(
+    r"^[ \t]*(?:-e|--editable|\.|/|file:|[^\s:@#-][^\s:@#]*(?:/|\.(?:whl|zip|tar\.\w+)\b))|\bpath\s*="
+    r"|^[ \t]*(?:[^\s:@#]+[ \t]*@|(?:-f|--find-links)[ =])[ \t]*(?=\S)(?:file:|(?!\S+://))",
+    re.M,
+)
 
 
 class JobPython:
@@ -175,14 +180,8 @@ class JobPython:
         )
         requirement = " ".join([f"uv=={UV}", *(f"--hash=sha256:{digest}" for digest in UV_HASHES)])
         pip = ["python3", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
-        pip += [
-            "--only-binary=:all:",
-            "--require-hashes",
-            "--target",
-            str(temporary),
-            "--requirement",
-            "/dev/stdin",
-        ]
+        pip += ["--only-binary=:all:", "--require-hashes"]
+        pip += ["--target", str(temporary), "--requirement", "/dev/stdin"]
         self._host.run(pip, LOAD, requirement, {**declared, **({"PIP_INDEX_URL": index} if index else {})})
         self._host.run(["mv", "--no-target-directory", str(temporary), str(self._uv.parents[1])], SLOW)
 

@@ -20,6 +20,7 @@ from tests.node.fake_nvml import FakeGpu, FakeNvml
 from tests.node.metadata import MetadataServer
 from tests.node.unit_files import UNITS
 from tests.node.units import CommandHost, UnitHost
+from userdata import render
 from userdata.agent import cli
 from userdata.agent.aws import clients, hooks
 from userdata.agent.aws.imds import LIFECYCLE_STATE, Metadata
@@ -273,3 +274,19 @@ def test_doctor_starts_a_container_of_the_work_with_its_gpus(
         metadata = Metadata(clock, metadata_server.url)
         found = diagnose(config, metadata, Host(), Gpus(FakeNvml([FakeGpu("GPU-1")]), 1), tmp_path)
         assert {f.check: f.level for f in found}["containers"] == level
+
+
+@pytest.mark.parametrize(
+    "work", [{"sharedHost": {"bucket": "lists", "jobTable": "jobs"}}, {"proxy": {"workers": {"port": 8000}}}]
+)
+def test_doctor_checks_a_machine_of_each_kind_for_its_own_units(
+    tmp_path: Path, clock: FakeClock, metadata_server: MetadataServer, work: dict[str, Any]
+) -> None:
+    metadata_server.identify("i-1", "us-west-2a", "g5.xlarge")
+    config = configs.load({**configs.service(), "service": None, **work, "nvidia": "sharedHost" in work})
+    host, metadata = HealthyHost(), Metadata(clock, metadata_server.url)
+    host.pids = dict.fromkeys(render.units(config), 1)
+    gpus = Gpus(FakeNvml([FakeGpu("GPU-1")]), 1) if config.nvidia else None
+    found = {f.check: f.level for f in diagnose(config, metadata, host, gpus, tmp_path)}
+    assert found == {"cloudwatch agent": "failure"} | dict.fromkeys(found.keys() - {"cloudwatch agent"}, "ok")
+    assert {"metadata", "clock", "units"} <= found.keys()

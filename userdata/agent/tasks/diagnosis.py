@@ -46,8 +46,8 @@ def diagnose(
         checks.append(("cloudwatch agent", lambda: _cloudwatch(config)))
     if gpus is not None:
         checks.append(("gpus", partial(_gpus, gpus)))
-        if image := (config.service or config.training).image:  # type: ignore[union-attr]  # one is set
-            checks.append(("containers", lambda: _containers(host, image, gpus.expected)))
+        if (work := config.service or config.training) and work.image:  # a shared host has neither
+            checks.append(("containers", partial(_containers, host, work.image, gpus.expected)))
     if config.volume:
         checks.append(("data volume", lambda: _volume(host, data)))
     checks += [(f"efs {m.path}", lambda path=m.path: _efs(host, path)) for m in config.efs]  # type: ignore[misc]
@@ -90,7 +90,7 @@ def _gpus(gpus: Gpus) -> CheckOutcome:
 
 
 def _units(config: Config, host: Host) -> CheckOutcome:
-    base_units = () if config.on_premises else (UNIT_WATCH, UNIT_METRICS)
+    base_units = () if config.on_premises or config.proxy else (UNIT_WATCH, UNIT_METRICS)
     units = (*base_units, config.work_unit)
     down = [unit for unit in units if not host.main_pid(unit)]
     if down:

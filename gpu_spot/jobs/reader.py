@@ -143,7 +143,7 @@ class JobReader:
         """
         leaves = self._read_parameters()
         configs = _jobs(leaves)
-        group = name if name in configs else next((job for job in configs if name.startswith(f"{job}-")), "")
+        group = max((job for job in configs if f"{name}-".startswith(f"{job}-")), key=len, default="")
         if not group:
             return None
         rows = self._rows([group])

@@ -208,6 +208,14 @@ def test_an_experiment_has_its_own_timeline(shared: Stack) -> None:
         shared.reader.report("resnet-9-abcdef")
 
 
+def test_an_experiment_is_found_if_its_group_is_named_like_another_job(stack: Stack) -> None:
+    stack.group("vit")
+    stack.group("vit-large", run=GROUP_RUN, break_before_make=False)
+    agent(stack, GroupJobs, "vit-large", GROUP_RUN).record_names(["vit-large-0-abcdef"])
+    assert stack.reader.read("vit-large-0-abcdef").group == "vit-large"
+    assert stack.reader.read("vit-large").group == stack.reader.read("vit").group == ""
+
+
 def test_retry_of_an_experiment_restarts_its_group(shared: Stack) -> None:
     group = agent(shared, GroupJobs, "resnet", GROUP_RUN)
     group.mark("failed", "1 of 4 failed")

@@ -284,6 +284,27 @@ def test_the_secret_of_an_existing_broker_is_checked(clients: AwsClients) -> Non
     assert statuses(results_of(secrets.queues, wanted, clients)) == {"queue of web": "ok"}
 
 
+def test_a_secret_without_a_value_or_in_deletion_cannot_be_read(clients: AwsClients) -> None:
+    wanted = stack(services=[service(command=["serve"], secrets={"TOKEN": "hub", "KEY": "ssm:/hub/key"})])
+    manager, ssm = clients("secretsmanager"), clients("ssm")
+
+    def seen() -> tuple[str, str]:
+        found = results_of(secrets.run, wanted, clients)[0]
+        return found.status, found.finding
+
+    manager.create_secret(Name="hub")
+    assert seen() == ("failure", "secret hub has no value: its user would wait for it")
+    manager.put_secret_value(SecretId="hub", SecretString="t")
+    assert seen() == ("ok", "secret hub exists")
+    manager.delete_secret(SecretId="hub")
+    assert seen() == ("failure", "secret hub is scheduled for deletion: its user would wait for it")
+
+    ssm.put_parameter(Name="/hub/key", Value="k", Type="SecureString")
+    pages: list[Any] = [{"Parameters": [], "NextToken": "2"}, ssm.describe_parameters()]
+    ssm._make_api_call = lambda *_: pages.pop(0)
+    assert results_of(secrets.run, wanted, clients)[1].status == "ok"
+
+
 def test_existing_sqs_queues_and_their_dead_letter_queues_are_checked(clients: AwsClients) -> None:
     queue = {"kind": "sqs", "existing": {"queue": "ocr", "deadLetters": "ocr-dead"}}
     wanted = stack(services=[service(command=["serve"], queue=queue)])

@@ -49,21 +49,29 @@ def run(stack: Stack, account: Account) -> Iterator[CheckResult]:
 
 
 def _secret(subject: str, name: str, value: str, account: Account, key: str) -> CheckResult:
-    """Check that a secret exists; ``value`` is the format of its value."""
+    """Check that a secret has a value that can be read; ``value`` is its format."""
+    finding, advice = "does not exist in this region", f"create it with the value {value}"
     try:
-        account.clients("secretsmanager").describe_secret(SecretId=name)
+        secret = account.clients("secretsmanager").describe_secret(SecretId=name)
     except ClientError as error:
         if error_code(error) != "ResourceNotFoundException":
             raise
-        finding = f"secret {name} does not exist in this region: its user would wait for it"
-        return CheckResult(subject, "failure", finding, f"create it with the value {value}", key)
-    return CheckResult(subject, "ok", f"secret {name} exists", key=key)
+    else:
+        if secret.get("VersionIdsToStages") and "DeletedDate" not in secret:
+            return CheckResult(subject, "ok", f"secret {name} exists", key=key)
+        finding, advice = "has no value", f"store {value}"
+        if "DeletedDate" in secret:  # "its details … not accessible": API reference, ``DescribeSecret``
+            finding, advice = "is scheduled for deletion", "restore it"
+    finding = f"secret {name} {finding}: its user would wait for it"
+    return CheckResult(subject, "failure", finding, advice, key)
 
 
 def _parameter(subject: str, name: str, value: str, account: Account, key: str) -> CheckResult:
     """Check that a parameter exists, without its value."""
     filters = [{"Key": "Name", "Values": [name]}]
-    if account.clients("ssm").describe_parameters(ParameterFilters=filters)["Parameters"]:
+    # A page may be empty before the one that has it (API reference, ``DescribeParameters``).
+    pages = account.clients("ssm").get_paginator("describe_parameters").paginate(ParameterFilters=filters)
+    if any(page["Parameters"] for page in pages):
         return CheckResult(subject, "ok", f"parameter {name} exists", key=key)
     finding = f"parameter {name} does not exist in this region: its user would wait for it"
     return CheckResult(subject, "failure", finding, f"create it with the value {value}", key)

@@ -92,16 +92,10 @@ def test_another_version_or_requirement_is_another_environment(bench: Bench) -> 
     assert len(set(homes)) == len(homes) == 6
 
 
-def test_a_package_of_the_repository_itself_follows_its_commits(bench: Bench) -> None:
-    (bench.code / "requirements.txt").write_text("numpy==2.3.1\n-e .\n")
-    assert bench.prepare() != bench.prepare(revision="1" * 40)
-    (bench.code / "requirements.txt").write_text("numpy==2.3.1\n")
-    assert bench.prepare() == bench.prepare(revision="1" * 40)
-
-
 @pytest.mark.parametrize(
     ("line", "is_local"),
     [
+        ("-e .", True),
         ("libs/ours", True),
         ("ours-1.0-py3-none-any.whl", True),
         ("ours @ libs/ours", True),

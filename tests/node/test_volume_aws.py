@@ -335,6 +335,7 @@ def raise_(error: Exception) -> Any:
     ("code", "listing", "is_refused"),
     [
         ("AccessDenied", None, True),
+        ("InvalidObjectState", None, True),  # in Glacier
         ("403", None, True),
         ("403", "AccessDenied", True),
         ("403", "RequestTimeTooSkewed", False),

@@ -27,9 +27,11 @@ _QUEUED: Final = 64
 _KEEP_ALIVE_INTERVAL_SECONDS: Final = 5.0
 _FORBIDDEN: Final = "403"
 """Code of a HEAD request, whose response has no body. Source: S3 API reference, ``HeadObject``."""
-# Not every 403 or 404: a wrong clock, new credentials and an object deleted meanwhile pass.
-# Source: S3 API reference, "Error responses".
-_REFUSALS: Final = ("AccessDenied", "AllAccessDisabled", "InvalidBucketName", "NoSuchBucket")
+# Not every 403 or 404: a wrong clock, new credentials and an object deleted meanwhile pass, an archived one
+# does not. Source: S3 API reference, "Error responses", ``GetObject``.
+_REFUSALS: Final = frozenset(
+    ("AccessDenied", "AllAccessDisabled", "InvalidBucketName", "InvalidObjectState", "NoSuchBucket")
+)
 _REFUSED: Final = frozenset(
     (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENAMETOOLONG, errno.EISDIR, errno.ENOTDIR, errno.EEXIST)
 )
@@ -118,10 +120,9 @@ class S3Filler:
         if not count:
             raise RefusedError(f"dataset {self._dataset} has no objects; use a prefix with objects")
         os.sync()  # the data before its marker
-        files.write_json(
-            self._directory / MARKER, {"dataset": self._dataset, "objects": count, "bytes": size}
-        )
-        log.info("dataset complete", dataset=self._dataset, objects=count, bytes=size, copied=copied)
+        copy = {"dataset": self._dataset, "objects": count, "bytes": size}
+        files.write_json(self._directory / MARKER, copy)
+        log.info("dataset complete", **copy, copied=copied)
 
     @staticmethod
     def _settle(running: set[Future[None]], keep_alive: Callable[[], None]) -> set[Future[None]]:
@@ -187,7 +188,8 @@ def _refusals(operation: str) -> Iterator[None]:
             yield
     except AwsError as error:
         if error.code in _REFUSALS:
-            raise RefusedError(f"{error}; correct the bucket's name, or allow the role to read it") from None
+            advice = "correct the bucket's name, allow the role to read it, or restore archived objects"
+            raise RefusedError(f"{error}; {advice}") from None
         raise
 
 

@@ -249,6 +249,13 @@ def test_what_has_gone_is_remembered_where_the_job_cannot_write(bench: Bench) ->
     assert bench.uploaded == ["a"]
 
 
+def test_results_that_have_arrived_count_on_a_volume_that_is_full(bench: Bench) -> None:
+    bench.write(a="1")
+    bench.record.mkdir()  # no record can be written, as on a full disk
+    assert bench.deliver() == ""
+    assert (bench.uploaded, bench.there()) == (["a"], {"resnet/a": "1"})
+
+
 @pytest.mark.parametrize("is_linked", [False, True])
 def test_old_runs_are_deleted_and_no_link_is_followed(tmp_path: Path, is_linked: bool) -> None:
     outside, home = tmp_path / "outside", tmp_path / "checkpoints" / "resnet"

@@ -406,10 +406,8 @@ def test_only_a_worker_gets_the_address_of_its_queue(
     assert "pa55" not in "".join(capfd.readouterr())
 
 
-def test_a_container_finds_its_queue_in_a_file_that_only_root_may_read(workbench: Bench) -> None:
-    workbench.secrets = lambda: queue.environment(QUEUE, URL)
-    workbench.host = docker = Docker()
-    workers = workbench.workers("", count=1, image="r@sha256:" + "0" * 64)
+def commands(workbench: Bench, workers: Workers) -> list[tuple[list[str], Mapping[str, str]]]:
+    """Return what one pass starts, with the variables beside it; programs that sleep run in its place."""
     started: list[tuple[list[str], Mapping[str, str]]] = []
 
     def spawn(argv: list[str], more: Mapping[str, str]) -> subprocess.Popen[bytes]:
@@ -419,7 +417,14 @@ def test_a_container_finds_its_queue_in_a_file_that_only_root_may_read(workbench
 
     workers._spawn = spawn
     workers.tick()
-    [(argv, more)] = started
+    return started
+
+
+def test_a_container_finds_its_queue_in_a_file_that_only_root_may_read(workbench: Bench) -> None:
+    workbench.secrets = lambda: queue.environment(QUEUE, URL)
+    workbench.host = docker = Docker()
+    workers = workbench.workers("", count=1, image="r@sha256:" + "0" * 64)
+    [(argv, more)] = commands(workbench, workers)
     file = Path(argv[argv.index("--env-file") + 1])
     assert f"SPOT_WORK_URL={URL}" in file.read_text().splitlines()
     assert file.stat().st_mode & 0o777 == 0o600
@@ -434,16 +439,8 @@ def test_each_worker_has_its_own_port_as_an_argument(workbench: Bench, image: st
     workbench.host = Docker()
     workbench.http = HttpChecks(HttpWorkers(8000), [0, 1], workbench.clock)
     workers = workbench.workers("serve --port $(GPU_SPOT_PORT)", image=image)
-    started: list[list[str]] = []
-
-    def spawn(argv: list[str], _: Mapping[str, str]) -> subprocess.Popen[bytes]:
-        started.append(argv)
-        workbench.processes.append(subprocess.Popen(["sleep", "60"], start_new_session=True))
-        return workbench.processes[-1]
-
-    workers._spawn = spawn
-    workers.tick()
-    assert [argv[-1] for argv in started] == ["serve --port 8000", "serve --port 8001"]
+    started = [argv[-1] for argv, _ in commands(workbench, workers)]
+    assert started == ["serve --port 8000", "serve --port 8001"]
 
 
 def test_each_start_takes_the_secret_as_it_is_then(workbench: Bench) -> None:

@@ -122,8 +122,11 @@ class Artifacts:
         try:
             count = self._upload_changed(uploaded := self._read_uploaded())
             if count:
-                files.write_json(self._record, {"target": self._target, "files": uploaded})
                 log.info("artifacts uploaded", files=count, target=self._target)
+                try:
+                    files.write_json(self._record, {"target": self._target, "files": uploaded})
+                except OSError as error:  # the volume is full: the next upload repeats these
+                    log.warning("artifacts not recorded", record=str(self._record), error=str(error))
         except Exception as error:  # reported by the thread that waits
             self._problem = f"{type(error).__name__}: {error}"
 

@@ -55,9 +55,8 @@ def run(args: argparse.Namespace) -> int:
                 f"{', '.join(missing)} not found; install the AWS CLI and the Session Manager plugin"
             )
         instance, is_new = running(ec2, args.stack)
-        console.print(
-            f"{instance} {'is starting, which takes about two minutes' if is_new else 'is running'}"
-        )
+        state = "is starting, which takes about two minutes" if is_new else "is running"
+        console.print(f"{instance} {state}")
         wait(ssm, instance)
     except (BotoCoreError, ClientError) as error:
         raise aws_error(f"TensorBoard of stack {args.stack!r} in {region}", error) from None

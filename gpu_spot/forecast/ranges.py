@@ -155,10 +155,8 @@ def after(history: Sequence[Part], spreads: Spreads = FITTED) -> SlotForecast:
 def across(markets: Sequence[Sequence[Part]], spreads: Spreads = ACROSS) -> SlotForecast:
     """Return a week in an unknown market, from weeks of drawn markets; a market differs more than a week."""
     every = [part for market in markets for part in market]
-    middle, spread = (
-        median(_mean([part.cost for part in market]) for market in markets),
-        math.exp(spreads.cost),
-    )
+    middle = median(_mean([part.cost for part in market]) for market in markets)
+    spread = math.exp(spreads.cost)
     return SlotForecast(
         Range(middle / spread, middle, middle * spread),
         _around(

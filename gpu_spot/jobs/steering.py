@@ -87,10 +87,8 @@ class JobControl:
 
     def _set_budget(self, name: str, budget: float) -> None:
         """Set the budget in the control parameter, where it overrides the stack file's."""
-        ssm, parameter = (
-            self._clients("ssm"),
-            names.group_parameter(self._stack, name, names.PARAMETER_CONTROL),
-        )
+        ssm = self._clients("ssm")
+        parameter = names.group_parameter(self._stack, name, names.PARAMETER_CONTROL)
         try:
             control = codec.decode_object(ssm.get_parameter(Name=parameter)["Parameter"]["Value"])
         except ValueError as error:

@@ -246,8 +246,7 @@ class StackReader:
         try:
             unknown = unknown_writers.find(dynamodb, registry.table, registry.keys_read, now)
         except dynamodb.exceptions.ClientError as error:
-            warning = f"items of unknown writers in the worker registry not read: {error}"
-            return [replace(group, warnings=(*group.warnings, warning)) for group in groups]
+            return _with_warning(groups, f"items of unknown writers in the worker registry not read: {error}")
         return [
             replace(group, warnings=(*group.warnings, unknown_writers.warning(unknown[group.name])))
             if group.name in unknown and not group.error

@@ -164,9 +164,7 @@ def pins(stack: Stack, account: Account) -> Iterator[CheckResult]:
     if (image := created.system_image or "") != "":
         yield _aged(f"system nodes: {image}", image.rpartition("-")[2], "kubernetes.create.systemImage")
     for addon, version in created.addon_versions.items():
-        yield CheckResult(
-            f"{addon} {version}", "not known", "pinned; its age is not known", "", "addonVersions"
-        )
+        yield _aged(f"{addon} {version}", "", "addonVersions")
     by_version = {version.version: version for version in chart_versions.ALL}
     for release in stack.of_type("kubernetes:helm.sh/v3:Release"):
         pinned, subject = by_version[release["version"]], f"{release['name']} {release['version']}"

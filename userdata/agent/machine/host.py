@@ -219,12 +219,8 @@ class SystemHost:
         for line in Path("/proc/self/mountinfo").read_text().splitlines():
             front, _, back = line.partition(" - ")
             mount, _, _, _, mount_point, *_ = front.split(" ")
-            if mount == number:
-                return (
-                    _unescape(back.split(" ")[1])
-                    if _unescape(mount_point) == os.path.realpath(path)
-                    else None
-                )
+            if mount == number and _unescape(mount_point) == os.path.realpath(path):
+                return _unescape(back.split(" ")[1])
         return None
 
     def mount(self, device: str, path: Path) -> None:

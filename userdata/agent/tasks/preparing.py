@@ -98,12 +98,8 @@ class _DatasetPublisher:
     def __init__(self, node: Node, jobs: BuilderJobs) -> None:
         builder = node.config.dataset_to_prepare
         assert builder is not None
-        self._node, self._jobs, self._training, self._dataset = (
-            node,
-            jobs,
-            job.training(node),
-            builder.dataset,
-        )
+        self._node, self._jobs, self._dataset = node, jobs, builder.dataset
+        self._training = job.training(node)
         self._dynamodb = node.clients.dynamodb(node.config.region)
         self._ebs, self._leases = job.ebs(node), job.leases(node)
         self._stop = Stop()
@@ -184,17 +180,14 @@ class _DatasetPublisher:
         counts = set(read_snapshots(self._dynamodb, self._training.job_table, self._training.job).values())
         for snapshot in (*self._ebs.snapshots(), *self._ebs.dataset_snapshots()):  # also those of migrations
             if snapshot.id not in counts:
-                with contextlib.suppress(
-                    ResourceNotFoundError, TransientError
-                ):  # retried by the next version's run
+                # The run of the next version tries again.
+                with contextlib.suppress(ResourceNotFoundError, TransientError):
                     self._ebs.delete_snapshot(snapshot.id)
         heartbeats.deregister(0)
         heartbeats.flush()
 
     def _is_completed(self, snapshot: str) -> bool:
-        match = next(
-            (candidate for candidate in self._ebs.dataset_snapshots() if candidate.id == snapshot), None
-        )
+        match = next((s for s in self._ebs.dataset_snapshots() if s.id == snapshot), None)
         if match is not None and match.state == "error":
             raise AgentError(f"snapshot {snapshot} failed")
         return match is not None and match.state == "completed"

@@ -166,10 +166,8 @@ class Executor:
         Raises:
             AgentError: the volume is in use or not detached within ``wait_seconds``; the lease then expires.
         """
-        self._lease, self._lease_holder.token = (
-            Lease(held_volume.token, held_volume.volume, held_volume.token),
-            held_volume.token,
-        )
+        self._lease = Lease(held_volume.token, held_volume.volume, held_volume.token)
+        self._lease_holder.token = held_volume.token
         holds_lease = self._lease_holder.try_renew()
         if self.host.mounted(self.context.mount_point):
             while holds_lease and isinstance(step := self._next(), model.Discard) and self._do(step):

@@ -87,7 +87,8 @@ def test_no_trace_of_a_workers_secret_but_its_environment(
     workbench.secrets = lambda: read(HF_TOKEN="hf", KEY="json:key")
     head, tail = CANARY[:6], CANARY[6:]
     script = (
-        f'test "$HF_TOKEN" = "{head}""{tail}" && test -n "$KEY" && touch {tmp_path}/has; echo up; sleep 300 & wait'
+        f'test "$HF_TOKEN" = "{head}""{tail}" && test -n "$KEY" && touch {tmp_path}/has; echo up; '
+        "sleep 300 & wait"  # a shell that replaces itself has no command line for a moment
     )
     workers = workbench.started(script, count=1)
     wait_for(tmp_path / "has")

@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any, Final
 
 from aws_lambda_powertools import Logger
+from botocore.awsrequest import AWSRequest
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -98,7 +99,16 @@ def _controller() -> Controller:
 
 
 def _client(service: str) -> Any:
-    return client(service, _SQS_CONFIG if service == "sqs" else None)
+    created = client(service, _SQS_CONFIG if service == "sqs" else None)
+    if service == "sqs":
+        # One wake-up schedules the next: by this header Lambda counts them, and drops what follows the 16th.
+        # Source: Lambda guide, "Use Lambda recursive loop detection to prevent infinite loops".
+        created.meta.events.register("before-sign.sqs", _remove_trace)
+    return created
+
+
+def _remove_trace(request: AWSRequest, **_: Any) -> None:
+    del request.headers["X-Amzn-Trace-Id"]
 
 
 def _report(outcome: GroupOutcome) -> None:
@@ -148,11 +158,9 @@ def _report(outcome: GroupOutcome) -> None:
 
 def gauges(outcome: GroupOutcome, facts: Mapping[str, int]) -> dict[str, float]:
     """Return a group's metrics: counts, and hourly cost if it is known."""
-    causes = frozenset() if outcome.decision is None else outcome.decision.memory.active_alarms
     decision = outcome.decision
-    is_waiting = decision is not None and by_deadline.is_waiting(
-        decision.state, decision.actions, decision.memory.active_alarms
-    )
+    causes = frozenset() if decision is None else decision.memory.active_alarms
+    is_waiting = decision is not None and by_deadline.is_waiting(decision.state, decision.actions, causes)
     shortage = 0 if is_waiting else max(0, facts["target"] - facts["ready"])
     counts: dict[str, float] = {
         **{metric: facts[field] for field, metric in _FACT_METRICS.items()},

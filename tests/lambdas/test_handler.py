@@ -16,7 +16,7 @@ from contracts.registry import item as registry_item
 from contracts.registry.item import Progress
 from lambdas.aws.capacity.controller import Controller
 from lambdas.aws.capacity.observe import SPOT_REQUEST_ATTEMPTS
-from lambdas.aws.capacity.wake_up_messages import RETRY_SECONDS
+from lambdas.aws.capacity.wake_up_messages import RETRY_SECONDS, WakeUpScheduler
 from lambdas.aws.passes import MAX_ATTEMPTS
 from lambdas.core.capacity.memory import Memory, dump
 from lambdas.core.deadline.record import JobRecord
@@ -230,6 +230,26 @@ def test_the_controller_is_built_from_the_deployed_environment(monkeypatch: pyte
     assert built.memory_store.table == "value of MEMORY_TABLE"
     assert built.observer.registry.table == "value of REGISTRY_TABLE"
     assert built.observer.registry.instance_arns == "value of INSTANCE_ARNS"
+
+
+def test_lambda_does_not_count_a_chain_of_wake_ups(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "DEFAULT_REGION", "LAMBDA_FUNCTION_NAME"):
+        monkeypatch.setenv(f"AWS_{variable}", "us-west-2")
+    monkeypatch.setenv("_X_AMZN_TRACE_ID", "Root=1-a;Lineage=1:b:15")
+    traced: list[bool] = []
+
+    def stop(request: Any, **_: Any) -> None:
+        traced.append("X-Amzn-Trace-Id" in request.headers)
+        raise InterruptedError
+
+    sqs, ssm = map(entry._client, ("sqs", "ssm"))
+    for client in (sqs, ssm):
+        client.meta.events.register("before-send", stop)
+    with pytest.raises(InterruptedError):
+        WakeUpScheduler(sqs, "https://sqs.us-west-2.amazonaws.com/1/queue").schedule(60)
+    with pytest.raises(InterruptedError):
+        ssm.get_parameter(Name="target")
+    assert traced == [False, True]
 
 
 def job_due(aws: FakeAws, at: float) -> None:

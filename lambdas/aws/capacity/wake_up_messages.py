@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
 MAX_DELAY_SECONDS: Final = 900.0
 """Maximum message delay of SQS; the schedule covers later times."""
-
-
 RETRY_SECONDS: Final = 20
 """Visibility timeout of returned messages: at most three attempts within a minute."""
 _MAX_BATCH_ENTRIES: Final = 10

@@ -23,7 +23,10 @@ from lambdas.core.capacity.memory import (
 )
 from lambdas.core.capacity.policies import build as build_policy
 from lambdas.core.events import InterruptionNotice
+from lambdas.core.health import memory as health_memory
+from lambdas.core.health.memory import MAX_PENDING_SYMPTOMS, HealthMemory, PendingSymptom
 from lambdas.core.model import PurchaseOption
+from lambdas.core.rollout.state import HostProgress, Rollout
 from tests.core.build import NOW, observe, on_demand, spot
 
 
@@ -81,6 +84,17 @@ def test_the_memory_of_the_largest_group_fits_into_an_item() -> None:
     assert parse(text) == memory
     with pytest.raises(ValueError, match="memory cannot be decompressed"):
         parse(text[: len("zlib:") + 2000])
+
+
+def test_the_health_checkers_memory_of_the_largest_service_fits_into_an_item() -> None:
+    draw, version = random.Random(1), "sha256:" + "a" * 64
+    ids = [f"i-{draw.getrandbits(68):017x}" for _ in range(5_000)]
+    hosts = {name: HostProgress(version, NOW + draw.random() * 900, 1, is_verified=True) for name in ids}
+    symptoms = {f"crashing:{name}/0": PendingSymptom(2.0, NOW) for name in ids[:MAX_PENDING_SYMPTOMS]}
+    memory = HealthMemory(pending_symptoms=symptoms, rollout=Rollout(hosts=hosts))
+    text = health_memory.dump(memory)
+    assert len(text) < 400_000
+    assert health_memory.parse(text) == memory
 
 
 def broken(key: str, value: object) -> str:

@@ -361,7 +361,11 @@ def _volume_zone(memory: Memory, observation: Observation) -> str:
 
 def dump(memory: Memory) -> str:
     """Serialize the memory as JSON, compressed if it is long; equal memories give equal text."""
-    stored = {"format": FORMAT, **codec.dump(memory)}
+    return packed({"format": FORMAT, **codec.dump(memory)})
+
+
+def packed(stored: Mapping[str, object]) -> str:
+    """Return the JSON text of a memory, compressed if it is long."""
     text = json.dumps(stored, sort_keys=True, separators=(",", ":"))
     if len(text) <= PLAIN_LENGTH:
         return text
@@ -373,12 +377,13 @@ def parse(text: str) -> Memory:
 
     Every value is checked: an invalid one would fail every run and never be overwritten.
     """
-    memory = codec.parse_versioned(Memory, _plain(text), FORMAT)
+    memory = codec.parse_versioned(Memory, unpacked(text), FORMAT)
     record.check(memory.job)
     return memory
 
 
-def _plain(text: str) -> str:
+def unpacked(text: str) -> str:
+    """Return the JSON text of a memory; raise ``ValueError`` if it cannot be decompressed."""
     if not text.startswith(_COMPRESSED):
         return text
     try:

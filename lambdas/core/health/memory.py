@@ -1,17 +1,18 @@
 """State of the health checker for one group. If it is lost, detection starts over; nothing else breaks.
 
-Its size is bounded: symptoms are stored for suspected hosts only, at most `MAX_PENDING_SYMPTOMS`.
+Its size is bounded: symptoms are stored for suspected hosts only, at most `MAX_PENDING_SYMPTOMS`. A rollout
+has each host, so a long text is compressed: DynamoDB's limit of an item is 400 KB.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from contracts import codec
 from contracts.stored import stored
+from lambdas.core.capacity.memory import packed, unpacked
 from lambdas.core.health.model import Remedy
 from lambdas.core.rollout.state import Rollout
 
@@ -93,10 +94,9 @@ class HealthMemory:
 
 def dump(memory: HealthMemory) -> str:
     """Return the memory as JSON; equal memories give equal text."""
-    stored = {"format": FORMAT, **codec.dump(memory)}
-    return json.dumps(stored, sort_keys=True, separators=(",", ":"))
+    return packed({"format": FORMAT, **codec.dump(memory)})
 
 
 def parse(text: str) -> HealthMemory:
     """Parse the text of `dump`; raise ``ValueError`` if it is malformed."""
-    return codec.parse_versioned(HealthMemory, text, FORMAT)
+    return codec.parse_versioned(HealthMemory, unpacked(text), FORMAT)

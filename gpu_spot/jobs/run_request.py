@@ -14,8 +14,8 @@ from gpu_spot.jobs.reader import JobError
 from gpu_spot.jobs.snapshot import JobSnapshot
 from infra.schema.access import looks_like_a_key
 
-_MAX_BYTES: Final = 4096
-"""Size of a standard parameter (Systems Manager user guide, "Managing parameter tiers")."""
+_MAX_BYTES: Final = 3584
+"""Of 4,096 in a standard parameter (Systems Manager user guide, "Parameter tiers"): the run's has more."""
 
 
 def request_run(ssm: Any, stack: str, snapshot: JobSnapshot, changes: Iterable[str] = ()) -> str:

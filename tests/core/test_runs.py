@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
 
+from contracts import codec, names
 from contracts.group.config import RunRules
 from contracts.jobs.run import RunRequest, RunState, time_of
+from gpu_spot.jobs import run_request
 from lambdas.core.runs import next_state
 
 NOW = 1_800_000_000.0
@@ -69,3 +72,11 @@ def test_a_clock_that_is_ahead_hides_no_firing() -> None:
     assert first.request == at(200)
     both = {"request": at(200), "firing": at(60)}
     assert next_state(first, both, RunRules(), "b" * 40, NOW + 90, is_ended=True).request == at(60)
+
+
+def test_the_longest_request_that_is_accepted_fits_into_the_parameter_of_the_run() -> None:
+    time = "2026-01-01T00:00:00Z"
+    request = RunRequest(time, {"A": "a" * (run_request._MAX_BYTES - 80)})
+    assert len(json.dumps(codec.dump(request))) <= run_request._MAX_BYTES
+    state = RunState(request, "a" * 40, NOW + 0.123456, time, time, dict.fromkeys(names.RUN_REQUESTS, time))
+    assert len(json.dumps(codec.dump(state))) <= 4096

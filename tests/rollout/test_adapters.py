@@ -12,12 +12,16 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 from contracts.agent.config import Service
 from contracts.group import release as rows
 from contracts.group import rollout_request
+from contracts.group.health_settings import HealthSettings
 from contracts.group.release import WorkerReleases
+from contracts.group.release_settings import DesiredRelease
 from contracts.group.rollout_request import RolloutRequest
+from contracts.registry.item import Worker
+from contracts.registry.worker_report import WorkerReport
 from lambdas.aws.health.remediation import RemediationExecutor
-from lambdas.core.health.model import Restart
+from lambdas.core.health.model import Restart, ServiceSnapshot, WorkerHost
 from lambdas.core.rollout.state import HostProgress, Rollout
-from lambdas.core.rollout.step import RolloutStep
+from lambdas.core.rollout.step import MAX_RESTARTING, RolloutStep, plan_step
 from tests.fakes.aws import FakeAws
 from tests.node.configs import FakeClock
 from tests.rollout.simulated_service import NEW, OLD
@@ -76,6 +80,19 @@ def test_an_unchanged_item_is_not_written_again_and_a_changed_one_is() -> None:
     more = replace(STEP, memory=memory, releases=WorkerReleases(OLD, NEW, frozenset({"i-1", "i-2"})))
     assert roll(aws, more).written_hash != memory.written_hash
     assert list(aws.calls.elements()) == ["put_item"]
+
+
+def test_the_request_of_a_large_rollout_fits_into_a_parameter() -> None:
+    now, ids = 1_767_571_200.0, [f"i-{n:017x}" for n in range(1000)]
+    hosts = tuple(
+        WorkerHost(name, (Worker(GROUP, name, 0, 0.0, now, report=WorkerReport(OLD.version)),), 1, 0.0)
+        for name in ids
+    )
+    memory = replace(STEP.memory, hosts=dict.fromkeys(ids[:200], HostProgress(NEW.version, now)))
+    snapshot = ServiceSnapshot(now, hosts, target=1000, maximum=2000)
+    step = plan_step(snapshot, (), HealthSettings(), DesiredRelease(NEW, 1), memory)
+    assert len(step.request.restarting) == MAX_RESTARTING
+    assert len(rollout_request.dump(step.request)) <= 4096
 
 
 def test_the_end_of_a_rollout_withdraws_the_request_to_the_controller() -> None:

@@ -21,6 +21,11 @@ from lambdas.core.rollout.verdict import HOST_FAULTS, evaluate_candidate, has_pr
 
 REWRITE_SECONDS: Final = 1800
 """Seconds after which an unchanged request to the controller is written again."""
+MAX_RESTARTING: Final = 180
+"""Instances in a request: more would not fit into the 4,096 bytes of a standard-tier parameter.
+
+Source: Systems Manager user guide, "Parameter tiers".
+"""
 STALL_SECONDS: Final = 1800.0
 """A rollout without progress for this long, beyond the restart and stall timeouts, raises an incident."""
 STALLED: Final = "roll-out/waits"
@@ -225,7 +230,7 @@ def _request(state: RolloutState, restarting: frozenset[str]) -> RolloutRequest:
     return RolloutRequest(
         int(state.snapshot.now // REWRITE_SECONDS * REWRITE_SECONDS),
         max(0, min(surge, state.snapshot.maximum - state.snapshot.target)),
-        tuple(sorted(restarting)),
+        tuple(sorted(restarting)[:MAX_RESTARTING]),
     )
 
 

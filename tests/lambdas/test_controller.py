@@ -11,6 +11,7 @@ from botocore.exceptions import ClientError
 
 from lambdas.aws.capacity.auto_scaling import AutoScalingService
 from lambdas.aws.capacity.capacity_service import CapacityChange, NotTerminatedError
+from lambdas.aws.capacity.controller import build
 from lambdas.aws.capacity.observe import Observer
 from lambdas.aws.capacity.wake_up_messages import MAX_DELAY_SECONDS, WakeUpScheduler
 from lambdas.aws.items import KEPT_SECONDS
@@ -31,7 +32,7 @@ from lambdas.core.model import (
     TerminateInstances,
 )
 from tests.fakes.aws import FakeAws, config
-from tests.lambdas.single_group import NOW, actions, activity, controller, declared, only
+from tests.lambdas.single_group import CONTROLLER_CONFIG, NOW, actions, activity, controller, declared, only
 
 LAUNCHING = "Launching a new EC2 instance"
 
@@ -275,6 +276,13 @@ def test_a_run_is_scheduled_for_the_start_of_a_drain_once(aws: FakeAws) -> None:
     for _ in range(2):
         controller(aws).run([InterruptionNotice("i-0", NOW + 119.5)])
     assert aws.delayed == [90]
+
+
+def test_a_wake_up_is_not_late_by_the_time_that_reading_took(aws: FakeAws) -> None:
+    aws.set(config=config(drainSeconds=30))
+    slow = build(aws.client, CONTROLLER_CONFIG, lambda: NOW + 20 * aws.calls["batch_get_item"])
+    slow.run([InterruptionNotice("i-0", NOW + 120)])
+    assert aws.delayed == [50]
 
 
 def test_a_failed_wake_up_does_not_block_capacity_changes(

@@ -167,16 +167,11 @@ class Controller:
         observation = self.observer.observe(settings, now, budget, view, roles_to_check)
         observation = self.blocks.apply(settings, observation, now)
         next_run = _next_run(settings, now, observation)
-        for leaf, request in settings.requests.items():
-            if early := runs.future_error(request, now):
-                early = f"parameter {name}/{leaf}: {early}"
-                observation = replace(observation, read_errors=(*observation.read_errors, early))
+        early = ((leaf, runs.future_error(request, now)) for leaf, request in settings.requests.items())
+        more = [f"parameter {name}/{leaf}: {error}" for leaf, error in early if error]
         memory, price_error = self.prices.refresh(settings, apply_events(stored.memory, own_events, now), now)
-        observation = replace(
-            observation,
-            spot_prices=memory.spot_prices,
-            read_errors=(*observation.read_errors, *([price_error] if price_error else [])),
-        )
+        read_errors = (*observation.read_errors, *more, *filter(None, [price_error]))
+        observation = replace(observation, spot_prices=memory.spot_prices, read_errors=read_errors)
         decision = decide(observation, settings.policy, memory, now)
         alarm_causes = len(
             decision.memory.active_alarms.difference(by_deadline.ALARMS, bill.ALARMS, (ON_DEMAND_ONLY,))
@@ -262,7 +257,7 @@ class Controller:
         if next_run_at is None or next_run_at == scheduled_at or next_run_at in view.wake_ups:
             return next_run_at, []
         try:
-            self.wake_ups.schedule(next_run_at - view.now)
+            self.wake_ups.schedule(next_run_at - self.clock())  # reading takes up to a pass
             view.wake_ups.add(next_run_at)
         except Exception as error:  # it must not block capacity changes
             return None, [error]

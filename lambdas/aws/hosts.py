@@ -251,13 +251,9 @@ def _instance(
 
 
 def _marked_reason(name: str, memory: Memory) -> str:
-    for reason, marked in (
-        ("interrupted", memory.termination_deadlines),
-        ("terminating", memory.termination_requests),
-    ):
-        if name in marked:
-            return reason
-    return ""
+    if name in memory.termination_deadlines:
+        return "interrupted"
+    return "terminating" if name in memory.termination_requests else ""
 
 
 def _drain_reason(workers: tuple[Worker, ...]) -> str:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, ReadTimeoutError
 
 from lambdas.aws.capacity.auto_scaling import AutoScalingService
 from lambdas.aws.capacity.capacity_service import CapacityChange, NotTerminatedError
 from lambdas.aws.capacity.controller import build
 from lambdas.aws.capacity.observe import Observer
+from lambdas.aws.capacity.spot_fleet import SpotFleetService
 from lambdas.aws.capacity.wake_up_messages import MAX_DELAY_SECONDS, WakeUpScheduler
 from lambdas.aws.items import KEPT_SECONDS
 from lambdas.aws.memory import ConflictError, MemoryStore
@@ -218,6 +220,18 @@ def test_a_throttled_termination_is_not_remembered(aws: FakeAws) -> None:
     [again] = actions(only(controller(aws, NOW + 20).run()))
     assert again.instance_ids == tuple(released)
     assert len(aws.instances) == 2
+
+
+def test_what_was_terminated_before_a_timeout_is_remembered(aws: FakeAws) -> None:
+    settings, ids = parse("inference", {"config": config(), "target": "4"}), ("i-0", "i-1", "i-2")
+    client, late = aws.client("autoscaling"), ReadTimeoutError(endpoint_url="autoscaling")
+    client.terminate_instance_in_auto_scaling_group = Mock(side_effect=[None, late])
+    aws.failures["terminate_instances"] = late
+    change = CapacityChange(3, 3, ids, current_on_demand=0)
+    for service, left in ((AutoScalingService(client), ids[1:]), (SpotFleetService(aws.client("ec2")), ids)):
+        with pytest.raises(NotTerminatedError) as caught:
+            service.apply("group", change, settings.group)
+        assert caught.value.instance_ids == left
 
 
 def test_a_failed_termination_does_not_block_the_others(aws: FakeAws) -> None:

@@ -163,15 +163,15 @@ class AutoScalingService:
                     InstanceId=instance_id, ShouldDecrementDesiredCapacity=decrements
                 )
                 to_lower -= size * decrements
-            except ClientError as error:
-                details = error.response["Error"]
+            except (BotoCoreError, ClientError) as error:
+                details = error.response["Error"] if isinstance(error, ClientError) else {}
                 # A missing instance is terminated already.
                 if "not found" in details.get("Message", "").casefold():
                     are_known = False
                 else:
                     not_terminated[instance_id] = error
-                if details["Code"] in _THROTTLED:
-                    # The other calls would be throttled, too, and take up the rest of the pass.
+                if not details or details["Code"] in _THROTTLED:
+                    # The other calls would not be answered, either, and take up the rest of the pass.
                     not_terminated |= dict.fromkeys(change.to_terminate[number:], error)
                     break
         if to_lower and are_known and not not_terminated:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import BotoCoreError, ClientError
 
 from contracts.group.warm_pool import on_demand_share
 from contracts.sentences import alternatives
@@ -121,7 +121,7 @@ class SpotFleetService:
             try:
                 budget.check("instances to terminate")
                 self.client.terminate_instances(InstanceIds=list(remaining[:_MAX_TERMINATIONS]))
-            except (BudgetError, ClientError) as error:
+            except (BudgetError, BotoCoreError, ClientError) as error:
                 raise NotTerminatedError(remaining, error) from error
 
     def _fleets(self, names: Sequence[str]) -> list[SpotFleetRequestConfigTypeDef]:

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from botocore.exceptions import EndpointConnectionError
 
 from contracts import names
 from contracts.group import health_settings as settings
@@ -180,6 +181,23 @@ def test_a_failed_notification_is_sent_in_a_later_pass(aws: FakeAws) -> None:
     aws.refused.clear()
     passes(aws, 3)
     assert len(aws.messages) == 1
+
+
+def test_what_was_sent_before_a_failed_notification_is_not_sent_again(
+    aws: FakeAws, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, version in zip(add_xid_errors(aws, 10), ["a", "b\a"] * 5, strict=True):
+        aws.change(GROUP, name, lambda worker, version=version: with_report(worker, version=version))
+    sent: list[str] = []
+
+    def publish(_: FakeAws, Subject: str, **__: str) -> None:  # noqa: N803 - boto3's name
+        sent.append(Subject.partition("version ")[2])
+        if len(sent) in (2, 3):
+            raise EndpointConnectionError(endpoint_url="sns")
+
+    monkeypatch.setattr(FakeAws, "_publish", publish)
+    passes(aws, 3)
+    assert sent == ["a", "b ", "b ", "b "]
 
 
 def test_a_failed_write_of_replacement_requests_is_repeated_in_the_next_pass(aws: FakeAws) -> None:

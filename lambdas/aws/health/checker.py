@@ -219,17 +219,15 @@ class HealthChecker:
         rollout, failures = self.executor.apply_rollout(inputs.name, decision.rollout, inputs.parameters, now)
         memory = replace(memory, rollout=rollout)
         errors += failures
+        messages = notifications.messages(self.stack, inputs.name, decision, now)
+        unsent = list(messages)
         try:
-            for incident in decision.new_incidents:
-                self.executor.notify(notifications.incident_message(self.stack, inputs.name, incident))
-            for incident in decision.resolved_incidents:
-                message = notifications.resolution_message(self.stack, inputs.name, incident, now)
-                self.executor.notify(message)
-        except Exception as error:  # sent in the next pass
+            while unsent:
+                self.executor.notify(messages[unsent[0]])
+                del unsent[0]
+        except Exception as error:  # the rest is sent in the next pass
             errors.append(error)
-        else:
-            memory = health_decision.mark_notified(memory)
-        return memory, errors
+        return health_decision.mark_notified(memory, unsent), errors
 
     def _send_daily_report(
         self, outcomes: list[HealthOutcome], now: float, reporting: Reporting[HealthOutcome]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from contracts.group.health_settings import NO_DAILY_REPORT, HealthSettings
@@ -111,10 +111,11 @@ def _as_incidents(incidents: Mapping[str, OpenIncident]) -> tuple[Incident, ...]
     return tuple(Incident(key, incident.since, incident.description) for key, incident in incidents.items())
 
 
-def mark_notified(memory: HealthMemory) -> HealthMemory:
-    """Return the memory after all notifications were sent."""
-    incidents = {key: replace(incident, is_notified=True) for key, incident in memory.incidents.items()}
-    return replace(memory, incidents=incidents, resolved_incidents={})
+def mark_notified(memory: HealthMemory, unsent: Collection[str] = ()) -> HealthMemory:
+    """Return the memory after the notifications were sent, except those about the keys ``unsent``."""
+    incidents = {k: replace(i, is_notified=k not in unsent) for k, i in memory.incidents.items()}
+    resolved = {key: incident for key, incident in memory.resolved_incidents.items() if key in unsent}
+    return replace(memory, incidents=incidents, resolved_incidents=resolved)
 
 
 def mark_daily_report_sent(memory: HealthMemory, now: float) -> HealthMemory:

@@ -12,6 +12,12 @@ MAX_SUBJECT_LENGTH: Final = 99
 """SNS allows fewer than 100 ASCII characters on one line. Source: SNS API reference, ``Publish``."""
 
 
+def messages(stack: str, group: str, decision: HealthDecision, now: float) -> dict[str, tuple[str, str]]:
+    """Return the subjects and texts of a decision's notifications, by incident key."""
+    opened = {i.key: incident_message(stack, group, i) for i in decision.new_incidents}
+    return opened | {i.key: resolution_message(stack, group, i, now) for i in decision.resolved_incidents}
+
+
 def incident_message(stack: str, group: str, incident: Incident) -> tuple[str, str]:
     """Return the subject and text of the notification that an incident has opened."""
     return _subject(f"{stack}/{group}: {incident.key}"), f"{group} in stack {stack}: {incident.description}\n"
@@ -60,5 +66,5 @@ def _describe_group(name: str, decision: HealthDecision) -> list[str]:
 
 
 def _subject(text: str) -> str:
-    plain = text.encode("ascii", "replace").decode().replace("\n", " ")
-    return plain[:MAX_SUBJECT_LENGTH]
+    plain = text.encode("ascii", "replace").decode()[:MAX_SUBJECT_LENGTH]
+    return "".join(character if character.isprintable() else " " for character in plain)

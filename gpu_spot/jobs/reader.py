@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from contracts import codec, names
 from contracts.agent.names import JOB_KEY, TAG_JOB
@@ -27,6 +27,7 @@ from gpu_spot.tables import deployed_tables
 from infra.catalogue import on_demand_prices, price_tables
 from lambdas.aws import settings
 from lambdas.aws.budget import UNLIMITED
+from lambdas.aws.items import batch_get
 from lambdas.aws.memory import MemoryStore
 from lambdas.aws.registry import RegistryReader
 from lambdas.aws.settings import ParameterError
@@ -36,10 +37,6 @@ from userdata.agent.aws.spot_prices import read_spot_prices
 
 GroupParameters: TypeAlias = Mapping[str, Mapping[str, str]]
 """A stack's SSM parameters: by group, then by name."""
-
-_BATCH: Final = 100
-"""Maximum keys of a BatchGetItem request (DynamoDB API reference)."""
-_MAX_ATTEMPTS: Final = 5
 
 
 class JobError(ValueError):
@@ -271,22 +268,8 @@ class JobReader:
                 yield attempt
 
     def _items(self, keys: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-        """Yield the job table's items of these keys; unprocessed keys are requested again."""
-        dynamodb, table = self._clients("dynamodb"), self.tables.jobs
-        for start in range(0, len(keys), _BATCH):
-            remaining = list(keys[start : start + _BATCH])
-            for _ in range(_MAX_ATTEMPTS):
-                response = dynamodb.batch_get_item(
-                    RequestItems={table: {"Keys": remaining, "ConsistentRead": True}}
-                )
-                yield from response["Responses"].get(table, ())
-                remaining = response.get("UnprocessedKeys", {}).get(table, {}).get("Keys", [])
-                if not remaining:
-                    break
-            else:
-                raise JobError(
-                    f"table {table}: {len(remaining)} items were not read (throttled); try again later"
-                )
+        """Yield the job table's items of these keys."""
+        return batch_get(self._clients("dynamodb"), self.tables.jobs, keys, UNLIMITED, consistent=True)
 
     def _hosts(self, job: str | None = None) -> dict[str, list[JobHost]]:
         filters = [{"Name": f"tag:{names.TAG_STACK}", "Values": [self._stack]}]

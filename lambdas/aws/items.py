@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from botocore.exceptions import ClientError
 
 from contracts import names
-from lambdas.aws.budget import Budget, BudgetError
+from lambdas.aws.budget import Budget
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -23,8 +24,11 @@ INVALID_VERSION: Final = -1
 """The version of an item without a valid one; saving over it always succeeds."""
 _BATCH: Final = 100
 """Maximum number of keys of one ``BatchGetItem``."""
-_MAX_ATTEMPTS: Final = 10
-"""Attempts to read a batch; DynamoDB returns the keys that it did not read."""
+_WAITS: Final = (0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0)
+"""Seconds before each further attempt to read the keys that DynamoDB did not read: it throttles the table.
+
+Source: DynamoDB API reference, ``BatchGetItem``: "we strongly recommend that you use an exponential backoff".
+"""
 
 KEPT_SECONDS: Final = 30 * 86_400.0
 """Time after which an item expires that no function writes any more: its group has left the stack."""
@@ -48,10 +52,16 @@ def is_aging(expires_at: float, now: float) -> bool:
 def batch_get(
     dynamodb: DynamoDBClient, table: str, keys: Sequence[Item], budget: Budget, *, consistent: bool = False
 ) -> Iterator[Item]:
-    """Yield the items with these keys; missing ones are left out. Raises ``BudgetError``."""
+    """Yield the items with these keys; missing ones are left out.
+
+    Raises:
+        BudgetError: the pass is over.
+        ClientError: the table is throttled, as if no key had been read.
+    """
     for start in range(0, len(keys), _BATCH):
         pending_keys: Sequence[Item] = keys[start : start + _BATCH]
-        for _ in range(_MAX_ATTEMPTS):
+        for wait in (0.0, *_WAITS):
+            time.sleep(wait)
             budget.check(f"items of {table}")
             request: Any = {"Keys": pending_keys, **({"ConsistentRead": True} if consistent else {})}
             response = dynamodb.batch_get_item(RequestItems={table: request})
@@ -61,7 +71,9 @@ def batch_get(
             if not pending_keys:
                 break
         else:
-            raise BudgetError(f"{len(pending_keys)} items of {table} not read in {_MAX_ATTEMPTS} attempts")
+            text = f"{len(pending_keys)} items of {table} were not read"
+            code = "ProvisionedThroughputExceededException"
+            raise ClientError({"Error": {"Code": code, "Message": text}}, "BatchGetItem")
 
 
 @dataclass(frozen=True, slots=True)

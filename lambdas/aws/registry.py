@@ -56,7 +56,7 @@ class RegistryReader:
         Malformed items are skipped and counted.
 
         Raises:
-            BudgetError: the pass is over, or DynamoDB does not return all items.
+            BudgetError: the pass is over.
         """
         return self._read(self.keys(group, slots), budget)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -270,7 +271,9 @@ def test_items_of_unknown_writers_and_slots_are_not_read(aws: FakeAws) -> None:
     assert Counter(aws.calls) - calls == calls
 
 
-def test_many_slots_are_read_in_batches_and_unprocessed_keys_again(aws: FakeAws) -> None:
+def test_unprocessed_keys_of_many_are_read_later(aws: FakeAws, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr(time, "sleep", waits.append)
     aws.set(config=config(slots={"g5.xlarge": 60}))
     aws.slots = [
         registry_item.dump(worker(f"i-{n}", NOW - 3400, NOW - 5, slot=s)) for n in range(4) for s in range(60)
@@ -278,9 +281,11 @@ def test_many_slots_are_read_in_batches_and_unprocessed_keys_again(aws: FakeAws)
     aws.unprocessed = 2
     assert only(controller(aws).run()).decision.state.ready == 4
     assert aws.calls["batch_get_item"] == 1 + 3 + 2
-    aws.unprocessed = 100
-    [outcome] = controller(aws).run()
-    assert isinstance(outcome.error, BudgetError)
+    assert [wait for wait in waits if wait] == [0.05, 0.1]
+    aws.unprocessed = 100  # as if the table had answered nothing
+    again = only(controller(aws).run())
+    assert again.read_errors[0].startswith("worker registry not read: ")
+    assert (again.decision.state.registry_unknown, again.decision.state.ready) == (True, 4)
 
 
 def test_a_suspended_process_raises_one_alarm_and_does_not_block_on_demand(aws: FakeAws) -> None:

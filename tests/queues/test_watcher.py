@@ -284,11 +284,19 @@ def test_an_unreadable_secret_is_an_error(deployment: Deployment, api: Api) -> N
     assert "ResourceNotFoundException" in deployment.minute(deployment.watcher(missing_secret)).error
 
 
+def test_a_queue_is_reported_before_the_next_is_read(deployment: Deployment, api: Api) -> None:
+    watcher = deployment.watcher(*(queue(api, group) for group in ("a", "b")))
+    outcomes = watcher.run(5.0)
+    assert next(outcomes).error == ""
+    deployment.now += 5.0
+    assert "no time left for this queue" in next(outcomes).error
+
+
 def test_an_error_in_one_queue_does_not_affect_the_others(deployment: Deployment, api: Api) -> None:
     queues = [queue(api, group) for group in ("a", "b")]
     unsupported = WatchedQueue("c", "carrier-pigeons", "pages", SECRET)
     watcher = deployment.watcher(queues[0], unsupported, queues[1])
-    watcher.run(5.0)
+    [*watcher.run(5.0)]
     deployment.now += 60
     outcomes = {outcome.queue.group: outcome for outcome in watcher.run(5.0)}
     assert outcomes["a"].state == outcomes["b"].state is not None

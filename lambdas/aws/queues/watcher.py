@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -55,21 +55,19 @@ class QueueWatcher:
     clock: Callable[[], float]
     proxies: ProxyReader | None = None
 
-    def run(self, seconds: float) -> list[QueueOutcome]:
-        """Read each queue within ``seconds``; each has its share, and the order rotates each minute."""
+    def run(self, seconds: float) -> Iterator[QueueOutcome]:
+        """Read one queue after the other within ``seconds``; each has its share, the order rotates."""
         ends_at = self.clock() + seconds
         first = int(self.clock() // 60) % len(self.queues) if self.queues else 0
         pending = [*self.queues[first:], *self.queues[:first]]
-        outcomes = []
         while pending:
             share = (ends_at - self.clock()) / len(pending)
             queue = pending.pop(0)
             try:
-                outcomes.append(self._observe(queue, min(share, _MAX_SECONDS_PER_QUEUE)))
+                yield self._observe(queue, min(share, _MAX_SECONDS_PER_QUEUE))
             except Exception as error:  # reported; the other queues are read
                 text = " ".join(str(error).split())
-                outcomes.append(QueueOutcome(queue, error=text or type(error).__name__))
-        return outcomes
+                yield QueueOutcome(queue, error=text or type(error).__name__)
 
     def _observe(self, queue: WatchedQueue, seconds: float) -> QueueOutcome:
         if seconds <= 0:

@@ -204,14 +204,9 @@ def hosts(
         registered = tuple(w for w in workers if now - w.heartbeat < EXPIRES_AFTER_SECONDS)
         # A host with the name of an instance would be taken for that instance.
         if registered and not _INSTANCE.fullmatch(name):
-            result.append(
-                WorkerHost(
-                    name,
-                    registered,
-                    exemption_reason=_drain_reason(registered),
-                    has_malformed_records=name in registry.on_premises.malformed_hosts,
-                )
-            )
+            reason, is_malformed = _drain_reason(registered), name in registry.on_premises.malformed_hosts
+            host = WorkerHost(name, registered, exemption_reason=reason, has_malformed_records=is_malformed)
+            result.append(host)
     return tuple(result)
 
 

@@ -73,10 +73,8 @@ def workers_of(summary: HealthSummary) -> dict[str, dict[str, float]]:
 
 
 def _log(group: str, decision: HealthDecision) -> None:
-    for text, incidents in (
-        ("incident", decision.new_incidents),
-        ("incident resolved", decision.resolved_incidents),
-    ):
+    by_text = {"incident": decision.new_incidents, "incident resolved": decision.resolved_incidents}
+    for text, incidents in by_text.items():
         for incident in incidents:
             fields = {"group": group, "incident": incident.key, "reason": incident.description}
             logger.error(text, extra=fields)

@@ -44,11 +44,8 @@ def find_common_causes(snapshot: ServiceSnapshot, symptoms: DetectedSymptoms) ->
     the same second.
     """
     if snapshot.is_registry_stale:
-        return (
-            CommonCause(
-                FAMILY[HealthVerdict.NOT_REPORTING], REGISTRY_SCOPE, len(snapshot.hosts), len(snapshot.hosts)
-            ),
-        )
+        family, hosts = FAMILY[HealthVerdict.NOT_REPORTING], len(snapshot.hosts)
+        return (CommonCause(family, REGISTRY_SCOPE, hosts, hosts),)
     families = {FAMILY[f.kind] for f in symptoms.findings if f.kind in FAMILY}
     populations = _populations([host for host in snapshot.hosts if not host.exemption_reason])
     return tuple(_iterate_causes(families, populations, symptoms.suspects))

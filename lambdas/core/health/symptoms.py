@@ -83,9 +83,8 @@ def detect_symptoms(
     for host in snapshot.hosts:
         if host.exemption_reason:
             continue
-        for symptom in _symptoms(
-            host, snapshot, settings, memory, has_other_work=host.origin in busy_origins
-        ):
+        is_busy = host.origin in busy_origins
+        for symptom in _symptoms(host, snapshot, settings, memory, has_other_work=is_busy):
             if symptom.kind in EXPLAINED_BY_CRASHING and (host.id, symptom.slot) in restarting_slots:
                 continue
             if symptom.kind in FAMILY:
@@ -181,22 +180,13 @@ def _worker_symptoms(
     if report.xid:
         yield _Symptom(HealthVerdict.XID, host.id, slot, float(report.xid), 0.0)
     has_no_progress = report.rate == 0 or now - report.reported_at > STALE_REPORT_SECONDS
-    ready_since = worker.since if worker.since <= now else None
+    ready_since, stall = worker.since if worker.since <= now else None, settings.stall_timeout_seconds
     if report.reported_at and has_no_progress and (snapshot.has_waiting_requests or has_other_work):
-        yield _Symptom(
-            HealthVerdict.STUCK,
-            host.id,
-            slot,
-            float(report.done),
-            settings.stall_timeout_seconds,
-            ready_since,
-        )
+        yield _Symptom(HealthVerdict.STUCK, host.id, slot, float(report.done), stall, ready_since)
     if _is_failing(report):
         yield _Symptom(HealthVerdict.FAILING, host.id, slot, 0.0, FAILING_SECONDS)
     if report.gpu_use == 0 and snapshot.has_waiting_requests:
-        yield _Symptom(
-            HealthVerdict.IDLE_GPU, host.id, slot, 0.0, settings.stall_timeout_seconds, ready_since
-        )
+        yield _Symptom(HealthVerdict.IDLE_GPU, host.id, slot, 0.0, stall, ready_since)
 
 
 def _is_failing(report: WorkerReport) -> bool:
@@ -239,11 +229,8 @@ def _start_counts(snapshot: ServiceSnapshot, memory: HealthMemory) -> Iterator[t
     for key, entry in memory.pending_symptoms.items():
         kind, _, worker_id = key.partition(":")
         is_missing = worker_id.rpartition("/")[0] in host_ids and worker_id not in worker_ids
-        if (
-            kind == HealthVerdict.CRASHING
-            and is_missing
-            and 0 <= snapshot.now - entry.since < CRASH_LOOP_SECONDS
-        ):
+        is_recent = 0 <= snapshot.now - entry.since < CRASH_LOOP_SECONDS
+        if kind == HealthVerdict.CRASHING and is_missing and is_recent:
             yield key, entry
 
 
@@ -259,9 +246,8 @@ def _restarting_hosts(
                 restarts.append((worker.slot, worker.report.starts - entry.value, entry.since))
         if restarts and not host.exemption_reason:
             slots = tuple(slot for slot, _, _ in restarts)
-            finding = HostFinding(
-                HealthVerdict.CRASHING, host.id, min(since for *_, since in restarts), slots
-            )
+            since = min(since for *_, since in restarts)
+            finding = HostFinding(HealthVerdict.CRASHING, host.id, since, slots)
             yield finding, any(count >= CRASH_LOOP_STARTS for _, count, _ in restarts)
 
 

@@ -204,7 +204,9 @@ def _existing_pin(text: str, group: str, key: str, scalar: yaml.ScalarNode, reso
     return Edit(scalar.start_mark.index, end, pin.written, pin)
 
 
-def _fields(node: yaml.Node) -> dict[str, Any]:
+def _fields(node: yaml.MappingNode) -> dict[str, Any]:
+    """Return a mapping's values, with those that it merges (``<<``)."""
+    yaml.SafeLoader("").flatten_mapping(node)
     return {key.value: value for key, value in node.value}
 
 

@@ -38,6 +38,14 @@ def file(*lines: str) -> str:
     return HEAD + "".join(f"        {line}\n" for line in lines)
 
 
+def test_an_entry_that_merges_another_has_its_image() -> None:
+    text = file("instanceTypes: [g5.xlarge]").replace("- name: serve", "- &base\n      name: serve")
+    pinned, pins = pin_images(text + "    - <<: *base\n      name: second\n", NEWEST.__getitem__)
+    services = yaml.safe_load(pinned)["config"]["gpu-spot:services"]
+    assert [service["capacity"]["ami"] for service in services] == ["ami-00000001"] * 2
+    assert len(pins) == 1
+
+
 @pytest.mark.parametrize(
     ("given", "top", "rest"),
     [

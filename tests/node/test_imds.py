@@ -53,6 +53,26 @@ def test_a_renewal_that_fails_leaves_the_old_token_in_use_while_it_holds(
     assert len(metadata_server.tokens) == 2
 
 
+def test_a_renewal_that_is_not_answered_leaves_the_old_token_in_use(
+    clock: FakeClock, metadata_server: MetadataServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metadata = Metadata(clock, metadata_server.url)
+    metadata_server.documents[LIFECYCLE_STATE] = "InService"
+    metadata.lifecycle_state()
+    clock.advance(21600 - 200)
+
+    def silent_to_put(address: object, method: str, *rest: object) -> tuple[int, dict[str, str], str]:
+        if method == "PUT":
+            raise TimeoutError
+        return request(address, method, *rest)
+
+    monkeypatch.setattr("userdata.agent.aws.imds.plain_http.request", silent_to_put)
+    assert metadata.lifecycle_state() == "InService"
+    clock.advance(200)
+    with pytest.raises(MetadataUnavailableError, match="TimeoutError"):
+        metadata.lifecycle_state()
+
+
 def test_no_document_is_not_no_service(clock: FakeClock, metadata_server: MetadataServer) -> None:
     metadata = Metadata(clock, metadata_server.url)
     assert metadata.lifecycle_state() == ""

@@ -130,11 +130,15 @@ class Metadata:
         if self._token and self._clock.monotonic() < self._token_ends - _RENEW_BEFORE:
             return False
         headers = {"X-aws-ec2-metadata-token-ttl-seconds": str(_TOKEN_SECONDS)}
-        status, document = self._request("PUT", _TOKEN_PATH, headers)
-        if status != 200 or not document.text:
+        try:
+            status, document = self._request("PUT", _TOKEN_PATH, headers)
+            if status != 200 or not document.text:
+                said = f"the metadata service answers {_TOKEN_PATH} with status {status}"
+                raise MetadataUnavailableError(said)
+        except MetadataUnavailableError:
             if self._token and self._clock.monotonic() < self._token_ends:
                 return False  # still valid; the next call retries
-            raise MetadataUnavailableError(f"the metadata service answers {_TOKEN_PATH} with status {status}")
+            raise
         self._token = document.text
         self._token_ends = self._clock.monotonic() + _TOKEN_SECONDS
         return True

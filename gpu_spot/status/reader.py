@@ -42,8 +42,8 @@ from lambdas.core.capacity.memory import warm_pool_lacks_since
 from lambdas.core.capacity.policies import by_deadline
 from lambdas.core.money import costs
 
-DECISION_WINDOW_SECONDS: Final = 3 * 3600.0
-"""Age of the oldest controller log events that are read for recent decisions."""
+_AGES: Final = (600.0, 3600.0, 3 * 3600.0)
+"""Ages of controller log events: those up to the next are read if those before have too few decisions."""
 MAX_DECISIONS: Final = 8
 _LOG_PAGES: Final = 10
 """Maximum pages. A page of CloudWatch Logs ends after 1 MB searched or 10,000 matching events."""
@@ -270,18 +270,17 @@ class StackReader:
         logs, group = self._clients("logs"), self._controller_log()
         if group is None:
             return []
-        pages = logs.get_paginator("filter_log_events").paginate(
-            logGroupName=group,
-            startTime=round(1000 * (now - DECISION_WINDOW_SECONDS)),
-            endTime=round(1000 * now) + 1,
-            filterPattern=_ACTED,
-        )
-        events = (event for page in islice(pages, _LOG_PAGES) for event in page["events"])
-        decisions = [
-            decision
-            for decision in map(_decision, events)
-            if decision is not None and group_name in (None, decision.group)
-        ]
+        decisions: list[DecisionLine] = []
+        pages_left, end = _LOG_PAGES, round(1000 * now) + 1
+        for begin in (round(1000 * (now - age)) for age in _AGES):  # a page has the oldest first
+            paginator, asked = logs.get_paginator("filter_log_events"), {"startTime": begin, "endTime": end}
+            found = paginator.paginate(logGroupName=group, filterPattern=_ACTED, **asked)
+            pages = list(islice(found, pages_left))
+            read = (_decision(event) for page in pages for event in page["events"])
+            decisions += [one for one in read if one is not None and group_name in (None, one.group)]
+            pages_left, end = pages_left - len(pages), begin - 1
+            if len(decisions) >= MAX_DECISIONS or not pages_left:
+                break
         return sorted(decisions, key=lambda decision: -decision.at)[:MAX_DECISIONS]
 
     def _controller_log(self) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, Final
@@ -11,6 +12,7 @@ import pytest
 from rich.console import Console
 
 from gpu_spot.status import report
+from gpu_spot.status.reader import StackReader
 from gpu_spot.status.snapshot import DeclaredEntries, GroupCondition, GroupSnapshot, StackSnapshot
 from gpu_spot.status.text import money, view
 from lambdas.core.capacity.memory import MAX_BOOT_SECONDS
@@ -171,3 +173,16 @@ def test_a_job_waits_while_it_has_time_and_nothing_runs(
     )
     assert by_deadline.is_waiting(state, (), alarms) == waits
     assert not by_deadline.is_waiting(state, (SetDesired(GroupRole.FALLBACK, 1, "due"),), alarms)
+
+
+def test_the_newest_decisions_are_read_also_if_the_log_is_long() -> None:
+    asked: list[tuple[float, float]] = []
+
+    def paginate(startTime: int, endTime: int, **_: object) -> Iterator[dict[str, list[object]]]:  # noqa: N803
+        asked.append((10_800 - endTime // 1000, 10_800 - startTime // 1000))
+        yield from [{"events": []}] * 6  # a megabyte each
+
+    logs = SimpleNamespace(get_paginator=lambda _: SimpleNamespace(paginate=paginate))
+    reader = SimpleNamespace(_clients=lambda _: logs, _controller_log=lambda: "log")
+    assert StackReader._decisions(reader, 10_800.0, None) == []  # type: ignore[arg-type]
+    assert asked == [(0, 600), (601, 3600)]

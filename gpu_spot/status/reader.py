@@ -273,11 +273,11 @@ class StackReader:
         decisions: list[DecisionLine] = []
         pages_left, end = _LOG_PAGES, round(1000 * now) + 1
         for begin in (round(1000 * (now - age)) for age in _AGES):  # a page has the oldest first
-            paginator, asked = logs.get_paginator("filter_log_events"), {"startTime": begin, "endTime": end}
-            found = paginator.paginate(logGroupName=group, filterPattern=_ACTED, **asked)
-            pages = list(islice(found, pages_left))
+            paginator, span = logs.get_paginator("filter_log_events"), {"startTime": begin, "endTime": end}
+            all_pages = paginator.paginate(logGroupName=group, filterPattern=_ACTED, **span)
+            pages = list(islice(all_pages, pages_left))
             read = (_decision(event) for page in pages for event in page["events"])
-            decisions += [one for one in read if one is not None and group_name in (None, one.group)]
+            decisions += [line for line in read if line is not None and group_name in (None, line.group)]
             pages_left, end = pages_left - len(pages), begin - 1
             if len(decisions) >= MAX_DECISIONS or not pages_left:
                 break

@@ -133,8 +133,8 @@ class Metadata:
         try:
             status, document = self._request("PUT", _TOKEN_PATH, headers)
             if status != 200 or not document.text:
-                said = f"the metadata service answers {_TOKEN_PATH} with status {status}"
-                raise MetadataUnavailableError(said)
+                error_text = f"the metadata service answers {_TOKEN_PATH} with status {status}"
+                raise MetadataUnavailableError(error_text)
         except MetadataUnavailableError:
             if self._token and self._clock.monotonic() < self._token_ends:
                 return False  # still valid; the next call retries

@@ -17,7 +17,7 @@ PRODUCT_LINES = {
     "contracts": 3_657,
     "infra": 19_482,
     "lambdas": 14_343,
-    "userdata": 17_874,
+    "userdata": 17_877,
     "gpu_spot": 13_083,
     "policy": 1_629,
     "market": 1_775,
@@ -32,7 +32,7 @@ LIBRARY_LINES = {
 OTHER_LINES = {
     "packages/tests": 22_480,
     "research": 10_316,
-    "tests": 71_869,
+    "tests": 71_872,
     "originals": 15_269,
     "docs": 439,
     "examples": 1_416,

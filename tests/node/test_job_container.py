@@ -34,7 +34,7 @@ def made(tmp_path: Path) -> Made:
         mounts = Mounts((tmp_path / "code", tmp_path / "data"), (Path("/data/imagenet"),))
         me = pwd.getpwuid(os.getuid()).pw_name
         return JobContainer(
-            host, "resnet", IMAGE, me, mounts, tmp_path, lambda: "pw", (lambda: gpus) if gpus else None, own
+            host, "resnet", IMAGE, me, mounts, tmp_path, str, (lambda: gpus) if gpus else None, own
         )
 
     return make

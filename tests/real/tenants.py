@@ -190,7 +190,7 @@ class SharedHost:
         """Start the landlord, or another one after `stop`."""
         self._limiter = CpuLimiter(SystemClock())
         threading.Thread(target=self._limiter.run, daemon=True).start()
-        secrets = TenantSecrets(self._secret, lambda: "", self.place.run)
+        secrets = TenantSecrets(self._secret, str, self.place.run)
         images = PulledImages(self.host, SystemClock(), self.place.run / "images.json")
         means = SupervisorDependencies(
             host=self.host,

@@ -108,7 +108,9 @@ class Registry(SystemHost):
         return ""
 
     def store(self) -> ImageStore:
-        secrets = TenantSecrets(self.secrets.__getitem__, lambda: "secret", self.run_directory)
+        secrets = TenantSecrets(
+            self.secrets.__getitem__, lambda region: f"secret of {region}", self.run_directory
+        )
         return ImageStore(
             self, secrets, PulledImages(self, self.clock, self.record), lambda directory: int(self.free * GIB)
         )
@@ -280,13 +282,13 @@ def test_an_image_that_grows_while_it_is_unpacked_is_cancelled() -> None:
 
 def variables(text: str, **environment: str) -> dict[str, str]:
     """Read the variables of a tenant's secret with this text."""
-    secrets = TenantSecrets({"ada/keys": text}.__getitem__, lambda: "", Path("/nowhere"))
+    secrets = TenantSecrets({"ada/keys": text}.__getitem__, str, Path("/nowhere"))
     return secrets.variables(replace(ADA, secret="ada/keys", environment=environment))
 
 
 def test_a_secret_adds_environment_variables() -> None:
     assert variables('{"API_KEY": "a b=\\"c\\"", "_X": ""}', MODE="fast") == {"API_KEY": 'a b="c"', "_X": ""}
-    assert TenantSecrets(lambda name: "", lambda: "", Path("/nowhere")).variables(ADA) == {}
+    assert TenantSecrets(lambda name: "", str, Path("/nowhere")).variables(ADA) == {}
 
 
 @pytest.mark.parametrize(
@@ -324,7 +326,7 @@ def test_a_malformed_secret_is_refused_without_its_value(text: str, message: str
 )
 def test_the_registry_is_the_one_that_docker_asks(tmp_path: Path, image: str, registry: list[str]) -> None:
     host = Registry(1.0, 1.0)
-    secrets = TenantSecrets(lambda name: '{"username": "u", "password": "p"}', lambda: "", tmp_path)
+    secrets = TenantSecrets(lambda name: '{"username": "u", "password": "p"}', str, tmp_path)
     image = f"{image}@sha256:{'0' * 64}"
     with secrets.docker(host, replace(ADA, image=image, registry_secret="r")):
         [login] = host.ran

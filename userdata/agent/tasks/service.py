@@ -267,9 +267,9 @@ def _pull(node: Node, image: str) -> None:
     node.images.pull(image, partial(containers.pull, node.host, image, partial(ecr_password, node)))
 
 
-def ecr_password(node: Node) -> str:
-    """Return the password for an ECR login, valid for twelve hours."""
-    registry = node.clients.ecr(node.config.region)
+def ecr_password(node: Node, region: str) -> str:
+    """Return the password for a login at ECR in a region, valid for twelve hours."""
+    registry = node.clients.ecr(region)
     with aws_errors("ecr login"):
         token = registry.get_authorization_token()["authorizationData"][0]["authorizationToken"]
     return base64.b64decode(token).decode().split(":", 1)[1]

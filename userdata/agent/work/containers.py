@@ -21,18 +21,21 @@ _MAX_REMOVAL_ATTEMPTS: Final = 60
 """Attempts to remove a container, half a second apart."""
 
 
-def log_in(host: Host, image: str, password: Callable[[], str]) -> None:
+def log_in(host: Host, image: str, password: Callable[[str], str]) -> None:
     """Log in to an image's registry if that is ECR (the password goes through standard input).
+
+    ``password`` returns that of a region: none is valid in another.
 
     Raises:
         AgentError: the registry rejected the request or is unreachable.
     """
-    if ".dkr.ecr." in image:
+    _, is_ecr, rest = image.partition(".dkr.ecr.")
+    if is_ecr:
         login = ["docker", "login", "--username", "AWS", "--password-stdin", image.split("/")[0]]
-        host.run(login, QUICK, stdin=password())
+        host.run(login, QUICK, stdin=password(rest.split(".")[0]))
 
 
-def pull(host: Host, image: str, password: Callable[[], str]) -> None:
+def pull(host: Host, image: str, password: Callable[[str], str]) -> None:
     """Pull an image; see `log_in`.
 
     Raises:

@@ -30,12 +30,12 @@ class TenantSecrets:
 
     Args:
         read: returns the text of a secret; raises `AgentError`.
-        ecr_password: returns the password of ECR.
+        ecr_password: returns the password of ECR in a region.
         directory: in memory and root's, for the registries' credentials while an image is pulled.
     """
 
     read: Callable[[str], str]
-    ecr_password: Callable[[], str]
+    ecr_password: Callable[[str], str]
     directory: Path
 
     def variables(self, tenant: Tenant) -> dict[str, str]:

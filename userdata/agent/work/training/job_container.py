@@ -41,7 +41,7 @@ class JobContainer:
     Args:
         job: a job has one container at a time.
         directory: where the command's environment is written, readable by root only.
-        password: returns the password of an ECR registry.
+        password: returns the password of ECR in a region.
         gpus: returns the number of GPUs, all of which the container gets; None: it gets none.
         limits: ``docker run``'s ``--ulimit``.
         memory: of the machine, in bytes; None: read from the kernel.
@@ -58,7 +58,7 @@ class JobContainer:
         user: str,
         mounts: Mounts,
         directory: Path,
-        password: Callable[[], str],
+        password: Callable[[str], str],
         gpus: Callable[[], int] | None,
         environment: Mapping[str, str],
         limits: Sequence[str] = LIMITS,

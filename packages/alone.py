@@ -23,7 +23,8 @@ def main(name: str, *arguments: str) -> int:
     """Run the tests; return pytest's exit status."""
     base = {"base": str(ENVIRONMENT), "platbase": str(ENVIRONMENT)}
     source = HERE / name / "src"
-    sys.path += [sysconfig.get_path("purelib", vars=base), str(source)]
+    # Without ``site`` Debian's Python takes its own scheme, of packages outside any environment.
+    sys.path += [sysconfig.get_path("purelib", "venv", base), str(source)]
     if os.access(IN_MEMORY, os.W_OK):  # a disk takes milliseconds for each fsync
         os.environ.setdefault("TMPDIR", IN_MEMORY)
     # Plugins that are found by themselves are also those of the other libraries.

@@ -1,4 +1,7 @@
-"""Habits of public scripts: each row of ``docs/habits.md`` is what the page says, killed or refused."""
+"""Habits of public scripts: a row of ``docs/habits.md`` is what the page says, killed or refused.
+
+Each second row is killed once; all, 25 times each, with ``make soak``.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ SEEN = {"same": ("same",), "refused": ("refused",), "said": ("same", "other resu
     ],
 )
 def test_each_habit_becomes_what_the_page_says(tmp_path: Path, module: str, kills: int) -> None:
-    options = ["--kills", str(kills), "--rows", module]
+    rows = {
+        row.title: row for row in [row for row in ROWS if row.module == module][:: 2 if kills == 1 else 1]
+    }
+    options = ["--kills", str(kills), "--rows", module, "--only", *rows]
     found = play(
         environment(MODULES[module]),
         "habits.player",
@@ -31,7 +37,6 @@ def test_each_habit_becomes_what_the_page_says(tmp_path: Path, module: str, kill
         *options,
         seconds=590 if kills == 1 else 3000,
     )
-    rows = {row.title: row for row in ROWS if row.module == module}
     assert found.keys() == rows.keys()
     for title, row in rows.items():
         assert found[title]["outcome"] in SEEN[row.verdict], (title, found[title])

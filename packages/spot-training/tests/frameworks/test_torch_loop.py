@@ -90,8 +90,9 @@ def test_ranks_with_different_numbers_of_batches_end_with_a_line(results: dict[s
         assert result["seconds"] < 30
 
 
-def test_the_best_checkpoint_survives_kills_with_each_kind_of_loader(tmp_path: Path) -> None:
-    results = play(environment("torch"), "keep_torch", tmp_path / "keep", "37", seconds=170)
+@pytest.mark.parametrize("stride", [53, pytest.param(37, marks=pytest.mark.soak)])
+def test_the_best_checkpoint_survives_kills_with_each_kind_of_loader(tmp_path: Path, stride: int) -> None:
+    results = play(environment("torch"), "keep_torch", tmp_path / "keep", str(stride), seconds=170)
     for kind, outcomes in results.items():
         assert len(outcomes) > 3
         assert outcomes[0]["codes"] == [0, 0], kind

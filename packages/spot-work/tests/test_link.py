@@ -18,6 +18,7 @@ from spot_work import BrokerRefusedError
 from spot_work.queue import backoff
 from spot_work.queue.url_source import UrlSource
 from spot_work.rabbitmq import link as links
+from spot_work.rabbitmq.connection import Connection
 from spot_work.rabbitmq.link import Link
 from support.waiting import TIMEOUT_SECONDS, wait_until
 
@@ -253,3 +254,16 @@ def test_a_call_that_arrives_as_the_one_before_ends_is_made() -> None:
         link.call(made.append)
     run_loop()
     assert len(made) == 3
+
+
+def test_frames_of_contexts_within_each_other_are_sent_in_their_order() -> None:
+    sent: list[bytes] = []
+    connection = Connection.__new__(Connection)
+    connection._transport = SimpleNamespace(write=sent.append)
+    with connection.one_write():
+        connection._adapter_emit_data(b"a")
+        with connection.one_write():
+            connection._adapter_emit_data(b"b")
+        connection._adapter_emit_data(b"c")
+    connection._adapter_emit_data(b"d")
+    assert sent == [b"abc", b"d"]

@@ -42,6 +42,9 @@ class Connection(pika.SelectConnection):  # type: ignore[misc]
     @contextlib.contextmanager
     def one_write(self) -> Iterator[None]:
         """Send the frames of this context together at its end: pika makes a system call for each."""
+        if self._unsent is not None:  # in another such context, which sends them
+            yield
+            return
         self._unsent = []
         try:
             yield
@@ -51,11 +54,8 @@ class Connection(pika.SelectConnection):  # type: ignore[misc]
                 super()._adapter_emit_data(b"".join(unsent))
 
     def _on_data_available(self, data: bytes) -> None:
-        if self._unsent is not None:
+        with self.one_write():  # of the answers to what arrived together
             super()._on_data_available(data)
-        else:
-            with self.one_write():  # of the answers to what arrived together
-                super()._on_data_available(data)
 
     def _adapter_emit_data(self, data: bytes) -> None:
         if self._unsent is None:

@@ -146,7 +146,7 @@ _MARKS_OF: Final = {
     "test_apart.py": "program",
     "test_arrows.py": "pure",
     "test_benches.py": "adapter long",
-    "test_imports.py": "pure",
+    "test_imports.py": "pure long",
     "test_map.py": "pure",
     "test_queue_kinds.py": "pure",
     "test_repository.py": "adapter",

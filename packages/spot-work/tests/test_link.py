@@ -61,7 +61,7 @@ VHOST_FULL = closing(530, "NOT_ALLOWED - connection limit (2) is reached", cut_w
 
 @contextlib.contextmanager
 def broker(parts: Sequence[Part]) -> Iterator[tuple[str, list[str]]]:
-    """Yield the URL of a broker that plays ``parts`` and then refuses connections, and the parts played."""
+    """Yield the URL of a broker that plays ``parts`` and then refuses connections, and the parts begun."""
     played: list[str] = []
     listener = socket.create_server(("127.0.0.1", 0))
 
@@ -71,11 +71,11 @@ def broker(parts: Sequence[Part]) -> Iterator[tuple[str, list[str]]]:
                 client, _ = listener.accept()
             except OSError:
                 return
+            played.append(getattr(part, "__name__", "part"))
             with client:
                 client.settimeout(TIMEOUT_SECONDS)
                 with contextlib.suppress(OSError):
                     part(client)
-            played.append(getattr(part, "__name__", "part"))
         listener.close()
 
     thread = threading.Thread(target=serve, daemon=True)

@@ -16,9 +16,9 @@ from tests.test_repository import FILES, ROOT
 PRODUCT_LINES = {
     "contracts": 3_657,
     "infra": 19_482,
-    "lambdas": 14_343,
+    "lambdas": 14_351,
     "userdata": 17_877,
-    "gpu_spot": 13_083,
+    "gpu_spot": 13_085,
     "policy": 1_629,
     "market": 1_775,
     "rehearsal": 5_133,
@@ -31,7 +31,7 @@ LIBRARY_LINES = {
 }
 OTHER_LINES = {
     "packages/tests": 22_501,
-    "research": 10_316,
+    "research": 10_317,
     "tests": 71_872,
     "originals": 15_269,
     "docs": 439,

@@ -6,10 +6,7 @@ limit of 400 KB.
 
 from __future__ import annotations
 
-import base64
-import json
 import math
-import zlib
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Final
@@ -18,6 +15,7 @@ from contracts import codec
 from contracts.group.warm_pool import on_demand_share
 from contracts.limits import NOTICE_SECONDS
 from contracts.stored import FieldMark, stored
+from lambdas.core import packing
 from lambdas.core.capacity import launch_causes, on_premises
 from lambdas.core.capacity.history import History, update_history
 from lambdas.core.capacity.on_premises import OnPremisesOffset
@@ -61,11 +59,6 @@ DEFAULT_BOOT_SECONDS: Final = 180.0
 """Boot time to plan with before any is measured: that of a typical cold boot."""
 MAX_BOOT_SECONDS: Final = 1800.0
 """Maximum boot time; a longer time to readiness is the restart of a worker on an old instance."""
-PLAIN_LENGTH: Final = 64_000
-"""Longer text is stored compressed: the marks of 10,000 instances would not fit into an item."""
-MAX_BYTES: Final = 16_000_000
-"""Maximum uncompressed size that is read: several times that of 10,000 instances."""
-_COMPRESSED: Final = "zlib:"
 
 
 @stored(keys="as named", is_open=True, has_defaults=True)
@@ -361,15 +354,7 @@ def _volume_zone(memory: Memory, observation: Observation) -> str:
 
 def dump(memory: Memory) -> str:
     """Serialize the memory as JSON, compressed if it is long; equal memories give equal text."""
-    return packed({"format": FORMAT, **codec.dump(memory)})
-
-
-def packed(stored: Mapping[str, object]) -> str:
-    """Return the JSON text of a memory, compressed if it is long."""
-    text = json.dumps(stored, sort_keys=True, separators=(",", ":"))
-    if len(text) <= PLAIN_LENGTH:
-        return text
-    return _COMPRESSED + base64.b64encode(zlib.compress(text.encode(), level=1)).decode()
+    return packing.packed({"format": FORMAT, **codec.dump(memory)})
 
 
 def parse(text: str) -> Memory:
@@ -377,20 +362,6 @@ def parse(text: str) -> Memory:
 
     Every value is checked: an invalid one would fail every run and never be overwritten.
     """
-    memory = codec.parse_versioned(Memory, unpacked(text), FORMAT)
+    memory = codec.parse_versioned(Memory, packing.unpacked(text), FORMAT)
     record.check(memory.job)
     return memory
-
-
-def unpacked(text: str) -> str:
-    """Return the JSON text of a memory; raise ``ValueError`` if it cannot be decompressed."""
-    if not text.startswith(_COMPRESSED):
-        return text
-    try:
-        inflater = zlib.decompressobj()
-        data = inflater.decompress(base64.b64decode(text.removeprefix(_COMPRESSED), validate=True), MAX_BYTES)
-    except zlib.error as error:
-        raise ValueError(f"memory cannot be decompressed: {error}") from None
-    if not inflater.eof:
-        raise ValueError(f"memory cannot be decompressed: truncated, or more than {MAX_BYTES} bytes")
-    return data.decode()

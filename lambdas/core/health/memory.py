@@ -12,7 +12,7 @@ from typing import Final
 
 from contracts import codec
 from contracts.stored import stored
-from lambdas.core.capacity.memory import packed, unpacked
+from lambdas.core import packing
 from lambdas.core.health.model import Remedy
 from lambdas.core.rollout.state import Rollout
 
@@ -94,9 +94,9 @@ class HealthMemory:
 
 def dump(memory: HealthMemory) -> str:
     """Return the memory as JSON; equal memories give equal text."""
-    return packed({"format": FORMAT, **codec.dump(memory)})
+    return packing.packed({"format": FORMAT, **codec.dump(memory)})
 
 
 def parse(text: str) -> HealthMemory:
     """Parse the text of `dump`; raise ``ValueError`` if it is malformed."""
-    return codec.parse_versioned(HealthMemory, unpacked(text), FORMAT)
+    return codec.parse_versioned(HealthMemory, packing.unpacked(text), FORMAT)

@@ -50,18 +50,20 @@ def run(stack: Stack, account: Account) -> Iterator[CheckResult]:
 
 def _secret(subject: str, name: str, value: str, account: Account, key: str) -> CheckResult:
     """Check that a secret has a value that can be read; ``value`` is its format."""
-    finding, advice = "does not exist in this region", f"create it with the value {value}"
+    secret = None
     try:
         secret = account.clients("secretsmanager").describe_secret(SecretId=name)
     except ClientError as error:
         if error_code(error) != "ResourceNotFoundException":
             raise
-    else:
-        if secret.get("VersionIdsToStages") and "DeletedDate" not in secret:
-            return CheckResult(subject, "ok", f"secret {name} exists", key=key)
+    if secret is None:
+        finding, advice = "does not exist in this region", f"create it with the value {value}"
+    elif "DeletedDate" in secret:  # "its details … not accessible": API reference, ``DescribeSecret``
+        finding, advice = "is scheduled for deletion", "restore it"
+    elif not secret.get("VersionIdsToStages"):
         finding, advice = "has no value", f"store {value}"
-        if "DeletedDate" in secret:  # "its details … not accessible": API reference, ``DescribeSecret``
-            finding, advice = "is scheduled for deletion", "restore it"
+    else:
+        return CheckResult(subject, "ok", f"secret {name} exists", key=key)
     finding = f"secret {name} {finding}: its user would wait for it"
     return CheckResult(subject, "failure", finding, advice, key)
 

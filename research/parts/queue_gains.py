@@ -175,7 +175,8 @@ def _worker(command: Sequence[str | Path], variables: Mapping[str, str]) -> Iter
 
 def _stored(connection: Any, name: str) -> int:
     try:
-        return int(connection.channel().queue_declare(name, passive=True).method.message_count)
+        with connection.channel() as channel:
+            return int(channel.queue_declare(name, passive=True).method.message_count)
     except pika.exceptions.ChannelClosedByBroker:  # its client has not declared it yet
         return 0
 

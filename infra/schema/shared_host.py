@@ -17,6 +17,7 @@ from pydantic.json_schema import JsonSchemaValue
 
 from contracts import limits
 from contracts.limits import Matches
+from contracts.partitions import ECR_IMAGE
 from infra.catalogue import host_shapes
 from infra.schema.access import ARN_BYTES, MAX_BYTES
 from infra.schema.base import Model, check_private_networks
@@ -143,7 +144,7 @@ class Tenant(Model):
     @classmethod
     def _not_of_ecr(cls, secret: str | None, info: ValidationInfo) -> str | None:
         image = info.data.get("image", "")
-        if secret is not None and ".dkr.ecr." in image:
+        if secret is not None and ECR_IMAGE.match(image):
             raise ValueError(f"is {secret!r}, but {image!r} is in ECR, which needs none; remove it")
         return secret
 

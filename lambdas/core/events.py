@@ -19,11 +19,8 @@ class MalformedEventError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class InterruptionNotice:
-    """AWS interrupts the Spot Instance at ``deadline``."""
-
+class _OfInstance:
     instance_id: str
-    deadline: float
 
     @property
     def instance_ids(self) -> tuple[str, ...]:
@@ -32,15 +29,15 @@ class InterruptionNotice:
 
 
 @dataclass(frozen=True, slots=True)
-class RebalanceRecommendation:
+class InterruptionNotice(_OfInstance):
+    """AWS interrupts the Spot Instance at ``deadline``."""
+
+    deadline: float
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceRecommendation(_OfInstance):
     """The Spot Instance is at elevated risk of interruption."""
-
-    instance_id: str
-
-    @property
-    def instance_ids(self) -> tuple[str, ...]:
-        """The instance."""
-        return (self.instance_id,)
 
 
 @dataclass(frozen=True, slots=True)

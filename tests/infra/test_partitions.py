@@ -19,6 +19,7 @@ from infra.settings import SettingsError, load_settings
 from lambdas.core.queues import management_api
 from tests.infra.declared import ROOT, Run, edited_stack
 from tests.soak import sample
+from userdata.agent.work import containers
 
 KEY = "00000000-0000-0000-0000-000000000000"
 SAMPLES = "us-west-2"
@@ -103,10 +104,20 @@ def test_the_domains_are_botocores() -> None:
 @pytest.mark.parametrize("partition", DNS_SUFFIXES)
 def test_a_repository_of_every_partition_is_one(partition: str) -> None:
     region = REGIONS.get(partition, SAMPLES)
-    host = f"123456789012.dkr.ecr.{region}.{DNS_SUFFIXES[partition]}"
+    domain = DNS_SUFFIXES[partition]
+    dual_stack = {"amazonaws.com.cn": "on.amazonwebservices.com.cn"}.get(domain, "on.aws")
+    hosts = f"dkr.ecr.{region}.{domain}", f"dkr.ecr-fips.{region}.{domain}", f"dkr-ecr.{region}.{dual_stack}"
     scope = Mock(image_repository_arn=lambda *parts: "/".join(parts))
-    assert repositories([f"{host}/team/ocr@sha256:0"], scope) == (f"123456789012/{region}/team/ocr",)
-    assert repositories([f"{host}.evil.example/ocr@sha256:0"], scope) == ()
+    for host in (f"123456789012.{host}" for host in hosts):
+        image, machine = f"{host}/team/ocr@sha256:0", Mock()
+        assert repositories([image], scope) == (f"123456789012/{region}/team/ocr",)
+        containers.log_in(machine, image, "password of {}".format)
+        assert machine.run.call_args.args[0][-1] == host
+        assert machine.run.call_args.kwargs == {"stdin": f"password of {region}"}
+        machine, image = Mock(), f"{host}.evil.example/ocr@sha256:0"
+        assert repositories([image], scope) == ()
+        containers.log_in(machine, image, str)
+        assert not machine.run.called
 
 
 @pytest.mark.parametrize("partition", DNS_SUFFIXES)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from hypothesis import given
@@ -23,6 +23,7 @@ from tests.node.job_table import Attributes
 from tests.node.node_instances import NoHeartbeats, SharedTables
 from tests.node.world import KilledError
 from userdata.agent import tasks
+from userdata.agent.aws.experiments import ExperimentTable
 from userdata.agent.aws.imds import IdentityDocument
 from userdata.agent.lease.experiment_selection import (
     AllFinished,
@@ -320,3 +321,20 @@ def test_experiments_with_a_volume_are_rejected() -> None:
     training = {**configs.training()["training"], "experiments": MATRIX}
     with pytest.raises(ContractError, match=r"training\.experiments cannot be set with volume"):
         configs.load(configs.training(training=training))
+
+
+def test_what_dynamodb_leaves_out_is_read_later() -> None:
+    """It throttles the table: five reads in the same moment would be left out, too."""
+    waits: list[float] = []
+    least = 3
+
+    def batch_get_item(RequestItems: Any) -> Any:  # noqa: N803 - boto3's name
+        return {"Responses": {}, "UnprocessedKeys": RequestItems if len(waits) < least else {}}
+
+    dynamodb: Any = SimpleNamespace(batch_get_item=batch_get_item)
+    table = ExperimentTable(dynamodb, "jobs", ["resnet"], "r1", waits.append)
+    assert table.read_leases().keys() == {"resnet"}
+    assert waits == [0.0, 0.1, 0.2]
+    least = 100
+    with pytest.raises(AgentError, match="1 items not read because of throttling"):
+        table.read_leases()

@@ -12,6 +12,8 @@ from typing import Any
 
 import boto3
 import pytest
+from botocore.awsrequest import AWSResponse
+from botocore.config import Config
 from botocore.exceptions import ClientError
 from s3transfer.exceptions import RetriesExceededError, S3DownloadFailedError
 
@@ -99,6 +101,16 @@ def test_a_missing_table_is_no_lost_lease(clock: FakeClock) -> None:
 def ebs(**config: Any) -> AwsEbs:
     client = boto3.client("ec2", region_name=REGION)
     return AwsEbs(client, "dev", "resnet", "resnet", VolumeConfig(**config))
+
+
+@pytest.mark.parametrize("status", [200, 403, 503])
+def test_a_page_in_place_of_an_answer_is_a_transient_error(status: int) -> None:
+    """Of a load balancer or a proxy; botocore cannot parse it, or names it by its status."""
+    client: Any = boto3.client("ec2", region_name=REGION, config=Config(retries={"total_max_attempts": 1}))
+    page = AWSResponse("https://ec2", status, {}, SimpleNamespace(stream=lambda: [b"<html>"]))
+    client.meta.events.register_first("before-send.ec2", lambda **_: page)
+    with pytest.raises(TransientError):
+        AwsEbs(client, "dev", "resnet", "resnet", VolumeConfig()).volumes()
 
 
 def test_a_volume_goes_through_its_life_in_ec2() -> None:

@@ -8,7 +8,6 @@ and no ``python`` is from its packages.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -16,6 +15,7 @@ from typing import Any, Final
 
 from botocore.exceptions import ClientError
 
+from contracts.partitions import ECR_IMAGE
 from gpu_spot.preflight.account import Account
 from gpu_spot.preflight.check_result import CheckResult, error_code
 from gpu_spot.preflight.stack import Stack
@@ -29,9 +29,6 @@ _PYTHONS: Final = {
     "Amazon Linux 2023": "Python 3.9",
 }
 
-_ECR: Final = re.compile(
-    r"(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(\.cn)?/(?P<name>[^@]+)@(?P<digest>sha256:.+)"
-)
 _NOT_THERE: Final = {
     "ImageNotFoundException": "ECR has no image with this digest",
     "RepositoryNotFoundException": "ECR has no such repository",
@@ -187,12 +184,12 @@ def containers(stack: Stack, account: Account) -> Iterator[CheckResult]:
 
 
 def _container(image: str, region: str, account: Account) -> CheckResult:
-    subject, parts = image.rpartition("/")[2][:60], _ECR.fullmatch(image)
-    if parts is None or parts["region"] != region:
+    subject, parts, digest = image.rpartition("/")[2][:60], ECR_IMAGE.match(image), image.partition("@")[2]
+    if parts is None or parts["region"] != region or not digest:
         return CheckResult(subject, "not known", "in another registry or region, which is not asked")
-    repository = {"registryId": parts["account"], "repositoryName": parts["name"].partition(":")[0]}
+    repository = {"registryId": parts["account"], "repositoryName": parts["name"]}
     try:
-        account.clients("ecr").describe_images(**repository, imageIds=[{"imageDigest": parts["digest"]}])
+        account.clients("ecr").describe_images(**repository, imageIds=[{"imageDigest": digest}])
     except ClientError as error:
         if (code := error_code(error)) not in _NOT_THERE:
             return CheckResult(subject, "not known", f"ECR's answer: {code}")

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Iterable, Mapping
-from typing import Final
 
 import pulumi
 
-from contracts.partitions import DNS_SUFFIXES
+from contracts.partitions import ECR_IMAGE
 from infra.iam.instance_statements import InstanceAccess
 from infra.schema.work import GroupEntry, Work
 from infra.scope import Scope
 from userdata.agent.aws.permissions import Need
 
-_DOMAINS: Final = "|".join(map(re.escape, DNS_SUFFIXES.values()))
-_ECR: Final = re.compile(rf"(\d{{12}})\.dkr\.ecr\.([a-z0-9-]+)\.(?:{_DOMAINS})/([^@:]+)")
-
 
 def needs(entry: GroupEntry, images: Iterable[str], kind_needs: Mapping[Need, bool]) -> frozenset[Need]:
     """Return the needs of an entry: those of all kinds, and those that are true in ``kind_needs``."""
     common_needs: dict[Need, bool] = {
-        "image": any(map(_ECR.match, images)),
+        "image": any(map(ECR_IMAGE.match, images)),
         "hooks": not entry.capacity.is_fleet or entry.capacity.fallback.enabled,
         "attached": bool(entry.datasets),
     }
@@ -50,5 +45,5 @@ def repositories(images: Iterable[str], scope: Scope) -> tuple[pulumi.Input[str]
 
     Images of other registries need no permissions.
     """
-    repositories = {match.groups() for image in images if (match := _ECR.match(image))}
+    repositories = {match.groups()[1:] for image in images if (match := ECR_IMAGE.match(image))}
     return tuple(scope.image_repository_arn(*repository) for repository in sorted(repositories))

@@ -141,6 +141,22 @@ def test_a_watchdog_that_was_killed_is_replaced(monkeypatch: pytest.MonkeyPatch)
         watchdog.relay(RELAY, "amqp://127.0.0.1:1/")
 
 
+def test_a_watchdog_that_does_not_answer_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its late answer would lead the next connection to the port of the one before."""
+    watchdog = Watchdog()
+    assert watchdog.relay(RELAY, "amqp://127.0.0.1:1/") > 0  # it runs
+    first, control = watchdog._process, watchdog._control
+    assert first is not None
+    assert control is not None
+    first.send_signal(signal.SIGSTOP)
+    control.settimeout(0.1)
+    with pytest.raises(TimeoutError):
+        watchdog.relay(RELAY, "amqp://127.0.0.1:1/")
+    assert watchdog.relay(RELAY, "amqp://127.0.0.1:1/") > 0
+    assert watchdog._process is not first
+    watchdog.close()
+
+
 @pytest.mark.soak
 def test_a_relayed_connection_has_whole_frames_and_heartbeats_of_a_busy_worker() -> None:
     frame = b"\x01\x00\x00\x00\x00\x00\x02hi\xce"

@@ -25,11 +25,12 @@ class AwsError(AgentError):
 def aws_errors(operation: str) -> Iterator[None]:
     """Raise `AwsError`, one line that starts with ``operation``, for an error of botocore in the block."""
     from botocore.exceptions import BotoCoreError, ClientError
+    from botocore.parsers import ResponseParserError  # of a proxy's page in place of an answer
 
     try:
         yield
     # RuntimeError: refreshed credentials are still expired (botocore.credentials).
-    except (BotoCoreError, ClientError, RuntimeError) as error:
+    except (BotoCoreError, ClientError, ResponseParserError, RuntimeError) as error:
         code = error_code(error)
         raise AwsError(f"{operation}: {code or type(error).__name__}: {error}", code) from None
 

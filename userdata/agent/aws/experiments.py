@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,7 +21,8 @@ NAMES: Final = "experiments"
 """Attribute of the group's item: the names of its experiments (L of S)."""
 _BATCH: Final = 100
 """Maximum items of one BatchGetItem (API reference)."""
-_MAX_ATTEMPTS: Final = 5
+_WAITS: Final = (0.0, 0.1, 0.2, 0.4, 0.8)
+"""Seconds before each attempt to read what DynamoDB has left out: its reference asks for a backoff."""
 
 
 class ExperimentJobs(Jobs):
@@ -78,11 +79,19 @@ class NodeJobs(Jobs):
 class ExperimentTable:
     """The leases of the experiments ``names`` in a run of ``revision``."""
 
-    def __init__(self, dynamodb: DynamoDBClient, table: str, names: Sequence[str], revision: str) -> None:
+    def __init__(
+        self,
+        dynamodb: DynamoDBClient,
+        table: str,
+        names: Sequence[str],
+        revision: str,
+        sleep: Callable[[float], None],
+    ) -> None:
         self._dynamodb = dynamodb
         self._table = table
         self._names = names
         self._revision = revision
+        self._sleep = sleep
 
     def read_leases(self) -> dict[str, ExperimentLease]:
         """Return the lease of each experiment; one call per hundred items, more if DynamoDB throttles.
@@ -107,7 +116,8 @@ class ExperimentTable:
         keys: list[Any] = [{"job": {"S": name}} for name in self._names]
         for start in range(0, len(keys), _BATCH):
             pending = keys[start : start + _BATCH]
-            for _ in range(_MAX_ATTEMPTS):
+            for wait in _WAITS:
+                self._sleep(wait)
                 with aws_errors(f"job table {self._table}"):
                     response = self._dynamodb.batch_get_item(
                         RequestItems={self._table: {"Keys": pending, "ConsistentRead": True}}

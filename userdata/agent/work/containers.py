@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from contracts.partitions import ECR_IMAGE
 from userdata.agent.machine import log
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import LOAD, QUICK, SLOW, Host
@@ -29,10 +30,9 @@ def log_in(host: Host, image: str, password: Callable[[str], str]) -> None:
     Raises:
         AgentError: the registry rejected the request or is unreachable.
     """
-    _, is_ecr, rest = image.partition(".dkr.ecr.")
-    if is_ecr:
-        login = ["docker", "login", "--username", "AWS", "--password-stdin", image.split("/")[0]]
-        host.run(login, QUICK, stdin=password(rest.split(".")[0]))
+    if ecr := ECR_IMAGE.match(image):
+        login = ["docker", "login", "--username", "AWS", "--password-stdin", ecr["host"]]
+        host.run(login, QUICK, stdin=password(ecr["region"]))
 
 
 def pull(host: Host, image: str, password: Callable[[str], str]) -> None:

@@ -200,8 +200,9 @@ class AwsEbs:
                 response: dict[str, Any] = getattr(self._client, operation)(**arguments)
                 return response
         except AwsError as error:
-            # Without a code: no connection, a timeout, credentials not available yet.
-            if error.code and error.code not in _TRANSIENT_CODES:
+            # Without a code: no connection, a timeout, credentials not available yet. A number is the status
+            # of an answer without a code, of what stands before EC2.
+            if error.code and not error.code.startswith("5") and error.code not in _TRANSIENT_CODES:
                 raise
             raise TransientError(str(error)) from None
 

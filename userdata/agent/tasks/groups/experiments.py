@@ -115,7 +115,7 @@ def experiment_table(node: Node, names: Sequence[str]) -> ExperimentTable:
     """Return the experiments ``names`` in the job table."""
     shared = job.training(node)
     dynamodb = node.clients.dynamodb(node.config.region)
-    return ExperimentTable(dynamodb, shared.job_table, names, shared.revision)
+    return ExperimentTable(dynamodb, shared.job_table, names, shared.revision, node.clock.sleep)
 
 
 def group_jobs(node: Node) -> GroupJobs:

@@ -44,8 +44,14 @@ class Watchdog:
                 log.warning("watchdog ended, starting another")
                 self._start()
             assert self._control is not None
-            self._control.sendall(json.dumps({"relay": module, "url": url}).encode() + b"\n")
-            port = self._control.recv(64)
+            assert self._process is not None
+            try:
+                self._control.sendall(json.dumps({"relay": module, "url": url}).encode() + b"\n")
+                port = self._control.recv(64)
+            except OSError:  # a late answer would be taken for that of the next call
+                self._process.kill()
+                self._process.wait()
+                raise
             if not port.strip():
                 raise ConnectionError("the watchdog has ended")
             return int(port)

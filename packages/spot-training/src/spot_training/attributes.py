@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 _PLAIN: Final = (bool, int, float, str, type(None))
@@ -28,8 +28,9 @@ def of_each(owners: Iterable[Any], *types: type) -> list[list[Any]]:
     return [[type(owner).__qualname__, plain(owner, *types)] for owner in owners]
 
 
-def restore_each(owners: Iterable[Any], saved: Iterable[Any]) -> None:
-    """Set what ``of_each`` returned, where the class is the same."""
+def restore_each(owners: Iterable[Any], saved: Iterable[Any], placed: Callable[[Any, Any], Any]) -> None:
+    """Set what ``of_each`` returned, if the class is the same; ``placed`` gets each and the present value."""
     for owner, (kind, values) in zip(owners, saved, strict=False):
         if type(owner).__qualname__ == kind:
-            vars(owner).update(values)
+            now = vars(owner)
+            now.update({name: placed(value, now.get(name)) for name, value in values.items()})

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+import torch
 from transformers import TrainerCallback
 
 from spot_training import attributes
@@ -20,15 +20,17 @@ from spot_training.errors import SaveError, SpotTrainingError, say
 from spot_training.identity import TrainingRun
 from spot_training.interval import Interval
 from spot_training.spot import Spot
+from spot_training.torch import growth
+from spot_training.torch.loaders.samples import digest
 from spot_training.torch.ranks import TorchRanks
-from spot_training.torch.state import fingerprint
+from spot_training.torch.state import copy_to_cpu, fingerprint, read, write
 
 INCOMPLETE: Final = "checkpoint-is-incomplete.txt"
 """The Trainer's marker of a folder that its resume ignores (trainer_jit_checkpoint.py)."""
 RANDOM_STATE: Final = "rng_state_{}.pth"
 """The random number state of each rank (Trainer._save_rng_state)."""
-EXTRA_STATE: Final = "spot_training-{}.json"
-"""What the Trainer's checkpoint lacks, of each rank: its loss since the last log, its callbacks' values."""
+EXTRA_STATE: Final = "spot_training-{}.pt"
+"""What the Trainer's checkpoint lacks, of each rank: see `_extra_of`."""
 _log = logging.getLogger("spot_training")
 
 
@@ -61,10 +63,12 @@ class SpotCallback(TrainerCallback):
         self._options |= {"interval": interval, "local": local}
         self._folder, self._settings = folder, settings
         self._spot: Spot | None = None
-        self._is_stopping = self._is_training = False
+        self._is_stopping = self._is_training = self._saves_epoch = False
         self._save_started_at = 0.0
         self._trainer: Any = None
         self._extra: Any = None
+        self._first: tuple[Any, Any] = {}, {}
+        """What the model has beside its state, and marks of the callbacks' modules, at the start."""
         self._restored_step: int | None = None
 
     def on_init_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -95,13 +99,17 @@ class SpotCallback(TrainerCallback):
             fingerprint=fingerprint({"model": kwargs["model"]}),
             **self._options,
         )
+        self._first = growth.module_attributes({"model": kwargs["model"]}), {}
 
     def resume_from(self) -> str | None:
         """Return the newest checkpoint for ``train(resume_from_checkpoint=...)``; None: start at step 0."""
         saved = self._get_spot().restore()
         self._restored_step = 0 if saved is None else saved.step
         file = None if saved is None else saved.part(0) / EXTRA_STATE.format(self._ranks.rank)
-        self._extra = json.loads(file.read_text()) if file is not None and file.exists() else None
+        self._extra = read(file) if file is not None and file.exists() else None
+        if self._trainer is not None:  # the last callback sees, and restores, what the others have set
+            callbacks = self._trainer.callback_handler.callbacks
+            callbacks.sort(key=lambda callback: callback is self)
         return None if saved is None else str(saved.part(0))
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -113,31 +121,45 @@ class SpotCallback(TrainerCallback):
                 f"the Trainer begins at step {state.global_step}, and the newest checkpoint has step"
                 f" {self._restored_step}; use train(resume_from_checkpoint=spot.resume_from())"
             )
-        if self._extra is not None and self._extra["step"] == state.global_step and self._trainer is not None:
-            _restore(self._trainer, self._extra)
-        self._extra = None
+        if self._trainer is not None:
+            self._first = self._first[0], {key: _mark_of(value) for key, value in _modules(self._trainer)}
+        if self._extra is not None and self._trainer is not None and self._extra["step"] == state.global_step:
+            _restore_loss(self._trainer, self._extra["loss"])
+            if float(
+                state.epoch or 0.0
+            ).is_integer():  # else after what callbacks do at the epoch's beginning
+                self.on_epoch_begin(args, state, control)
         self._get_spot().steps = state.max_steps
         self._is_training = True
         if self._ranks.rank == 0:
             for mark in Path(args.output_dir).glob(f"checkpoint-*/{INCOMPLETE}"):
                 shutil.rmtree(mark.parent)
 
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Restore the model's and the callbacks' values once."""
+        extra, self._extra = self._extra, None
+        if extra is not None and self._trainer is not None:
+            _restore(self._trainer, extra)
+
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Request a save if due, on all ranks at the same step; a last save skips the evaluation."""
+        """Request a save if due, on all ranks at the same step; a last save skips the evaluation.
+
+        Of an epoch's last step at the epoch's end: what callbacks, log and evaluation do there counts.
+        """
         spot = self._get_spot()
         spot.progress.report(state.global_step, spot.steps)
         is_end = state.global_step >= state.max_steps
         is_save_due = self._ranks.rank == 0 and (is_end or spot.should_save())
         self._is_stopping, is_save_due = self._ranks.any(spot.should_stop(), is_save_due)
-        control.should_save |= self._is_stopping or is_save_due
-        is_epoch_end = args.eval_strategy == "epoch" and float(state.epoch or 0.5).is_integer()
-        if self._is_stopping and (control.should_evaluate or is_epoch_end) and self._ranks.rank == 0:
-            say(f"the evaluation after step {state.global_step} is skipped: callbacks do not see its metrics")
-        control.should_evaluate &= not self._is_stopping
+        is_save_due |= self._is_stopping or control.should_save
+        self._saves_epoch = is_save_due and float(state.epoch or 0.5).is_integer()
+        control.should_save = is_save_due and not self._saves_epoch
         self._mark(args, state, control)
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Mark the folder: the Trainer's save strategy may save here."""
+        """Request the save of the last step, and mark the folder: the save strategy may save here."""
+        control.should_save |= self._saves_epoch
+        self._saves_epoch = False
         self._mark(args, state, control)
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -157,8 +179,8 @@ class SpotCallback(TrainerCallback):
         """Copy the Trainer's checkpoint; exit if a notice was received."""
         written = Path(args.output_dir) / f"checkpoint-{state.global_step}"
         if self._trainer is not None:
-            extra = json.dumps({"step": state.global_step, **_extra_of(self._trainer)})
-            (written / EXTRA_STATE.format(self._ranks.rank)).write_text(extra)
+            extra = {"step": state.global_step, **_extra_of(self._trainer, *self._first)}
+            write(written / EXTRA_STATE.format(self._ranks.rank), copy_to_cpu(extra))
         # The Trainer may overwrite files that it keeps, in place: copy them instead of linking.
         copy = shutil.copy2 if args.load_best_model_at_end else _link
         self._ranks.gather("")  # all ranks have written their random number state
@@ -182,7 +204,15 @@ class SpotCallback(TrainerCallback):
         self._get_spot().finish(state.global_step)
 
     def _mark(self, args: Any, state: Any, control: Any) -> None:
-        """Mark the folder that the Trainer is about to write; remove files of a killed process."""
+        """Skip a due evaluation at a notice; mark the folder that the Trainer is about to write.
+
+        Files of a killed process are removed.
+        """
+        if self._is_stopping and control.should_evaluate:
+            control.should_evaluate = False
+            if self._ranks.rank == 0:
+                text = f"the evaluation after step {state.global_step} is skipped"
+                say(f"{text}: callbacks do not see its metrics")
         if control.should_save and self._ranks.rank == 0:
             folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
             if (folder / INCOMPLETE).exists():
@@ -225,24 +255,58 @@ def _caller() -> Any:
     return None
 
 
-def _extra_of(trainer: Any) -> dict[str, Any]:
-    """Return the loss that the Trainer accumulates (``_run_training``), and the values of callbacks."""
-    callbacks = [
-        [kind, {name: value for name, value in values.items() if json.loads(json.dumps(value)) == value}]
-        for kind, values in attributes.of_each(_callbacks(trainer))
-    ]
-    if not hasattr(trainer, "_tr_loss"):
-        return {"callbacks": callbacks}
-    names = ("_total_loss_scalar", "_globalstep_last_logged", "_initial_global_step")
-    loss = {"_tr_loss": trainer._tr_loss.item(), **{name: getattr(trainer, name) for name in names}}
-    return {"callbacks": callbacks, "loss": loss}
+def _extra_of(trainer: Any, first: Any, marks: Mapping[Any, str]) -> dict[str, Any]:
+    """Return the loss that the Trainer accumulates (``_run_training``), and values of callbacks and model.
+
+    Of the model what its ``state_dict`` has not, see `growth.flags`; of callbacks public plain values,
+    tensors, and modules, such as an average of the weights, that differ from their ``marks``; of the
+    optimizer the rates, which a callback may set again at the epoch's beginning.
+    """
+    names = ("_tr_loss", "_total_loss_scalar", "_globalstep_last_logged", "_initial_global_step")
+    return {
+        "loss": {name: getattr(trainer, name) for name in names if hasattr(trainer, name)},
+        "callbacks": attributes.of_each(_callbacks(trainer), torch.Tensor),
+        "modules": {
+            key: module.state_dict()
+            for key, module in _modules(trainer)
+            if _mark_of(module) != marks.get(key)
+        },
+        "flags": growth.flags({"model": trainer.model}, first),
+        "groups": [{**group, "params": None} for group in trainer.optimizer.param_groups],
+    }
+
+
+def _restore_loss(trainer: Any, loss: dict[str, Any]) -> None:
+    if loss:
+        trainer._tr_loss.copy_(loss.pop("_tr_loss"))
+        vars(trainer).update(loss)
 
 
 def _restore(trainer: Any, saved: Mapping[str, Any]) -> None:
-    if loss := dict(saved.get("loss", {})):
-        trainer._tr_loss.fill_(loss.pop("_tr_loss"))
-        vars(trainer).update(loss)
-    attributes.restore_each(_callbacks(trainer), saved["callbacks"])
+    attributes.restore_each(_callbacks(trainer), saved["callbacks"], growth.placed)
+    modules = dict(_modules(trainer))
+    for key, values in saved["modules"].items():
+        if key in modules:
+            modules[key].load_state_dict(values)
+        else:
+            say(f"not resumed: {key.partition('.')[2]} of a callback, which makes it after the epoch's begin")
+    growth.set_flags({"model": trainer.model}, saved["flags"])
+    for group, values in zip(trainer.optimizer.param_groups, saved["groups"], strict=False):
+        group.update(values | {"params": group["params"]})
+
+
+def _modules(trainer: Any) -> Iterator[tuple[str, torch.nn.Module]]:
+    """Yield the modules that callbacks hold, but the model, what wraps it and its own."""
+    own = set(map(id, trainer.model.parameters()))
+    for number, callback in enumerate(_callbacks(trainer)):
+        for name, value in list(getattr(callback, "__dict__", {}).items()):
+            if isinstance(value, torch.nn.Module) and own.isdisjoint(map(id, value.parameters())):
+                yield f"{number}.{name}", value
+
+
+def _mark_of(module: torch.nn.Module) -> str:
+    """Return a digest that an average of weights changes: of the first tensor, not of a whole large model."""
+    return digest(next(iter(module.state_dict().values()), None))
 
 
 def _callbacks(trainer: Any) -> list[Any]:

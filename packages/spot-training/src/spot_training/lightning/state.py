@@ -90,7 +90,7 @@ def restore_values(trainer: Any, module: Any, saved: Mapping[str, Any]) -> None:
                 setattr(metric, key, mapped(value, lambda tensor: tensor.to(metric.device)))  # noqa: B023
             metric._update_count = saved["metrics"][name]["count"]
             metric._computed = None
-    attributes.restore_each(_stateless(trainer), saved["callbacks"])
+    attributes.restore_each(_stateless(trainer), saved["callbacks"], growth.placed)
     growth.set_flags({"module": module}, saved.get("flags", {}))
     trainer.accumulate_grad_batches = saved["accumulate_grad_batches"]
     state.set_randomness(saved["randomness"])

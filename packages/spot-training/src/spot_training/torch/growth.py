@@ -55,7 +55,7 @@ def grow(part: Any, stored: Any, groups: list[list[str]] | None, parts: Mapping[
 
 
 def module_attributes(parts: Mapping[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
-    """Return copies of the plain attributes and small tensors that modules have beside their state."""
+    """Return copies of plain attributes and small tensors that modules have beside their state."""
     return {
         name: {key: copy.deepcopy(_attributes(module)) for key, module in part.named_modules()}
         for name, part in _modules(parts).items()
@@ -95,15 +95,20 @@ def set_flags(parts: Mapping[str, Any], saved: Mapping[str, Any]) -> None:
             for attribute, value in saved[name]["attributes"].get(key, {}).items():
                 if attribute in parameters:
                     continue  # a weight that is pruned later, and follows from the parameter until then
-                now = getattr(module, attribute, None)
-                device = now.device if isinstance(now, torch.Tensor) else None
-                setattr(module, attribute, mapped(value, lambda tensor: tensor.to(device, copy=True)))  # noqa: B023
+                setattr(module, attribute, placed(value, getattr(module, attribute, None)))
+
+
+def placed(value: Any, now: Any) -> Any:
+    """Return a copy of a saved value, its tensors on the device of those of the present one."""
+    device = next((tensor.device for _, tensor in tensors_of(now)), None)
+    return mapped(value, lambda tensor: tensor.to(device, copy=True))
 
 
 def _attributes(module: torch.nn.Module) -> dict[str, Any]:
+    unsaved = {name: module._buffers[name] for name in module._non_persistent_buffers_set}
     return {
         name: value
-        for name, value in plain(module, torch.Tensor).items()
+        for name, value in (plain(module, torch.Tensor) | unsaved).items()
         if all(tensor.numel() <= _MAX_ELEMENTS for _, tensor in tensors_of(value))
     }
 

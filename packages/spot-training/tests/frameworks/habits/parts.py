@@ -440,3 +440,29 @@ def targets(start: Start) -> None:
     for batch in job.batches(job.loop()):
         job.step(batch)
     start.end(job.model)
+
+
+@habit("a buffer that counts and is not persistent", "same", "running statistics of public modules")
+def counting_buffer(start: Start) -> None:
+    class Warm(nn.Module):
+        def __init__(self, inner: Any) -> None:
+            super().__init__()
+            self.inner = inner
+            self.register_buffer("count", torch.zeros(()), persistent=False)
+
+        def forward(self, x: Any) -> Any:
+            self.count += 1
+            return self.inner(x) * (1 + 0.01 * self.count)
+
+    job = Job(start)
+    job.model = Warm(job.model)  # type: ignore[assignment]
+    job.train(job.loop())
+    start.end(job.model, count=float(job.model.count))
+
+
+@habit("lazy layers before their first batch", "refused", "torch.nn.LazyLinear", "call the model once")
+def lazy(start: Start) -> None:
+    job = Job(start)
+    job.model = nn.Sequential(nn.LazyLinear(1))
+    job.optimizer = torch.optim.Adam(job.model.parameters())
+    job.train(job.loop())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import logging
 from typing import Any
@@ -185,6 +186,74 @@ def lora(start: Start) -> None:
     adapters = LoraConfig(r=2, target_modules=["layers.0", "layers.2"], lora_dropout=0.1)
     options = {"remove_unused_columns": False, "label_names": ["labels"]}
     train(start, get_peft_model(Rows(), adapters), num_train_epochs=3, learning_rate=0.01, **options)
+
+
+class Unfreezing(TrainerCallback):
+    """Also gives each epoch its weight decay, and each step its loss's temperature."""
+
+    def __init__(self) -> None:
+        self.epochs = 0
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **more: Any) -> None:
+        model.layers[0].requires_grad_(requires_grad=False)
+
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, model: Any = None, **more: Any) -> None:
+        self.epochs += 1
+        more["optimizer"].param_groups[0]["weight_decay"] = 0.01 * self.epochs
+        if self.epochs == 2:
+            model.layers[0].requires_grad_(requires_grad=True)
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, model: Any = None, **more: Any) -> None:
+        model.temperature *= 0.9
+        model.count += 1
+
+
+class Tempered(Rows):
+    def __init__(self) -> None:
+        super().__init__()
+        self.temperature = 1.0
+        self.register_buffer("count", torch.ones(()), persistent=False)
+
+    def forward(self, inputs: Any, labels: Any) -> Any:
+        outputs = super().forward(inputs, labels)
+        return {**outputs, "loss": outputs["loss"] * self.temperature * self.count}
+
+
+@habit("`Trainer`: a callback that unfreezes, counts and anneals", "same", "public callbacks, several")
+def unfreezing(start: Start) -> None:
+    torch.manual_seed(0)
+    options = {"num_train_epochs": 4, "learning_rate": 0.01, "logging_strategy": "epoch"}
+    train(start, Tempered(), Unfreezing(), **options)
+
+
+class Averaging(TrainerCallback):
+    """Has averages of the weights in a module, and in a mapping."""
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **more: Any) -> None:
+        self.average, self.shadow = copy.deepcopy(model), dict(model.state_dict())
+
+    def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **more: Any) -> None:
+        for (name, weight), mean in zip(model.named_parameters(), self.average.parameters(), strict=True):
+            mean.data.lerp_(weight.data, 0.1)
+            self.shadow[name] = 0.9 * self.shadow[name] + 0.1 * weight.data
+
+    def on_train_end(self, args: Any, state: Any, control: Any, model: Any = None, **more: Any) -> None:
+        for (name, weight), mean in zip(model.named_parameters(), self.average.parameters(), strict=True):
+            weight.data.copy_(mean.data + self.shadow[name])
+
+
+@habit("`Trainer`: a callback that averages the weights", "same", "EMA callbacks of public scripts")
+def averaging(start: Start) -> None:
+    torch.manual_seed(0)
+    train(start, Rows(), Averaging(), num_train_epochs=3, learning_rate=0.01)
+
+
+@habit("`Trainer`: evaluation at each epoch's end", "said", "huggingface/transformers, its examples")
+def each_epoch(start: Start) -> None:
+    torch.manual_seed(0)
+    options = {"eval_strategy": "epoch", "logging_strategy": "epoch", "greater_is_better": False}
+    stop = Flat(early_stopping_patience=2)
+    train(start, Rows(), stop, num_train_epochs=4, metric_for_best_model="loss", **options)
 
 
 @habit("accelerate: `prepare` of model and optimizer", "same", "huggingface/accelerate examples")

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from spot_training.errors import SpotTrainingError
 from spot_training.torch.tree import TreePath
@@ -58,6 +59,8 @@ def refuse_unsupported(parts: Mapping[str, Any]) -> None:
                 f"{name} is divided among the ranks, and cannot be saved: {reason}; use {_ALLOWED}"
             )
         for key, tensor in _tensors(part):
+            if is_lazy(tensor):
+                raise SpotTrainingError(f"{name}.{key} has no shape; call the model once before Loop()")
             if tensor.is_meta:
                 raise SpotTrainingError(
                     f"{name} has no values, because {key} is on the meta device; call Loop() after "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 _PLAIN: Final = (bool, int, float, str, type(None))
@@ -21,16 +20,3 @@ def plain(owner: Any, *types: type) -> dict[str, Any]:
     """Return an object's public attributes that are plain."""
     items = list(getattr(owner, "__dict__", {}).items())
     return {name: value for name, value in items if name[0] != "_" and is_plain(value, *types)}
-
-
-def of_each(owners: Iterable[Any], *types: type) -> list[list[Any]]:
-    """Return class and plain attributes of each object."""
-    return [[type(owner).__qualname__, plain(owner, *types)] for owner in owners]
-
-
-def restore_each(owners: Iterable[Any], saved: Iterable[Any], placed: Callable[[Any, Any], Any]) -> None:
-    """Set what ``of_each`` returned, if the class is the same; ``placed`` gets each and the present value."""
-    for owner, (kind, values) in zip(owners, saved, strict=False):
-        if type(owner).__qualname__ == kind:
-            now = vars(owner)
-            now.update({name: placed(value, now.get(name)) for name, value in values.items()})

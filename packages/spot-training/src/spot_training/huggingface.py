@@ -7,21 +7,18 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-import torch
 from transformers import TrainerCallback
 
-from spot_training import attributes
 from spot_training.errors import SaveError, SpotTrainingError, say
 from spot_training.identity import TrainingRun
 from spot_training.interval import Interval
 from spot_training.spot import Spot
-from spot_training.torch import growth
-from spot_training.torch.loaders.samples import digest
+from spot_training.torch import callbacks, growth
 from spot_training.torch.ranks import TorchRanks
 from spot_training.torch.state import copy_to_cpu, fingerprint, read, write
 
@@ -67,8 +64,6 @@ class SpotCallback(TrainerCallback):
         self._save_started_at = 0.0
         self._trainer: Any = None
         self._extra: Any = None
-        self._first: tuple[Any, Any] = {}, {}
-        """What the model has beside its state, and marks of the callbacks' modules, at the start."""
         self._restored_step: int | None = None
 
     def on_init_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -99,7 +94,7 @@ class SpotCallback(TrainerCallback):
             fingerprint=fingerprint({"model": kwargs["model"]}),
             **self._options,
         )
-        self._first = growth.module_attributes({"model": kwargs["model"]}), {}
+        self._first = growth.module_attributes({"model": kwargs["model"]})
 
     def resume_from(self) -> str | None:
         """Return the newest checkpoint for ``train(resume_from_checkpoint=...)``; None: start at step 0."""
@@ -108,8 +103,7 @@ class SpotCallback(TrainerCallback):
         file = None if saved is None else saved.part(0) / EXTRA_STATE.format(self._ranks.rank)
         self._extra = read(file) if file is not None and file.exists() else None
         if self._trainer is not None:  # the last callback sees, and restores, what the others have set
-            callbacks = self._trainer.callback_handler.callbacks
-            callbacks.sort(key=lambda callback: callback is self)
+            self._trainer.callback_handler.callbacks.sort(key=lambda callback: callback is self)
         return None if saved is None else str(saved.part(0))
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -122,13 +116,12 @@ class SpotCallback(TrainerCallback):
                 f" {self._restored_step}; use train(resume_from_checkpoint=spot.resume_from())"
             )
         if self._trainer is not None:
-            self._first = self._first[0], {key: _mark_of(value) for key, value in _modules(self._trainer)}
-        if self._extra is not None and self._trainer is not None and self._extra["step"] == state.global_step:
-            _restore_loss(self._trainer, self._extra["loss"])
-            if float(
-                state.epoch or 0.0
-            ).is_integer():  # else after what callbacks do at the epoch's beginning
-                self.on_epoch_begin(args, state, control)
+            self._marks = callbacks.marks(_callbacks(self._trainer), self._trainer.model)
+            if self._extra is not None:
+                _restore_loss(self._trainer, self._extra["loss"])
+                # In the middle of an epoch after what callbacks do again at its beginning.
+                if float(state.epoch or 0.0).is_integer():
+                    self.on_epoch_begin(args, state, control)
         self._get_spot().steps = state.max_steps
         self._is_training = True
         if self._ranks.rank == 0:
@@ -179,7 +172,7 @@ class SpotCallback(TrainerCallback):
         """Copy the Trainer's checkpoint; exit if a notice was received."""
         written = Path(args.output_dir) / f"checkpoint-{state.global_step}"
         if self._trainer is not None:
-            extra = {"step": state.global_step, **_extra_of(self._trainer, *self._first)}
+            extra = _extra_of(self._trainer, self._first, self._marks)
             write(written / EXTRA_STATE.format(self._ranks.rank), copy_to_cpu(extra))
         # The Trainer may overwrite files that it keeps, in place: copy them instead of linking.
         copy = shutil.copy2 if args.load_best_model_at_end else _link
@@ -255,7 +248,7 @@ def _caller() -> Any:
     return None
 
 
-def _extra_of(trainer: Any, first: Any, marks: Mapping[Any, str]) -> dict[str, Any]:
+def _extra_of(trainer: Any, first: Mapping[str, Any], marks: Mapping[str, str]) -> dict[str, Any]:
     """Return the loss that the Trainer accumulates (``_run_training``), and values of callbacks and model.
 
     Of the model what its ``state_dict`` has not, see `growth.flags`; of callbacks public plain values,
@@ -265,12 +258,7 @@ def _extra_of(trainer: Any, first: Any, marks: Mapping[Any, str]) -> dict[str, A
     names = ("_tr_loss", "_total_loss_scalar", "_globalstep_last_logged", "_initial_global_step")
     return {
         "loss": {name: getattr(trainer, name) for name in names if hasattr(trainer, name)},
-        "callbacks": attributes.of_each(_callbacks(trainer), torch.Tensor),
-        "modules": {
-            key: module.state_dict()
-            for key, module in _modules(trainer)
-            if _mark_of(module) != marks.get(key)
-        },
+        "callbacks": callbacks.take(_callbacks(trainer), trainer.model, marks),
         "flags": growth.flags({"model": trainer.model}, first),
         "groups": [{**group, "params": None} for group in trainer.optimizer.param_groups],
     }
@@ -283,30 +271,10 @@ def _restore_loss(trainer: Any, loss: dict[str, Any]) -> None:
 
 
 def _restore(trainer: Any, saved: Mapping[str, Any]) -> None:
-    attributes.restore_each(_callbacks(trainer), saved["callbacks"], growth.placed)
-    modules = dict(_modules(trainer))
-    for key, values in saved["modules"].items():
-        if key in modules:
-            modules[key].load_state_dict(values)
-        else:
-            say(f"not resumed: {key.partition('.')[2]} of a callback, which makes it after the epoch's begin")
+    callbacks.restore(_callbacks(trainer), trainer.model, saved["callbacks"])
     growth.set_flags({"model": trainer.model}, saved["flags"])
     for group, values in zip(trainer.optimizer.param_groups, saved["groups"], strict=False):
         group.update(values | {"params": group["params"]})
-
-
-def _modules(trainer: Any) -> Iterator[tuple[str, torch.nn.Module]]:
-    """Yield the modules that callbacks hold, but the model, what wraps it and its own."""
-    own = set(map(id, trainer.model.parameters()))
-    for number, callback in enumerate(_callbacks(trainer)):
-        for name, value in list(getattr(callback, "__dict__", {}).items()):
-            if isinstance(value, torch.nn.Module) and own.isdisjoint(map(id, value.parameters())):
-                yield f"{number}.{name}", value
-
-
-def _mark_of(module: torch.nn.Module) -> str:
-    """Return a digest that an average of weights changes: of the first tensor, not of a whole large model."""
-    return digest(next(iter(module.state_dict().values()), None))
 
 
 def _callbacks(trainer: Any) -> list[Any]:

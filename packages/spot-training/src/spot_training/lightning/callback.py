@@ -21,7 +21,7 @@ from spot_training.lightning import state as extra
 from spot_training.lightning import trainer as ask
 from spot_training.lightning.loader import ResumableLoader
 from spot_training.spot import Spot
-from spot_training.torch import state
+from spot_training.torch import callbacks, state
 from spot_training.torch.optimization import plain_values
 from spot_training.torch.ranks import TorchRanks
 from spot_training.torch.saves import StateCopy, StepSaves, copy_state, numbered
@@ -142,6 +142,7 @@ class SpotCheckpoint:
         epochs, batches = fit.max_epochs, trainer.num_training_batches
         self._spot.steps = epochs * batches if epochs > 0 and batches != float("inf") else None
         fit.epoch_loop._restarting = False  # the position is restored when the first batch is requested
+        self._marks = callbacks.marks(extra.stateless(trainer), pl_module)
         self._is_training = True
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
@@ -222,5 +223,7 @@ class SpotCheckpoint:
             meta["logs"] = loggers.positions(self._trainer)
         if self._is_training and self._loader.stream is not None:  # another epoch may have other data
             meta |= self._loader.stream.identity()
-        copy_files = partial(extra.copy_files, self._trainer, self._module, self._loader, self._ranks.rank)
+        copy_files = partial(
+            extra.copy_files, self._trainer, self._module, self._loader, self._ranks.rank, self._marks
+        )
         return copy_state(self._step, meta, copy_files)

@@ -9,10 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-import torch
-
-from spot_training import attributes
-from spot_training.torch import growth, state
+from spot_training.torch import callbacks, growth, state
 from spot_training.torch.loaders import generators
 from spot_training.torch.tree import mapped
 
@@ -34,16 +31,16 @@ def dump(trainer: Any) -> Any:
     return trainer._checkpoint_connector.dump_checkpoint(weights_only=False)
 
 
-def copy_files(trainer: Any, module: Any, loader: Any, rank: int) -> dict[str, Any]:
-    """Return copies of what a rank saves, by file name."""
+def copy_files(trainer: Any, module: Any, loader: Any, rank: int, marks: Mapping[str, str]) -> dict[str, Any]:
+    """Return copies of what a rank saves, by file name; ``marks`` of the callbacks' modules at the start."""
     order = loader.order.digest if loader.order is not None else None
     done = trainer.fit_loop.epoch_loop.batch_progress.current.ready
-    per_rank = {**take(trainer, module), "order": order, "loader": loader.state(done)}
+    per_rank = {**take(trainer, module, marks), "order": order, "loader": loader.state(done)}
     files = {LIGHTNING_FILE: state.copy_to_cpu(dump(trainer))} if rank == 0 else {}
     return {**files, RANK_FILE: state.copy_to_cpu(per_rank)}
 
 
-def take(trainer: Any, module: Any) -> dict[str, Any]:
+def take(trainer: Any, module: Any, marks: Mapping[str, str]) -> dict[str, Any]:
     """Return references to the state; ``state.copy_to_cpu`` copies it."""
     results = trainer.fit_loop.epoch_loop._results
     return {
@@ -58,7 +55,7 @@ def take(trainer: Any, module: Any) -> dict[str, Any]:
             name: {"state": metric.metric_state, "count": metric._update_count}
             for name, metric in _metrics(module)
         },
-        "callbacks": attributes.of_each(_stateless(trainer), torch.Tensor),
+        "callbacks": callbacks.take(stateless(trainer), module, marks),
         "flags": growth.flags({"module": module}, {}),
         "accumulate_grad_batches": trainer.accumulate_grad_batches,
         "should_stop": trainer.should_stop,
@@ -90,7 +87,7 @@ def restore_values(trainer: Any, module: Any, saved: Mapping[str, Any]) -> None:
                 setattr(metric, key, mapped(value, lambda tensor: tensor.to(metric.device)))  # noqa: B023
             metric._update_count = saved["metrics"][name]["count"]
             metric._computed = None
-    attributes.restore_each(_stateless(trainer), saved["callbacks"], growth.placed)
+    callbacks.restore(stateless(trainer), module, saved["callbacks"])
     growth.set_flags({"module": module}, saved.get("flags", {}))
     trainer.accumulate_grad_batches = saved["accumulate_grad_batches"]
     state.set_randomness(saved["randomness"])
@@ -131,7 +128,7 @@ def _metrics(module: Any) -> Iterator[tuple[str, Any]]:
             yield name, inner
 
 
-def _stateless(trainer: Any) -> list[Any]:
+def stateless(trainer: Any) -> list[Any]:
     """Return the callbacks that inherit Lightning's empty ``state_dict``."""
     empty = "Callback.state_dict"
     return [callback for callback in trainer.callbacks if type(callback).state_dict.__qualname__ == empty]

@@ -129,6 +129,23 @@ def mixed(start: Start) -> None:
     start.end(fit(start, kind=Mixed))
 
 
+class AverageOfBody(Callback):
+    def on_train_start(self, trainer: Any, module: Any) -> None:
+        self.average = copy.deepcopy(module.body)
+
+    def on_train_batch_end(self, trainer: Any, module: Any, *batch: Any) -> None:
+        for mean, weight in zip(self.average.parameters(), module.body.parameters(), strict=True):
+            mean.data.lerp_(weight.data, 0.1)
+
+    def on_train_end(self, trainer: Any, module: Any) -> None:
+        module.body.load_state_dict(self.average.state_dict())
+
+
+@habit("Lightning: a callback that averages the weights", "same", "EMA callbacks of public scripts")
+def average_of_body(start: Start) -> None:
+    start.end(fit(start, AverageOfBody()))
+
+
 class Rows(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -44,6 +44,11 @@ class RunRecord:
             yield from map(json.loads, self.path.read_text("utf-8").splitlines())
 
 
+def policy_of(*statements: Mapping[str, Any]) -> str:
+    """Return a policy with these statements."""
+    return json.dumps({"Version": "2012-10-17", "Statement": statements})
+
+
 @dataclass(frozen=True)
 class Bed:
     """One run in the default VPC of a region.
@@ -128,9 +133,8 @@ class Bed:
     def role(self, suffix: str, principal: dict[str, str], **more: Any) -> str:
         """Make a role that ``principal`` may assume, under a condition in ``more``, and return its ARN."""
         trust = {"Effect": "Allow", "Principal": principal, "Action": "sts:AssumeRole", **more}
-        document = json.dumps({"Version": "2012-10-17", "Statement": [trust]})
         named = {"RoleName": self.name("role", suffix), "Tags": self.tags}
-        response = self.clients("iam").create_role(**named, AssumeRolePolicyDocument=document)
+        response = self.clients("iam").create_role(**named, AssumeRolePolicyDocument=policy_of(trust))
         return str(response["Role"]["Arn"])
 
     def template(self, suffix: str, image: str | None = None, tags: Sequence[dict[str, str]] = ()) -> str:

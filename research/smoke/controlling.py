@@ -11,7 +11,7 @@ from botocore.session import get_session
 
 from contracts import names
 from infra.components.control.wake_ups import event_patterns
-from research.smoke.bed import IMAGE_PARAMETER, Bed, Falsified, belief
+from research.smoke.bed import IMAGE_PARAMETER, Bed, Falsified, belief, policy_of
 
 _GROUPS: Final = "lambdas/aws/capacity/auto_scaling.py"
 _WAKE_UPS: Final = "infra/components/control/wake_ups.py"
@@ -138,13 +138,8 @@ def conditions_bind(bed: Bed) -> str:
         arn = bed.arn(action.partition(":")[0], resource)
         key = f"aws:ResourceTag/{tag}" if tag else "dynamodb:LeadingKeys"
         operator, kind = ("StringEquals", "string") if tag else ("ForAllValues:StringEquals", "stringList")
-        allowed = {
-            "Effect": "Allow",
-            "Action": action,
-            "Resource": arn,
-            "Condition": {operator: {key: ["me"]}},
-        }
-        document = json.dumps({"Version": "2012-10-17", "Statement": [allowed]})
+        allowed = {"Effect": "Allow", "Action": action, "Resource": arn}
+        document = policy_of({**allowed, "Condition": {operator: {key: ["me"]}}})
         decisions[action] = [
             bed.clients("iam").simulate_custom_policy(
                 PolicyInputList=[document],
@@ -185,18 +180,16 @@ def fleets_from_own_templates(bed: Bed) -> str:
     )
     allowed = {"Effect": "Allow", "Action": "ec2:CreateFleet"}
     statements = [{**allowed, "Resource": arns, "Condition": condition} for arns, condition in rows]
-    text = json.dumps({"Version": "2012-10-17", "Statement": statements})
-    bed.clients("iam").put_role_policy(RoleName=role.split("/")[1], PolicyName="own", PolicyDocument=text)
+    inline = {"PolicyName": "own", "PolicyDocument": policy_of(*statements)}
+    bed.clients("iam").put_role_policy(RoleName=role.split("/")[1], **inline)
     bed.sleep(15)  # IAM is eventually consistent
     ec2, subnet = client_of_role(bed, role), next(iter(bed.subnets.values()))
     another = bed.clients("ssm").get_parameter(Name=IMAGE_PARAMETER.replace("ami-k", "ami-minimal-k"))
 
     def is_refused(code: str, template: str, **override: str) -> bool:
         specification = {"LaunchTemplateName": template, "Version": "1"}
-        config = {
-            "LaunchTemplateSpecification": specification,
-            "Overrides": [{"SubnetId": subnet, **override}],
-        }
+        overrides = [{"SubnetId": subnet, **override}]
+        config = {"LaunchTemplateSpecification": specification, "Overrides": overrides}
         capacity = {"TotalTargetCapacity": 1, "DefaultTargetCapacityType": "on-demand"}
         fleet = {"TargetCapacitySpecification": capacity, "LaunchTemplateConfigs": [config]}
         try:

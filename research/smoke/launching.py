@@ -72,6 +72,17 @@ def overrides_have_templates(bed: Bed) -> str:
     return "the second override has the second template"
 
 
+def _launch(bed: Bed, group: str, zone: str, retry: str) -> Any:
+    """Ask for an instance of a group in a zone; return the response."""
+    return bed.clients("autoscaling").launch_instances(
+        AutoScalingGroupName=group,
+        RequestedCapacity=1,
+        AvailabilityZones=[zone],
+        ClientToken=str(uuid.uuid4()),
+        RetryStrategy=retry,
+    )
+
+
 @belief(_FAILURES)
 def shortage_of_a_group(bed: Bed) -> str:
     """A launch that Spot refuses for its price is a failed activity, in words of missing capacity.
@@ -83,13 +94,7 @@ def shortage_of_a_group(bed: Bed) -> str:
     shares = {"OnDemandPercentageAboveBaseCapacity": 0, "SpotMaxPrice": _PRICE}
     policy = {"LaunchTemplate": templates, "InstancesDistribution": shares}
     group, client = bed.group("priced-group", MixedInstancesPolicy=policy), bed.clients("autoscaling")
-    tried = client.launch_instances(
-        AutoScalingGroupName=group,
-        RequestedCapacity=1,
-        AvailabilityZones=[max(bed.subnets)],
-        ClientToken=str(uuid.uuid4()),
-        RetryStrategy="none",
-    )
+    tried = _launch(bed, group, max(bed.subnets), "none")
     if tried["Instances"] or bed.described(group)["DesiredCapacity"]:
         raise Falsified("LaunchInstances without a retry raised the desired capacity")
     client.set_desired_capacity(AutoScalingGroupName=group, DesiredCapacity=1)
@@ -105,13 +110,7 @@ def shortage_of_a_group(bed: Bed) -> str:
 def launch_in_a_zone(bed: Bed) -> str:
     """LaunchInstances starts an instance in the zone and raises the desired capacity by one."""
     group, zone = bed.group("zone"), max(bed.subnets)
-    bed.clients("autoscaling").launch_instances(
-        AutoScalingGroupName=group,
-        RequestedCapacity=1,
-        AvailabilityZones=[zone],
-        ClientToken=str(uuid.uuid4()),
-        RetryStrategy="retry-with-group-configuration",
-    )
+    _launch(bed, group, zone, "retry-with-group-configuration")
     [member] = bed.wait_until(lambda: bed.described(group)["Instances"], "an instance")
     desired = bed.described(group)["DesiredCapacity"]
     if (member["AvailabilityZone"], desired) != (zone, 1):
@@ -148,13 +147,8 @@ def shortage_of_a_fleet(bed: Bed) -> str:
 
     def failures() -> list[str] | None:
         records = ec2.describe_spot_fleet_request_history(SpotFleetRequestId=fleet, StartTime=0)
-        templates = [
-            f"{record['EventInformation'].get('EventSubType')}: "
-            f"{record['EventInformation'].get('EventDescription', '')}"
-            for record in records["HistoryRecords"]
-            if record["EventType"] == "error"
-        ]
-        return templates or None
+        errors = [it["EventInformation"] for it in records["HistoryRecords"] if it["EventType"] == "error"]
+        return [f"{it.get('EventSubType')}: {it.get('EventDescription', '')}" for it in errors] or None
 
     return _expect_kind(bed.wait_until(failures, "an error", 600)[0], LaunchFailureKind.CAPACITY)
 

@@ -17,9 +17,9 @@ import json
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from packages.environments import environment, variables
@@ -66,13 +66,22 @@ WILD: Final = ("wild_scripts", "wild_kills", "wild_mismatches", "stuck_runs", "e
 """Counters of the scripts of habits."""
 
 
-def report_of(framework: str, script: str, *arguments: str | Path) -> dict[str, Any]:
+FOLDER: Final = "{folder}"
+"""In an argument: a new folder, deleted after the script."""
+
+
+def report_of(framework: str, script: str, *arguments: str) -> dict[str, Any]:
     """Run a script of ``frameworks`` in its environment; return the JSON that it prints last."""
     binaries = environment(framework)
-    command = [binaries / "python", "-m", f"frameworks.{script}", *arguments]
-    done = subprocess.run(  # noqa: S603 - a script of the repository
-        command, env=variables(binaries), stdout=subprocess.PIPE, text=True, check=True
-    )
+    with tempfile.TemporaryDirectory(prefix="gpu-spot-") as folder:
+        filled = [argument.replace(FOLDER, folder) for argument in arguments]
+        done = subprocess.run(  # noqa: S603 - a script of the repository
+            [binaries / "python", "-m", f"frameworks.{script}", *filled],
+            env=variables(binaries),
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
     report: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return report
 
@@ -80,14 +89,12 @@ def report_of(framework: str, script: str, *arguments: str | Path) -> dict[str, 
 def killed(part: Part, kills: int) -> Iterator[dict[str, Any]]:
     """Run one part in rounds, each with its own seed; yield the counters of each round."""
     remaining = kills if part.at_random else 0
+    script = (part.script,) if part.script else ()
     for seed in range(max(1, -(-remaining // ROUND))):
         count = str(min(ROUND, remaining - seed * ROUND))
         kinds = ("--terms", count, "--kills", count, "--seed", str(seed)) if part.at_random else ()
-        with tempfile.TemporaryDirectory(prefix="gpu-spot-") as folder:
-            script = (part.script,) if part.script else ()
-            arguments = (*script, "--folder", f"{folder}/jobs", *kinds, *part.arguments)
-            report = report_of(part.framework, part.harness, *arguments)
-        yield {"part": part.name, **report}
+        arguments = (*script, "--folder", f"{FOLDER}/jobs", *kinds, *part.arguments)
+        yield {"part": part.name, **report_of(part.framework, part.harness, *arguments)}
 
 
 def wild(kills: int, framework: str = "torch", scripts: Sequence[str] = ()) -> dict[str, Any]:
@@ -95,9 +102,8 @@ def wild(kills: int, framework: str = "torch", scripts: Sequence[str] = ()) -> d
 
     ``scripts``: some of them; default: those of PyTorch's environment.
     """
-    with tempfile.TemporaryDirectory(prefix="gpu-spot-") as folder:
-        arguments = ["--folder", f"{folder}/jobs", "--kills", str(kills), "--jobs", "2"]
-        return report_of(framework, "wild.harness", *arguments, *(("--only", *scripts) if scripts else ()))
+    arguments = ["--folder", f"{FOLDER}/jobs", "--kills", str(kills), "--jobs", "2"]
+    return report_of(framework, "wild.harness", *arguments, *(("--only", *scripts) if scripts else ()))
 
 
 def added(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
@@ -113,11 +119,10 @@ def overheads(seconds: float, parameters: int) -> Iterator[tuple[str, dict[str, 
 
     Keras: ours, its own callback, a naive save; PyTorch: asynchronous and blocking.
     """
-    with tempfile.TemporaryDirectory(prefix="gpu-spot-") as folder:
-        for way in ("ours", "framework", "naive"):
-            arguments = (f"{folder}/{way}", way, str(seconds), str(parameters))
-            yield way, report_of("keras", "overhead_keras", *arguments)
-        yield "torch", report_of("torch", "overhead_torch", f"{folder}/torch")
+    for way in ("ours", "framework", "naive"):
+        arguments = (f"{FOLDER}/{way}", way, str(seconds), str(parameters))
+        yield way, report_of("keras", "overhead_keras", *arguments)
+    yield "torch", report_of("torch", "overhead_torch", f"{FOLDER}/torch")
 
 
 STALL: Final = (
@@ -129,10 +134,9 @@ STALL: Final = (
 
 def stalls(megabytes: int) -> dict[str, Any]:
     """Measure a save of so many megabytes, and a restore of a tenth of it by four ranks."""
-    with tempfile.TemporaryDirectory(prefix="gpu-spot-") as folder:
-        saving = report_of("torch", "stall_torch", f"{folder}/save", str(megabytes), "5")
-        parameters = str(megabytes * 1_000_000 // 240)
-        restoring = report_of("torch", "restore_torch", f"{folder}/restore", "4", parameters)
+    saving = report_of("torch", "stall_torch", f"{FOLDER}/save", str(megabytes), "5")
+    parameters = str(megabytes * 1_000_000 // 240)
+    restoring = report_of("torch", "restore_torch", f"{FOLDER}/restore", "4", parameters)
     return {**restoring, **saving}
 
 
@@ -141,10 +145,7 @@ def memory_restarts(megabytes: Sequence[int]) -> dict[str, Any]:
 
     ``memory_restart_s``: of the first size.
     """
-    by_size = {}
-    for size in megabytes:
-        with tempfile.TemporaryDirectory(prefix="gpu-spot-") as folder:
-            by_size[size] = report_of("torch", "memory_torch", folder, str(size), "3")
+    by_size = {size: report_of("torch", "memory_torch", FOLDER, str(size), "3") for size in megabytes}
     return {
         "memory_restart_s": by_size[megabytes[0]]["memory_restart_s"],
         "memory_restarts": by_size,
@@ -173,8 +174,7 @@ def page_part(stall: Mapping[str, Any]) -> str:
             f"Four ranks that restore one checkpoint read it {stall['storage_reads']:.2f} times from storage"
             f" and need {stall['extra_memory']:.2f} times its size of memory in addition to the model. Where"
             f" prices decide the interval, saves cost {100 * stall['storage_share']:.1f} % of the instance's"
-            " price"
-            " (aim: 5). Not measured: a GPU, EFS.",
+            " price (aim: 5). Not measured: a GPU, EFS.",
         )
     )
 
@@ -187,16 +187,15 @@ def summary(
 ) -> dict[str, Any]:
     """Return the counters summed over all rounds."""
 
-    def total(name: str, one_of: Sequence[Mapping[str, Any]] = rounds) -> int:
-        return sum(round_.get(name, 0) for round_ in one_of)
+    def total(name: str) -> int:
+        return sum(round_.get(name, 0) for round_ in rounds)
 
     def worst(name: str) -> float:
         return max((round_.get(name, 0) for round_ in rounds), default=0)
 
-    of_part = {
-        name: [part_round for part_round in rounds if part_round["part"] == name]
-        for name in {part_round["part"] for part_round in rounds}
-    }
+    kills_of = Counter[str]()
+    for part_round in rounds:
+        kills_of[part_round["part"]] += part_round.get("kills", 0)
     return {
         **{name: total(name) for name in ("kills", "sigterm", "sigkill", "mismatches", "unreadable")},
         "at_a_write": total("writes"),
@@ -208,7 +207,7 @@ def summary(
         "overhead_fraction": cost.get("ours", {}).get("fraction"),
         "overhead_fraction_framework": cost.get("framework", {}).get("fraction"),
         "overhead_fraction_naive": cost.get("naive", {}).get("fraction"),
-        "kills_of": {name: total("kills", several) for name, several in sorted(of_part.items())},
+        "kills_of": dict(sorted(kills_of.items())),
         "rounds": list(rounds),
         "overhead": cost,
     }
@@ -250,13 +249,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     result |= memory_restarts((400, 1000)) if is_selected("memory") else {}
     write(options.out, result)
     print(json.dumps({name: value for name, value in result.items() if name not in ("rounds", "overhead")}))
-    lost = result["mismatches"] + result["unreadable"] + len(result["faults"])
-    lost += (
-        result.get("memory_lost_saves", 0)
-        + result["wild_mismatches"]
-        + result["stuck_runs"]
-        + result["exports_lost"]
-    )
+    wrong = ("mismatches", "unreadable", "memory_lost_saves", "wild_mismatches", "stuck_runs", "exports_lost")
+    lost = len(result["faults"]) + sum(result.get(name, 0) for name in wrong)
     return 1 if lost or result["lost_steps_with_notice"] > 1 else 0
 
 

@@ -198,8 +198,7 @@ def table(
     return {
         "grid": {"up": UP_EDGES, "down": DOWN_EDGES, "compute": COMPUTE},
         "hazards_per_hour": {
-            "lose": [round(60 * float(rate), 4) for rate in hazards.lose],
-            "regain": [round(60 * float(rate), 4) for rate in hazards.regain],
+            name: [round(60 * float(rate), 4) for rate in rates] for name, rates in vars(hazards).items()
         },
         "tables": list(solve_all(thresholds, *zip(*cells, strict=True))),
     }

@@ -16,6 +16,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, fields, replace
+from itertools import groupby
 from pathlib import Path
 
 from market.supply.drawn_market import AGE_BANDS, FITTED, Parameters, draw
@@ -37,15 +38,8 @@ def regions(root: Path) -> list[Region]:
 
 def runs(pool: PoolTrace) -> list[tuple[int, float]]:
     """Return the runs of a pool as (state, hours), without the truncated first and last."""
-    lengths: list[tuple[int, float]] = []
-    length = 1
-    for before, after in zip(pool.samples, pool.samples[1:], strict=False):
-        if before == after:
-            length += 1
-        else:
-            lengths.append((before, length * pool.gap_seconds / 3600))
-            length = 1
-    return lengths[1:]
+    lengths = ((state, sum(1 for _ in run)) for state, run in groupby(pool.samples))
+    return [(state, length * pool.gap_seconds / 3600) for state, length in lengths][1:-1]
 
 
 @dataclass(frozen=True)

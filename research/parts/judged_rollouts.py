@@ -101,14 +101,10 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The end of a roll-out.
+    """The end of a roll-out: ``rejected``, ``accepted`` or ``undecided``, and the reason of a rejection.
 
-    Attributes:
-        verdict: ``rejected``, ``accepted`` or ``undecided``.
-        seconds: from the first start of a candidate to the end.
-        requests: requests that the candidate's workers ended until then.
-        failed: requests of those that failed.
-        reason: the reason of a rejection.
+    ``seconds`` are from the first start of a candidate to the end; ``requests`` those that the candidate's
+    workers ended until then, of which ``failed`` failed.
     """
 
     verdict: str
@@ -273,13 +269,11 @@ class JudgedRollout:
         random, process = self.chance.random, machine.process
         is_new = process.release is NEW
         usual = self.case.failures if is_new else USUAL_FAILURES
-        pace = machine.speed * (self.case.slowdown if is_new else 1.0)
         while process.free_at < end:
             arrived = _poisson(random, rate * process.last_seconds)
             start = process.free_at + (0.0 if arrived else self.chance.expovariate(rate))
             size = min(MAX_BATCH, max(1, arrived))
-            seconds = pace * (FIXED_SECONDS + REQUEST_SECONDS * size)
-            seconds *= max(0.2, self.chance.gauss(1.0, SPREAD))
+            seconds = self._duration(machine, size) * max(0.2, self.chance.gauss(1.0, SPREAD))
             share = usual
             if self.outage[0] <= start < self.outage[1]:
                 share = max(share, self.outage_share)

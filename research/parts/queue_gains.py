@@ -25,7 +25,7 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -261,15 +261,8 @@ def celery(broker: RabbitServer, setting: tuple[str, str, int], number: int, tas
             )
             channel.basic_publish("", name, b"[[1], {}, {}]", properties)
         channel.basic_consume(reply_queue, on_reply, auto_ack=True)
-        command: list[str | Path] = [
-            environment("queue") / "python",
-            _CELERY,
-            broker.url,
-            name,
-            kind,
-            pool,
-            str(prefetch),
-        ]
+        python, arguments = environment("queue") / "python", (broker.url, name, kind, pool, str(prefetch))
+        command: list[str | Path] = [python, _CELERY, *arguments]
         return _timed(connection, (name, tasks), command, {"C_FORCE_ROOT": "1"}, has_answered)[0]
 
 
@@ -300,8 +293,4 @@ def gains(broker: RabbitServer) -> dict[str, float]:
         settings = itertools.product(("quorum", "classic"), ("solo", "threads", "prefork"), PREFETCHES)
         best = min(celery(broker, setting, number, _NOTHINGS // 5) for setting in settings)
         ratios.setdefault("vs_celery", []).append(5 * best / ours[0])
-    return {name: _median(values) for name, values in ratios.items()}
-
-
-def _median(ratios: Iterable[float]) -> float:
-    return round(statistics.median(ratios), 2)
+    return {name: round(statistics.median(values), 2) for name, values in ratios.items()}

@@ -23,25 +23,13 @@ class OnDemand:
 
 @dataclass(frozen=True, slots=True)
 class SpotOnly:
-    """No fallback: the primary group replaces lost instances when there is capacity."""
+    """No controller: the group replaces lost instances when there is capacity, with its shape's mix."""
 
     name: ClassVar[str] = "spot-only"
 
     def plan(self, situation: GroupState) -> Plan:
         """Return the target, in the primary group."""
-        return Plan(on_demand=0, primary=situation.group.target, reason="spot only")
-
-
-@dataclass(frozen=True, slots=True)
-class StaticMix:
-    """A mixed-instances group without a controller; the group's shape sets its On-Demand share."""
-
-    name: ClassVar[str] = "static-mix"
-    on_demand_percentage: ClassVar[int] = 50
-
-    def plan(self, situation: GroupState) -> Plan:
-        """Return the target, in the primary group."""
-        return Plan(on_demand=0, primary=situation.group.target, reason="the group's own mix")
+        return Plan(on_demand=0, primary=situation.group.target, reason="no controller")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,14 +11,7 @@ from lambdas.core.capacity.plan import Policy
 from lambdas.core.capacity.policies.expected_cost import ExpectedCost
 from lambdas.core.model import Pool
 from market.replay.groups import Allocation, GroupShape, Spread
-from research.simulation.comparison.baselines import (
-    Checker2018,
-    DynamicPlacer,
-    OnDemand,
-    SpotHedge,
-    SpotOnly,
-    StaticMix,
-)
+from research.simulation.comparison.baselines import Checker2018, DynamicPlacer, OnDemand, SpotHedge, SpotOnly
 
 FRONTIER: Final = (0.0, 1.2, 3.0, 5.0, 10.0, 20.0, 30.0, 100.0, 150.0, 200.0, 300.0, 1000.0)
 """Values of ``shortageCost`` at which ``all`` replays our policy."""
@@ -55,7 +48,7 @@ class Contender:
 BASELINES: Final = (
     Contender(OnDemand.name, OnDemand(), warm=False),
     Contender(SpotOnly.name, SpotOnly(), warm=False),
-    Contender(StaticMix.name, StaticMix(), spot_percentage=100 - StaticMix.on_demand_percentage, warm=False),
+    Contender("static-mix", SpotOnly(), spot_percentage=50, warm=False),
     Contender(Checker2018.name, Checker2018()),
 )
 FAMILY: Final = tuple(
@@ -85,8 +78,7 @@ def at(shortage_cost: float) -> Contender:
 
 def everyone() -> tuple[Contender, ...]:
     """Return the baselines, the policies of a stack with their defaults, and ours along its frontier."""
-    deployable = (Contender(name, policies.build(name), spreads=True) for name in policies.NAMES)
-    return (*BASELINES, *FAMILY, *deployable, *(at(value) for value in FRONTIER))
+    return (*BASELINES, *FAMILY, *map(_parse_contender, policies.NAMES), *map(at, FRONTIER))
 
 
 def named(text: str) -> tuple[Contender, ...]:

@@ -88,37 +88,25 @@ def compare(
         pooled = rules if contender.warm or not rules.warm_instances else replace(rules, warm_instances=0)
         ledger = play(market, pooled, contender, target)
         seconds = time.perf_counter() - started
-        standby = None if rules.warm_instances is None else ledger.standby_cost
-        yield _outcome(contender, ledger, lower_bound, len(market.names), seconds, standby)
-
-
-def _outcome(
-    contender: Contender,
-    ledger: Ledger,
-    lower_bound: float,
-    pools: int,
-    seconds: float,
-    standby_cost: float | None,
-) -> PolicyOutcome:
-    days = ledger.counted * TICK_SECONDS / 86400
-    launches = sum(count for kind, count in ledger.counts.items() if kind.startswith("launch-"))
-    return PolicyOutcome(
-        policy=contender.name,
-        default=contender.default,
-        target=ledger.target,
-        pools=pools,
-        ticks=ledger.counted,
-        availability=ledger.availability,
-        full_fraction=ledger.full_fraction,
-        minutes_none_ready=ledger.minutes_none_ready,
-        largest_loss=ledger.largest_loss,
-        cost=ledger.cost,
-        cost_with_everything=ledger.cost_with_everything,
-        cost_vs_bound=ledger.cost / lower_bound,
-        bound=lower_bound,
-        launches_per_day=launches / days,
-        interruptions_per_day=ledger.counts.get("interruption", 0) / days,
-        wasted_fraction=ledger.wasted_fraction,
-        seconds=seconds,
-        standby_cost=standby_cost,
-    )
+        days = ledger.counted * TICK_SECONDS / 86400
+        launches = sum(count for kind, count in ledger.counts.items() if kind.startswith("launch-"))
+        yield PolicyOutcome(
+            policy=contender.name,
+            default=contender.default,
+            target=ledger.target,
+            pools=len(market.names),
+            ticks=ledger.counted,
+            availability=ledger.availability,
+            full_fraction=ledger.full_fraction,
+            minutes_none_ready=ledger.minutes_none_ready,
+            largest_loss=ledger.largest_loss,
+            cost=ledger.cost,
+            cost_with_everything=ledger.cost_with_everything,
+            cost_vs_bound=ledger.cost / lower_bound,
+            bound=lower_bound,
+            launches_per_day=launches / days,
+            interruptions_per_day=ledger.counts.get("interruption", 0) / days,
+            wasted_fraction=ledger.wasted_fraction,
+            seconds=seconds,
+            standby_cost=None if rules.warm_instances is None else ledger.standby_cost,
+        )

@@ -80,9 +80,6 @@ def measure(
     The jobs share restart time and Spot price. The policies have no experience: in a world as declared,
     observations would not change their estimates.
     """
-    delays = {(job.restart_overhead, job.spot_price) for job in jobs}
-    if len(delays) != 1:
-        raise ValueError(f"the jobs must have one pair of change-over and spot price, not {len(delays)}")
     sums = {(job, name): Sum() for job in jobs for name in policies}
     shapes = {job: (ticks(job.compute), ticks(job.deadline)) for job in jobs}
     friendly = Draws(UncertaintyModel(), pool)

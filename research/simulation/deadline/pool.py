@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby
 
 from market.rules import TICK_SECONDS
 from market.supply.trace import PoolTrace, TraceError
@@ -50,14 +50,10 @@ class PoolRuns:
     @classmethod
     def of_ticks(cls, name: str, ups: Iterable[bool]) -> PoolRuns:
         """Return the runs of a pool given tick by tick."""
-        starts: list[int] = []
-        states: list[bool] = []
-        length = 0
-        for length, up in enumerate(ups, 1):
-            if not states or states[-1] != up:
-                starts.append(length - 1)
-                states.append(bool(up))
-        if not starts:
+        runs, end = list[PoolRun](), 0
+        for up, ticks in groupby(map(bool, ups)):
+            start, end = end, end + sum(1 for _ in ticks)
+            runs.append(PoolRun(start, end, up))
+        if not runs:
             raise TraceError(f"pool {name} has no ticks; add one")
-        edges = pairwise([*starts, length])
-        return cls(name, tuple(PoolRun(*edge, up) for edge, up in zip(edges, states, strict=True)))
+        return cls(name, tuple(runs))

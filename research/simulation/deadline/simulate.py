@@ -56,27 +56,21 @@ def simulate(
         raise ValueError(
             f"a job from tick {start} with deadline {length} does not fit into {pool.ticks} ticks"
         )
-    run = _Run(pool, start, job, policy, draws or Draws(UncertaintyModel(), pool), experience)
-    return run.play()
+    return _Run(draws or Draws(UncertaintyModel(), pool), start, job, policy, experience).play()
 
 
 class _Run:
-    """One running job. Times are whole ticks, except ``left``: seconds of planned compute."""
+    """One running job. Times are whole ticks, except ``remaining_seconds``: seconds of planned compute."""
 
     def __init__(
-        self,
-        pool: PoolRuns,
-        start: int,
-        job: Job,
-        policy: DeadlinePolicy,
-        draws: Draws,
-        experience: Experience | None,
+        self, draws: Draws, start: int, job: Job, policy: DeadlinePolicy, experience: Experience | None
     ) -> None:
-        self.pool, self.job, self.policy, self.draws, self.experience = pool, job, policy, draws, experience
+        self.pool, self.job, self.policy, self.draws = draws.pool, job, policy, draws
+        self.experience = experience
         self.start, self.now, self.end = start, start, start + ticks(job.deadline)
         self.remaining_seconds = ticks(job.compute) * TICK_SECONDS
-        self.index = pool.index(start)
-        self.run = pool.runs[self.index]
+        self.index = self.pool.index(start)
+        self.run = self.pool.runs[self.index]
         self.pace, self.price = draws.pace(start), draws.price(start, job.spot_price)
         self.offered, self.offered_since = self._offers(), start
         self.change = self._next_change()
@@ -141,10 +135,8 @@ class _Run:
     def _poll(self) -> int:
         """Apply the policy's choice; return the number of ticks for which it is valid."""
         state = self.state
-        state.remaining_compute, state.remaining_seconds = (
-            self.remaining_seconds,
-            (self.end - self.now) * TICK_SECONDS,
-        )
+        state.remaining_compute = self.remaining_seconds
+        state.remaining_seconds = (self.end - self.now) * TICK_SECONDS
         state.mode, state.remaining_boot = self.mode, self._boot_left()
         state.is_spot_available = self.offered or self.mode is JobMode.SPOT
         state.age = (self.now - self.offered_since) * TICK_SECONDS
@@ -164,11 +156,9 @@ class _Run:
         if choice.mode is not self.mode:
             self._begin(choice.mode)
             return 1
-        return (
-            1
-            if state.is_on_demand_unavailable
-            else max(1, ticks(min(choice.valid_seconds, self.job.deadline)))
-        )
+        if state.is_on_demand_unavailable:
+            return 1
+        return max(1, ticks(min(choice.valid_seconds, self.job.deadline)))
 
     def _boot_left(self) -> float:
         """Return the expected remaining boot seconds: an instance reports only that it is ready."""

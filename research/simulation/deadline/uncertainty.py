@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import random
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from lambdas.core.deadline.model import JobMode
@@ -54,23 +54,6 @@ class UncertaintyModel:
     price_hours: float = 12.0
     saved: float = 1.0
 
-    def __post_init__(self) -> None:
-        """Raise ``ValueError`` for a share outside 0–1, a throughput of 0 or a negative number."""
-        for name in ("refused_with_spot", "saved"):
-            value = getattr(self, name)
-            if not 0 <= value <= 1:
-                raise ValueError(f"{name} must be a share between 0 and 1, not {value}")
-        if not 0 < self.slowest <= 1:
-            raise ValueError(f"slowest must be a part of the plan above 0 and up to 1, not {self.slowest}")
-        for name in ("longer", "price_hours"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value > 0):
-                raise ValueError(f"{name} must be a number above 0, not {value}")
-        for name in ("spread", "refusals_a_day", "refusal_seconds"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value >= 0):
-                raise ValueError(f"{name} must be a number ≥ 0, not {value}")
-
 
 class PricePeriod(NamedTuple):
     """A value, and the tick until which it is valid."""
@@ -79,25 +62,17 @@ class PricePeriod(NamedTuple):
     end: int
 
 
-@dataclass(frozen=True)
 class Draws:
     """One world's random draws in one pool. Ticks are the pool's."""
 
-    uncertainty: UncertaintyModel
-    pool: PoolRuns
-    refusals: tuple[tuple[int, int], ...] = field(init=False)
-    _paces: tuple[float, ...] = field(init=False)
-    _prices: tuple[float, ...] = field(init=False)
-
-    def __post_init__(self) -> None:
+    def __init__(self, uncertainty: UncertaintyModel, pool: PoolRuns) -> None:
         """Draw what does not depend on the job."""
-        hours = self.pool.ticks // HOUR + 1
-        object.__setattr__(
-            self, "refusals", tuple(_episodes(self.uncertainty, self.pool, self._random("refusals")))
-        )
-        object.__setattr__(self, "_paces", tuple(_paces(self.uncertainty, hours, self._random("pace"))))
-        periods = int(hours // self.uncertainty.price_hours) + 1
-        object.__setattr__(self, "_prices", tuple(_prices(self.uncertainty, periods, self._random("price"))))
+        self.uncertainty, self.pool = uncertainty, pool
+        hours = pool.ticks // HOUR + 1
+        periods = int(hours // uncertainty.price_hours) + 1
+        self.refusals = _episodes(uncertainty, pool, self._random("refusals"))
+        self._paces = _paces(uncertainty, hours, self._random("pace"))
+        self._prices = _prices(uncertainty, periods, self._random("price"))
 
     def restart_seconds(self, expected_seconds: float, mode: JobMode, tick: int) -> int:
         """Return the actual ticks of a start at ``tick`` that is expected to take ``expected_seconds``."""

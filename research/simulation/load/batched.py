@@ -29,7 +29,8 @@ TYPE: Final = "g6.xlarge"
 class BatchQueue:
     """A first-in-first-out queue and the workers that take batches from it.
 
-    ``arrivals`` are those of every second; ``time`` is a worker's seconds for a batch.
+    ``arrivals`` are those of every second; ``time`` is a worker's seconds for a batch. ``leaving``
+    workers leave after their batch.
     """
 
     arrivals: NDArray[np.int64]
@@ -37,11 +38,11 @@ class BatchQueue:
     seed: int = 1
     workers: int = 0
     idle: int = 0
+    leaving: int = 0
     started_count: int = 0
     ended: int = 0
     busy_seconds: float = 0.0
     rows: dict[int, BatchSums] = field(default_factory=dict)
-    _surplus: int = 0
     _arrived: list[int] = field(default_factory=list)
     _ends: list[tuple[float, int, float]] = field(default_factory=list)
     _begin_times: list[float] = field(default_factory=list)
@@ -61,23 +62,18 @@ class BatchQueue:
         """Requests in running batches."""
         return sum(size for _, size, _ in self._ends)
 
-    @property
-    def leaving(self) -> int:
-        """Workers that leave after their batch."""
-        return self._surplus
-
     def set_workers(self, workers: int) -> None:
         """Change the number of workers; idle ones leave first, others after their batch."""
         change = workers - self.workers
         self.workers = workers
         if change > 0:
-            back = min(change, self._surplus)
-            self._surplus -= back
+            back = min(change, self.leaving)
+            self.leaving -= back
             self.idle += change - back
         else:
-            leaving = min(-change, self.idle)
-            self.idle -= leaving
-            self._surplus += -change - leaving
+            at_once = min(-change, self.idle)
+            self.idle -= at_once
+            self.leaving += -change - at_once
 
     def run(self, begin: int, end: int) -> None:
         """Simulate the seconds from ``begin`` to ``end``."""
@@ -93,8 +89,8 @@ class BatchQueue:
                 at, size, seconds = heapq.heappop(ends)
                 self._count(size, seconds)
                 waiting = arrived[second] - self.started_count
-                if self._surplus:
-                    self._surplus -= 1
+                if self.leaving:
+                    self.leaving -= 1
                 elif waiting:
                     self._start(at, min(int(self.time.max_size), waiting))
                 else:

@@ -10,8 +10,7 @@ from contracts.group.health_settings import HealthSettings
 from contracts.registry.item import Worker
 from contracts.registry.queue_state import QueueState
 from contracts.registry.worker_report import WorkerReport
-from lambdas.core.health import decision as judge
-from lambdas.core.health.decision import HealthDecision
+from lambdas.core.health.decision import decide, mark_notified
 from lambdas.core.health.memory import HealthMemory
 from lambdas.core.health.model import ServiceSnapshot, WorkerHost
 from lambdas.core.model import Instance, PurchaseOption
@@ -54,21 +53,15 @@ class CheckedFleet(ScaledFleet):
             self._worker_rates.append(self.view.leaving / max(1, len(working)))
             for name in working:
                 self._done[name] = self._done.get(name, 0.0) + self._worker_rates[-1] * TICK_SECONDS
-            decision = self._check(self._snapshot(now, self.view), HealthSettings())
-            self.health, self.replacement_requests = (
-                judge.mark_notified(decision.memory),
-                decision.replacement_requests,
-            )
+            decision = decide(self._snapshot(now, self.view), HealthSettings(), self.health)
+            self.health = mark_notified(decision.memory)
+            self.replacement_requests = decision.replacement_requests
             self.replaced_on_request |= {request.instance for request in decision.replacement_requests}
             self._has_changed = self._has_changed or bool(self.replacement_requests)
 
     def works(self, instance: Instance) -> bool:
         """See ``ScaledFleet``."""
         return instance.id not in self._xid_of
-
-    def _check(self, snapshot: ServiceSnapshot, settings: HealthSettings) -> HealthDecision:
-        """Return the health checker's decision."""
-        return judge.decide(snapshot, settings, self.health)
 
     def _snapshot(self, now: float, view: View) -> ServiceSnapshot:
         queue = QueueState(now, view.waiting, view.in_flight, view.oldest, view.arriving, view.leaving, 1)

@@ -132,10 +132,6 @@ class Played:
     paid: NDArray[np.float64]
     queue: RequestQueue
 
-    def p99(self, begin: int, end: int) -> float:
-        """Return the 99th percentile of the wait (seconds) of requests that arrived between two minutes."""
-        return p99([self.queue.waits(begin * 60, end * 60)])
-
     def cost(self, begin: int, end: int) -> float:
         """Return the mean cost between two minutes, in On-Demand workers."""
         return float(self.paid[begin:end].mean())

@@ -34,11 +34,6 @@ class View:
     batches: Mapping[str, BatchesDone] = field(default_factory=dict)
     booting_seconds: float | None = None
 
-    @property
-    def per_worker(self) -> float:
-        """Mean requests per second that a ready worker served."""
-        return self.leaving / max(1, sum(self.ready.values()))
-
 
 class Rule(Protocol):
     """A scaling rule, which may have state."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 from contracts.group.scaling_settings import Bounds
 from lambdas.core.scaling.memory import COOLDOWN_SECONDS
@@ -43,10 +44,6 @@ def shaken(seed: int, hours: float = 2.0) -> int:
     rules = Rules(seed=seed, notice=chance.random(), boot_spread=0.3, on_demand_refusal=0.2)
     arrivals = shape.arrivals(1, seed)[8 * 3600 :][: int(hours * 3600)]
     rule = ScalerRule(Bounds(chance.choice((5.0, 30.0, 60.0, 300.0)), 1, MAX_SLOTS), BOOT)
-    unhealthy_share = chance.uniform(0.0, 0.4)
-
-    def build(*arguments: Any, **more: Any) -> CheckedFleet:
-        return CheckedFleet(*arguments, unhealthy_share=unhealthy_share, chance=chance, **more)
-
+    build = partial(CheckedFleet, unhealthy_share=chance.uniform(0.0, 0.4), chance=chance)
     played = play(SpotMarket(traces, rules, 2 * MAX_SLOTS), rules, rule, arrivals, SPEEDS, MAX_SLOTS, build)
     return reversals(played.targets.tolist(), int(COOLDOWN_SECONDS // 60))

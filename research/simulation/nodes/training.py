@@ -58,14 +58,13 @@ class NodeOutcome:
     """What a training made, as shares of the steps of its nodes if none is ever lost.
 
     ``repeated``: steps that were lost; ``ready``: the time of nodes that are ready and have no notice.
-    ``losses``: nodes lost while they trained; ``sudden``: without a notice.
+    ``losses``: nodes lost while they trained.
     """
 
     goodput: float
     repeated: float
     ready: float
     losses: int
-    sudden: int
 
 
 @dataclass(slots=True)
@@ -87,7 +86,6 @@ class _Training:
     repeated: float = 0.0
     ready_seconds: float = 0.0
     losses: int = 0
-    sudden: int = 0
 
     def advance(self, second: float) -> None:
         """Train until ``second``, with the saves that are due."""
@@ -113,7 +111,7 @@ class _Training:
             self.ready -= event.nodes
             self.leaving -= event.nodes
             if lost := self.world & event.nodes:
-                self.losses, self.sudden = self.losses + len(lost), self.sudden + len(lost)
+                self.losses += len(lost)
                 if self.rule.has_peers and self.world - lost:
                     self._save()
                 else:
@@ -166,5 +164,4 @@ def train(
         repeated=training.repeated / whole,
         ready=training.ready_seconds / whole,
         losses=training.losses,
-        sudden=training.sudden,
     )

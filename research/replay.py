@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from rich.console import Console
 from rich.table import Table
@@ -21,18 +22,14 @@ from research.simulation.plots import frontier
 _EPILOG: Final = f"""The tick is {TICK_SECONDS:g} s; the first hour is not counted. Policies:
 {", ".join(NAMES)}, and {AT_VALUE} with a shortage cost."""
 
-_NUMBERS: Final = (
-    "avail %",
-    "full %",
-    "none min",
-    "max loss",
-    "cost",
-    "÷ bound",
-    "launches/d",
-    "losses/d",
-    "waste %",
-    "s",
-)
+MARKET: Final = {
+    "notice": "share of interruptions with a 120 s notice (0.9)",
+    "spot_cold_start": "seconds until a Spot instance is ready (180)",
+    "on_demand_cold_start": "seconds until an On-Demand instance is ready (60)",
+    "spot_price": "Spot price ÷ On-Demand price (0.3)",
+    "on_demand_price": "US dollars per hour; Spot prices are then those of the traces",
+    "drain_seconds": "seconds before a deadline without work (0)",
+}
 FAULTS: Final = {
     "on_demand_refusal": "probability that an On-Demand launch fails",
     "warm_refusal": "probability that a warm instance fails to start",
@@ -49,10 +46,13 @@ FAULTS: Final = {
     "type_lag_seconds": "maximum delay of an instance type behind the others of its zone",
     "ceiling": "maximum instances as a multiple of the target",
 }
-"""Fields of ``Rules`` that are options of the group "fault injection", with their help."""
-
-
-_OPTION_NAMES: Final = {"early": "rebalance-share", "look_seconds": "poll-seconds"}
+"""Fields of ``Rules`` that are options of the groups "market" and "fault injection", with their help."""
+_OPTION_NAMES: Final = {
+    "notice": "notice-share",
+    "spot_cold_start": "cold-start",
+    "early": "rebalance-share",
+    "look_seconds": "poll-seconds",
+}
 """Options that are not named after their field."""
 
 
@@ -82,26 +82,7 @@ def parser() -> argparse.ArgumentParser:
         "--plot", type=Path, metavar="FILE", help="plot cost against availability: .html or .svg"
     )
     market = parser.add_argument_group("market")
-    number: dict[str, Any] = {"type": float, "metavar": "X"}
-    market.add_argument(
-        "--notice-share", default=0.9, help="share of interruptions with a 120 s notice (0.9)", **number
-    )
-    market.add_argument(
-        "--cold-start", default=180.0, help="seconds until a Spot instance is ready (180)", **number
-    )
-    market.add_argument(
-        "--on-demand-cold-start",
-        default=60.0,
-        help="seconds until an On-Demand instance is ready (60)",
-        **number,
-    )
-    market.add_argument("--spot-price", default=0.3, help="Spot price ÷ On-Demand price (0.3)", **number)
-    market.add_argument(
-        "--on-demand-price", help="US dollars per hour; Spot prices are then those of the traces", **number
-    )
-    market.add_argument(
-        "--drain-seconds", default=0.0, help="seconds before a deadline without work (0)", **number
-    )
+    _add_numbers(market, MARKET)
     market.add_argument(
         "--warm-instances",
         type=int,
@@ -111,38 +92,29 @@ def parser() -> argparse.ArgumentParser:
     market.add_argument(
         "--warm-reuse", action="store_true", help="return released On-Demand instances to the warm pool"
     )
-    market.add_argument(
-        "--types", type=int, default=1, metavar="N", help="instance types per trace, one pool each (1)"
-    )
+    market.add_argument("--types", type=int, metavar="N", help="instance types per trace, one pool each (1)")
     faults = parser.add_argument_group("fault injection, off by default")
     faults.add_argument(
         "--inject-faults",
         action="store_true",
         help="inject the faults of the demo; options below override them",
     )
-    for name, meaning in FAULTS.items():
-        faults.add_argument(
-            f"--{_OPTION_NAMES.get(name, name.replace('_', '-'))}", dest=name, help=meaning, **number
-        )
+    _add_numbers(faults, FAULTS)
     return parser
+
+
+def _add_numbers(group: argparse._ArgumentGroup, fields: Mapping[str, str]) -> None:
+    for name, meaning in fields.items():
+        option = f"--{_OPTION_NAMES.get(name, name.replace('_', '-'))}"
+        group.add_argument(option, dest=name, type=float, metavar="X", help=meaning)
 
 
 def run(args: argparse.Namespace) -> int:
     """Replay, print a table and write the requested files. Raises ``ValueError`` for invalid input."""
-    faults = {name: getattr(args, name) for name in FAULTS if getattr(args, name) is not None}
-    rules = Rules(
-        **{**(HOSTILE if args.inject_faults else {}), **faults},
-        seed=args.seed,
-        notice=args.notice_share,
-        spot_cold_start=args.cold_start,
-        on_demand_cold_start=args.on_demand_cold_start,
-        spot_price=args.spot_price,
-        drain_seconds=args.drain_seconds,
-        on_demand_price=args.on_demand_price,
-        warm_instances=args.warm_instances,
-        warm_reuse=args.warm_reuse,
-        types=args.types,
-    )
+    settings = {name: getattr(args, name) for name in (*MARKET, *FAULTS, "warm_instances", "types")}
+    chosen = {name: value for name, value in settings.items() if value is not None}
+    hostile = HOSTILE if args.inject_faults else {}
+    rules = Rules(**{**hostile, **chosen}, seed=args.seed, warm_reuse=args.warm_reuse)
     policies = named(args.policy)
     if args.plot is not None:
         frontier.check(args.plot)
@@ -162,26 +134,27 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _table(outcomes: Sequence[PolicyOutcome]) -> Table:
-    pooled = any(o.standby_cost is not None for o in outcomes)
-    table = Table("policy", *_NUMBERS, *(["pool +cost"] if pooled else []), box=None)
+    columns = {
+        "avail %": "{availability:.3%}",
+        "full %": "{full_fraction:.2%}",
+        "none min": "{minutes_none_ready:.0f}",
+        "max loss": "{largest_loss}",
+        "cost": "{cost:.4f}",
+        "÷ bound": "{cost_vs_bound:.4f}",
+        "launches/d": "{launches_per_day:.1f}",
+        "losses/d": "{interruptions_per_day:.1f}",
+        "waste %": "{wasted_fraction:.1%}",
+        "s": "{seconds:.2f}",
+    }
+    if any(o.standby_cost is not None for o in outcomes):
+        columns["pool +cost"] = "{standby_cost:.4f}"
+    table = Table("policy", *columns, box=None)
     table.columns[0].no_wrap = True
     for column in table.columns[1:]:
         column.justify = "right"
     for o in outcomes:
-        table.add_row(
-            f"{o.policy} (default)" if o.default else o.policy,
-            f"{100 * o.availability:.3f}",
-            f"{100 * o.full_fraction:.2f}",
-            f"{o.minutes_none_ready:.0f}",
-            f"{o.largest_loss}",
-            f"{o.cost:.4f}",
-            f"{o.cost_vs_bound:.4f}",
-            f"{o.launches_per_day:.1f}",
-            f"{o.interruptions_per_day:.1f}",
-            f"{100 * o.wasted_fraction:.1f}",
-            f"{o.seconds:.2f}",
-            *([f"{o.standby_cost:.4f}"] if o.standby_cost is not None else []),
-        )
+        cells = (form.format_map(asdict(o)).rstrip("%") for form in columns.values())
+        table.add_row(f"{o.policy} (default)" if o.default else o.policy, *cells)
     return table
 
 

@@ -1,6 +1,6 @@
 """Replay capacity policies with a stack's defaults over all scenarios: availability and cost.
 
-    GPU_SPOT_TRACES=… python -m research.market.capacity [--out FILE] [--seeds 3] [--docs docs]
+    GPU_SPOT_TRACES=… python -m research.market.capacity [--out FILE] [--seeds 3] [--docs .]
 
 Without the traces the fitted model is replayed, with a message; only results on traces are written to
 ``research/capacity.md``.
@@ -8,28 +8,23 @@ Without the traces the fitted model is replayed, with a message; only results on
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from itertools import product
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from lambdas.core.capacity import policies
 from market.rules import Rules
-from research.parts.page import replace_part, table
-from research.parts.run import write
-from research.parts.scenarios import Scenario, chosen, parser
+from research.parts.page import table, table_of
+from research.parts.scenarios import Scenario, chosen, finish, parser, seeds_text
 from research.simulation.comparison.contenders import Contender, named
-from research.simulation.comparison.regret import Mark, cheapest
+from research.simulation.comparison.regret import ENDS, Mark, cheapest
 from research.simulation.comparison.runs import compare
-from research.simulation.plots import frontier
-from research.simulation.plots.frontier import Point, curve
+from research.simulation.plots.frontier import Point, curve, svg
 
 _OURS = policies.DEFAULT
-_ENDS = ("on-demand", "spot-only")
 _MEANS = (
     "cost_vs_bound",
     "everything_vs_bound",
@@ -111,67 +106,51 @@ def families(outcomes: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]
     for world in WORLDS:
         summary = summarise([o for o in outcomes if o["world"] == world])
         marks = {
-            name: Mark(name, _family(name), row["availability"], row["everything_vs_bound"])
-            for name, row in summary.items()
+            name: Mark(name, row["availability"], row["everything_vs_bound"]) for name, row in summary.items()
         }
-        ends = [marks[name] for name in _ENDS]
+        ends = [marks[name] for name in ENDS]
         ours = [mark for mark in marks.values() if mark.family == _OURS]
-        rivals = {name: mark for name, mark in marks.items() if mark.family not in (_OURS, *_ENDS)}
+        rivals = {name: mark for name, mark in marks.items() if mark.family not in (_OURS, *ENDS)}
         ratios = {
-            name: cheapest([*ours, *ends], _ENDS, mark.availability) / mark.cost
-            for name, mark in rivals.items()
+            name: cheapest([*ours, *ends], mark.availability) / mark.cost for name, mark in rivals.items()
         }
         default = marks[_OURS]
-        best = cheapest([*rivals.values(), *ends], _ENDS, default.availability)
+        best = cheapest([*rivals.values(), *ends], default.availability)
         by_world[world] = {"summary": summary, "ours_over": ratios, "at_ours": default.cost / best}
     return by_world
 
 
-def _family(name: str) -> str:
-    return name.partition("@")[0].partition("+")[0]
+_FIGURES = {
+    "cost ÷ bound": "{cost_vs_bound:.3f}",
+    "with the pool": "{everything_vs_bound:.3f}",
+    "available %": "{availability:.3%}",
+    "launches a day": "{launches_per_day:.0f}",
+    "wasted %": "{wasted_fraction:.1%}",
+}
+"""Columns of the page."""
 
 
-def points(summary: Mapping[str, Mapping[str, float]]) -> list[Point]:
-    """Return one point per policy."""
-    return [Point(name, row["cost_vs_bound"], row["availability"]) for name, row in summary.items()]
-
-
-def document(docs: Path, result: Mapping[str, Any]) -> None:
-    """Write this benchmark's part of the page, and the plot."""
-    picture, by_world = docs / "docs" / "img" / "frontier.svg", result["families"]
+def page_part(result: Mapping[str, Any]) -> str:
+    """Return this benchmark's part of the page."""
+    by_world = result["families"]
     summary = by_world[_POOL]["summary"]
-    picture.parent.mkdir(parents=True, exist_ok=True)
-    shown = [p for p in points(summary) if p.name not in ("spot-only", "static-mix", "on-demand")]
-    frontier.write(picture, [p for p in shown if 0.9 < p.cost < 1.7], "notice 0.9, on-demand ready in 60 s")
-    numbers = ("cost ÷ bound", "with the pool", "available %", "launches a day", "wasted %")
-
-    def row(name: str, of: Mapping[str, float]) -> tuple[str, ...]:
-        return (
-            name,
-            f"{of['cost_vs_bound']:.3f}",
-            f"{of['everything_vs_bound']:.3f}",
-            f"{100 * of['availability']:.3f}",
-            f"{of['launches_per_day']:.0f}",
-            f"{100 * of['wasted_fraction']:.1f}",
-        )
-
-    default = result["by_scenario"]
-    compared_rows = [(name, *_cells(by_world, name)) for name in (*by_world[_POOL]["ours_over"], _OURS)]
     at_ours = " and ".join(f"{by_world[world]['at_ours']:.3f} with {world}" for world in WORLDS)
-    seeds = "seed 1" if len(result["seeds"]) == 1 else f"seeds 1 to {len(result['seeds'])}"
+    names = {name: f"**{name}**" if name == _OURS else name for name in summary}
     parts = [
         "## Eight markets",
-        f"Whole traces, {seeds}: notice 0.9, Spot at 0.3 of On-Demand and ready in 180 s; On-Demand always "
-        "available, ready in 60 s from a warm pool of the target's size that reuses instances, in 180 s "
-        "beyond it; a ceiling of twice the target. What the policy does, and which ideas did not help: "
-        "[0023](../docs/adr/0023-reckon-with-what-is-missing-at-once.md).",
-        table(("market", *numbers), [row(name, of) for name, of in default.items()]),
-        "Mean of the eight, by policy; `expected-cost@V` has `shortageCost: V`, without a value the default:",
-        table(
-            ("policy", *numbers),
-            [row(f"**{name}**" if name == policies.DEFAULT else name, of) for name, of in summary.items()],
+        f"Whole traces, {seeds_text(len(result['seeds']))}: notice 0.9, Spot at 0.3 of On-Demand and ready "
+        "in 180 s; On-Demand always available, ready in 60 s from a warm pool of the target's size that "
+        "reuses instances, in 180 s beyond it; a ceiling of twice the target. What the policy does, and "
+        "which ideas did not help: [0023](../docs/adr/0023-reckon-with-what-is-missing-at-once.md).",
+        table_of(
+            {"market": "{name}", **_FIGURES},
+            ({"name": name, **of} for name, of in result["by_scenario"].items()),
         ),
-        f"![cost against shortage](../docs/img/{picture.name})",
+        "Mean of the eight, by policy; `expected-cost@V` has `shortageCost: V`, without a value the default:",
+        table_of(
+            {"policy": "{name}", **_FIGURES}, ({"name": names[name], **of} for name, of in summary.items())
+        ),
+        "![cost against shortage](../docs/img/frontier.svg)",
         "### Rivals as families",
         "In two worlds: a stack with a warm pool, whose cost is counted, and one without, whose On-Demand "
         "takes 180 s. SpotHedge has 0, 1 or 2 spare replicas (SkyPilot ships 0), room for them beside a "
@@ -180,13 +159,13 @@ def document(docs: Path, result: Mapping[str, Any]) -> None:
         "availability. Cost ÷ bound and available %:",
         table(
             ("rival", *(f"{figure}{suffix}" for suffix in ("", ", no pool") for figure in _COMPARED)),
-            compared_rows,
+            [(name, *_cells(by_world, name)) for name in (*by_world[_POOL]["ours_over"], _OURS)],
         ),
         f"The default's cost ÷ that of the cheapest rival at the default's availability: {at_ours}.",
         "The limit of any policy here: one loss in ten comes without a notice, and its worker is missing for "
         "a minute, the boot of On-Demand, unless a spare instance is paid all the time.",
     ]
-    replace_part(docs, "capacity", "\n\n".join(parts))
+    return "\n\n".join(parts)
 
 
 _COMPARED = ("cost", "available", "ours ÷")
@@ -207,30 +186,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options.add_argument("--policy", default="all", metavar="NAME[,NAME…]|all")
     args = options.parse_args(arguments)
     source, scenarios = chosen(args.scenarios)
-    started = time.monotonic()
     seeds = list(range(1, args.seeds + 1))
     outcomes = measure(scenarios, seeds, args.policy.split(","))
     by_world = families(outcomes)
+    summary = by_world[_POOL]["summary"]
+    points = [Point(name, row["cost_vs_bound"], row["availability"]) for name, row in summary.items()]
     result = {
         "source": source,
         "scenarios": [s.name for s in scenarios],
         "seeds": seeds,
         "families": by_world,
         "by_scenario": by_scenario([o for o in outcomes if o["world"] == _POOL], _OURS),
-        "frontier": [asdict(p) for p in curve(points(by_world[_POOL]["summary"]))],
+        "frontier": [asdict(p) for p in curve(points)],
         "outcomes": outcomes,
     }
-    write(args.out, result)
-    if source == "traces" and args.policy == "all" and args.scenarios is None:
-        document(args.docs, result)
-    for world, of in by_world.items():
-        print(f"{world}: the default ÷ the best rival at its availability {of['at_ours']:.4f}")
-        for name, row in of["summary"].items():
-            print(
-                f"  {name:24} {row['cost_vs_bound']:.4f} × bound, {row['everything_vs_bound']:.4f} with the "
-                f"pool, {100 * row['availability']:.4f} % available, {of['ours_over'].get(name, 1.0):.4f}"
-            )
-    print(f"{len(outcomes)} replays in {time.monotonic() - started:.0f} s → {args.out}")
+    shown = [p for p in points if p.name not in (*ENDS, "static-mix") and 0.9 < p.cost < 1.7]
+    is_whole = args.policy == "all"
+    pictures = {"frontier.svg": svg(shown, "notice 0.9, on-demand ready in 60 s")} if is_whole else {}
+    finish(args, "capacity", result, page_part(result), pictures=pictures, is_whole=is_whole)
 
 
 if __name__ == "__main__":

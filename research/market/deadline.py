@@ -16,6 +16,7 @@ import os
 import random
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
@@ -29,7 +30,7 @@ from research.fit.deadline import DOWN_EDGES, SPOT_PRICES, TABLE, UP_EDGES, fing
 from research.parts import needs, page
 from research.parts.cells import cells as worlds_of
 from research.parts.deadline import stack, uncertainty
-from research.parts.deadline.jobs import RATIOS, SPOT_PRICE, Task
+from research.parts.deadline.jobs import SPOT_PRICE, Task
 from research.parts.run import parser_of, write
 from research.simulation.deadline.measure import Sum, measure, starts_in
 from research.simulation.deadline.policies import BASELINES, DEFAULT, NAMES
@@ -129,33 +130,20 @@ def _fit(traces: Sequence[PoolTrace], prices: Sequence[float]) -> Mapping[str, A
 
 def summary(cells: Sequence[Cell]) -> dict[str, Any]:
     """Return the figures of ``deadline.json``; in means every pool has equal weight."""
-    pools = sorted({cell.pool for cell in cells})
-    cost: dict[tuple[str, str, float], float] = {}
-    bound: dict[tuple[str, float], float] = {}
-    hours: dict[tuple[str, float], float] = {}
-    for pool in pools:
-        for ratio in RATIOS:
-            for name in NAMES:
-                these = [c.sum for c in cells if (c.pool, c.policy, c.ratio) == (pool, name, ratio)]
-                if these:
-                    cost[name, pool, ratio] = sum(s.cost for s in these)
-                    bound[pool, ratio] = sum(s.bound for s in these)
-                    if name == "on-demand":
-                        hours[pool, ratio] = sum(s.cost for s in these)
-
-    def mean_ratio(name: str, ratio: float, base: str | None = None) -> float:
-        return fmean(
-            cost[name, pool, ratio] / (cost[base, pool, ratio] if base else bound[pool, ratio])
-            for pool in pools
-            if (pool, ratio) in bound
-        )
-
-    worst = max(
-        (cost[DEFAULT, pool, ratio] / min(cost[name, pool, ratio] for name in BASELINES), pool, ratio)
-        for pool, ratio in bound
-    )
+    sums: dict[tuple[str, str, float], list[Sum]] = defaultdict(list)
+    for cell in cells:
+        sums[cell.policy, cell.pool, cell.ratio].append(cell.sum)
+    cost = {key: sum(s.cost for s in of) for key, of in sums.items()}
+    bound = {key[1:]: sum(s.bound for s in of) for key, of in sums.items() if key[0] == DEFAULT}
+    cost |= {("clairvoyant", *key): total for key, total in bound.items()}
     ratios = sorted({ratio for _, ratio in bound})
-    policies = {name: {f"{r}": round(mean_ratio(name, r), 4) for r in ratios} for name in NAMES}
+
+    def by_ratio(name: str, base: str = "clairvoyant") -> dict[str, float]:
+        quotients = {r: [cost[name, p, r] / cost[base, p, r] for p, at in bound if at == r] for r in ratios}
+        return {f"{ratio}": round(fmean(several), 4) for ratio, several in quotients.items()}
+
+    worst = max((cost[DEFAULT, p, r] / min(cost[name, p, r] for name in BASELINES), p, r) for p, r in bound)
+    policies = {name: by_ratio(name) for name in NAMES}
     against = {
         name: {f"{r}": round(policies[DEFAULT][f"{r}"] / policies[name][f"{r}"], 4) for r in ratios}
         for name in BASELINES
@@ -163,7 +151,7 @@ def summary(cells: Sequence[Cell]) -> dict[str, Any]:
     ours = [cell.sum for cell in cells if cell.policy == DEFAULT]
     return {
         "policy": DEFAULT,
-        "pools": len(pools),
+        "pools": len({pool for pool, _ in bound}),
         "replays": sum(s.jobs for s in ours),
         "misses": sum(s.misses for s in ours),
         "misses_of_baselines": sum(cell.sum.misses for cell in cells if cell.policy != DEFAULT),
@@ -171,10 +159,7 @@ def summary(cells: Sequence[Cell]) -> dict[str, Any]:
         "cost_vs_uniform_progress": against["uniform-progress"],
         "worst_vs_best_baseline": round(worst[0], 4),
         "worst_at": {"pool": worst[1], "ratio": worst[2]},
-        "clairvoyant_vs_on_demand": {
-            f"{r}": round(fmean(bound[p, r] / hours[p, r] for p in pools if (p, r) in bound), 4)
-            for r in ratios
-        },
+        "clairvoyant_vs_on_demand": by_ratio("clairvoyant", "on-demand"),
         "policies_vs_clairvoyant": policies,
         "cost_vs_baselines": against,
     }
@@ -190,8 +175,6 @@ def through_the_stack(traces: Mapping[str, PoolTrace], pools: int) -> dict[str, 
     context = multiprocessing.get_context("spawn")  # deployment and clock are global to a process
     with ProcessPoolExecutor(os.cpu_count(), mp_context=context, max_tasks_per_child=1) as executor:
         jobs = list(executor.map(stack.play, stack.scenarios(chosen)))
-    for job in jobs:
-        print(stack.line(job))
     return stack.figures(jobs)
 
 
@@ -242,9 +225,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "seconds": round(time.monotonic() - began, 1),
     }
     write(options.out, figures)
-    report(figures)
+    text = page_part(figures)
+    print(text)
     if root and options.starts >= FULL:
-        page.replace_part(options.docs, "deadline", page_part(figures))
+        page.replace_part(options.docs, "deadline", text)
     return 0
 
 
@@ -280,33 +264,6 @@ def page_part(figures: Mapping[str, Any]) -> str:
             *([stack.page_part(figures)] if "stack_jobs" in figures else []),
         )
     )
-
-
-def report(figures: Mapping[str, Any]) -> None:
-    """Print the figures."""
-    print(
-        f"{figures['source']}: {figures['pools']} pools × {figures['starts_per_pool']} starts, "
-        f"table: {figures['table']}, {figures['replays']} replays, {figures['misses']} deadlines missed"
-    )
-    print("cost ÷ clairvoyant, by deadline ÷ compute")
-    ratios = list(figures["cost_vs_clairvoyant"])
-    print(" " * 26 + "".join(f"{ratio:>8}" for ratio in ratios))
-    rows = {
-        **figures["policies_vs_clairvoyant"],
-        "clairvoyant ÷ on-demand": figures["clairvoyant_vs_on_demand"],
-    }
-    for name, row in rows.items():
-        print(f"{name:26}" + "".join(f"{row[ratio]:8.3f}" for ratio in ratios))
-    below = ", ".join(f"{1 - value:.1%}" for value in figures["cost_vs_uniform_progress"].values())
-    worst = figures["worst_vs_best_baseline"]
-    print(f"below uniform-progress: {below}; at worst {worst:.3f} × the best baseline of a pool")
-    grid = figures["grid"]
-    print(", ".join(f"{name}: {value}" for name, value in grid.items() if name != "rows"))
-    if "stack_jobs" in figures:
-        print(
-            f"through the controller: {figures['stack_jobs']} jobs, {figures['stack_misses']} missed, "
-            f"{figures['stack_cost_vs_replay']:.3f} × the replay's cost"
-        )
 
 
 if __name__ == "__main__":

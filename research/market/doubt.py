@@ -1,19 +1,17 @@
 """Replay the default policy and all others in worlds with changed assumptions.
 
-    GPU_SPOT_TRACES=… python -m research.market.doubt [--out FILE] [--seeds 1] [--docs docs]
+    GPU_SPOT_TRACES=… python -m research.market.doubt [--out FILE] [--seeds 1] [--docs .]
 
 Every scenario in every cell of a grid of assumptions. Without the traces the fitted model is replayed.
 """
 
 from __future__ import annotations
 
-import json
 import math
-import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
+from itertools import product
 from statistics import fmean
 from typing import Any
 
@@ -21,12 +19,11 @@ from lambdas.core.capacity import policies
 from market.rules import Rules
 from market.supply.spot import default_pool_size
 from research.parts.cells import Axes, Cell, cells, changed, title
-from research.parts.page import replace_part, table
-from research.parts.run import write
-from research.parts.scenarios import Scenario, chosen, parser
+from research.parts.page import table_of
+from research.parts.scenarios import Scenario, chosen, finish, parser
 from research.simulation.comparison.contenders import BASELINES, FAMILY, Contender, named
-from research.simulation.comparison.regret import Mark, cheapest, dominates
-from research.simulation.comparison.runs import compare
+from research.simulation.comparison.regret import ENDS, Mark, cheapest, dominates
+from research.simulation.comparison.runs import PolicyOutcome, compare
 from research.simulation.plots import regrets
 
 AXES: Axes = {
@@ -69,7 +66,6 @@ DAYS = 2
 """Replayed part of each trace."""
 P3_PRICE = 3.06
 """US dollars per hour of On-Demand p3.2xlarge in us-east-1 and us-west-2, the priced traces' type."""
-_ENDS = ("on-demand", "spot-only")
 RIVALS = (*BASELINES, *FAMILY)
 CONTENDERS: tuple[Contender, ...] = (
     *RIVALS,
@@ -78,21 +74,9 @@ CONTENDERS: tuple[Contender, ...] = (
 )
 
 
-@dataclass(frozen=True)
-class Played:
-    """The result of one policy on one scenario; costs are fractions of On-Demand alone."""
-
-    policy: str
-    scenario: str
-    availability: float
-    cost: float
-    everything: float
-    bound: float
-
-
-def play(task: tuple[Scenario, Cell, int]) -> list[Played]:
+def play(task: tuple[Cell, Scenario, int]) -> list[PolicyOutcome]:
     """Replay all contenders on one scenario in one cell with one seed."""
-    scenario, cell, seed = task
+    cell, scenario, seed = task
     world = changed(AXES, cell)
     times, warm, own_prices = world.pop("times", 1), world.pop("warm", True), world.pop("own_prices", False)
     if own_prices and any(trace.prices for trace in scenario.traces):
@@ -100,52 +84,44 @@ def play(task: tuple[Scenario, Cell, int]) -> list[Played]:
     target = scenario.target * times
     size = (scenario.pool_size or default_pool_size(scenario.traces)) * times
     rules = Rules(seed=seed, warm_instances=target if warm else 0, warm_reuse=True, **world)
-    return [
-        Played(o.policy, scenario.name, o.availability, o.cost, o.cost_with_everything, o.bound)
-        for o in compare(scenario.traces, rules, CONTENDERS, target, size)
-    ]
+    return list(compare(scenario.traces, rules, CONTENDERS, target, size))
 
 
-def judge(cell: Cell, played: Sequence[Played]) -> list[dict[str, Any]]:
+def judge(cell: Cell, played: Mapping[str, Sequence[PolicyOutcome]]) -> list[dict[str, Any]]:
     """Return a row for each policy of a cell: means over scenarios and seeds, dominance, and regret.
+
+    ``played`` are the outcomes by scenario.
 
     Regret is at the availability of the default: the cost of a policy, interpolated between its settings and
     the ends, above the cheapest of all; ``None`` if it does not reach that availability.
     """
     rows: list[dict[str, Any]] = []
     for contender in CONTENDERS:
-        mine = [p for p in played if p.policy == contender.name]
+        by_scenario = [[p for p in ps if p.policy == contender.name] for ps in played.values()]
+        mine = [p for ps in by_scenario for p in ps]
         rows.append(
             {
                 "axes": dict(cell),
                 "policy": contender.name,
                 "availability": fmean(p.availability for p in mine),
                 "cost": fmean(p.cost for p in mine),
-                "cost_with_everything": fmean(p.everything for p in mine),
-                "cost_vs_bound": fmean(p.cost / p.bound for p in mine),
-                "everything_vs_bound": fmean(p.everything / p.bound for p in mine),
-                "worst_availability": min(
-                    fmean(p.availability for p in mine if p.scenario == name)
-                    for name in {p.scenario for p in mine}
-                ),
+                "cost_with_everything": fmean(p.cost_with_everything for p in mine),
+                "cost_vs_bound": fmean(p.cost_vs_bound for p in mine),
+                "everything_vs_bound": fmean(p.cost_with_everything / p.bound for p in mine),
+                "worst_availability": min(fmean(p.availability for p in ps) for ps in by_scenario),
             }
         )
-    marks = [_mark(row) for row in rows]
+    marks = [Mark(row["policy"], row["availability"], row["cost_with_everything"]) for row in rows]
     # Our own policy at other shortage costs is another setting, not another policy.
     defaults = [mark for mark in marks if "@" not in mark.policy]
     availability = next(mark.availability for mark in marks if mark.policy == policies.DEFAULT)
-    lowest_cost = cheapest(marks, _ENDS, availability)
+    lowest_cost = cheapest(marks, availability)
     for row, mark in zip(rows, marks, strict=True):
         row["dominated_by"] = [rival.policy for rival in defaults if dominates(rival, mark)]
-        family = [m for m in marks if m.family in (mark.family, *_ENDS)]
-        own_cost = mark.cost if mark.policy == policies.DEFAULT else cheapest(family, _ENDS, availability)
+        family = [m for m in marks if m.family in (mark.family, *ENDS)]
+        own_cost = mark.cost if mark.policy == policies.DEFAULT else cheapest(family, availability)
         row["regret"] = own_cost / lowest_cost - 1 if math.isfinite(own_cost) else None
     return rows
-
-
-def _mark(row: Mapping[str, Any]) -> Mark:
-    family = row["policy"].partition("@")[0].partition("+")[0]
-    return Mark(row["policy"], family, row["availability"], row["cost_with_everything"])
 
 
 def summarise(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -164,30 +140,23 @@ def summarise(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def document(docs: Path, result: Mapping[str, Any]) -> None:
-    """Write the grid's part of the page and its picture."""
-    names = [policies.DEFAULT, *result["regret_of"]]
-    by_policy = {
-        name: [(title(row["axes"]), row["regret"]) for row in result["rows"] if row["policy"] == name]
-        for name in names
-    }
-    regrets.write(docs / "docs" / "img" / "regret.svg", by_policy)
-    ours = [row for row in result["rows"] if row["policy"] == policies.DEFAULT]
-    head = ("world", "available %", "worst %", "cost", "with the pool", "÷ bound", "regret %", "dominated by")
-    lines = [
-        (
-            title(row["axes"]),
-            f"{100 * row['availability']:.3f}",
-            f"{100 * row['worst_availability']:.3f}",
-            f"{row['cost']:.4f}",
-            f"{row['cost_with_everything']:.4f}",
-            f"{row['cost_vs_bound']:.3f}",
-            f"{100 * row['regret']:.2f}",
-            ", ".join(row["dominated_by"]) or "–",
-        )
-        for row in ours
-        if len(row["axes"]) <= 1
+def page_part(result: Mapping[str, Any]) -> str:
+    """Return the grid's part of the page."""
+    shown = [
+        {**row, "world": title(row["axes"]), "dominated": ", ".join(row["dominated_by"]) or "–"}
+        for row in result["rows"]
+        if row["policy"] == policies.DEFAULT and len(row["axes"]) <= 1
     ]
+    columns = {
+        "world": "{world}",
+        "available %": "{availability:.3%}",
+        "worst %": "{worst_availability:.3%}",
+        "cost": "{cost:.4f}",
+        "with the pool": "{cost_with_everything:.4f}",
+        "÷ bound": "{cost_vs_bound:.3f}",
+        "regret %": "{regret:.2%}",
+        "dominated by": "{dominated}",
+    }
     mean_regrets = ", ".join(f"{name} {100 * regret:.1f} %" for name, regret in result["regret_of"].items())
     summary_text = (
         f"{result['cells']} worlds × {len(result['scenarios'])} scenarios of {result['days']:g} days × "
@@ -199,13 +168,18 @@ def document(docs: Path, result: Mapping[str, Any]) -> None:
         f"dominated (another costs no more and is no less available) in **{result['dominated']}** worlds. "
         f"Mean regret of the others: {mean_regrets}."
     )
-    text = [
-        "## Policies under uncertainty",
-        summary_text,
-        "![regret by world](../docs/img/regret.svg)",
-        table(head, lines),
-    ]
-    replace_part(docs, "doubt", "\n\n".join(text))
+    picture = "![regret by world](../docs/img/regret.svg)"
+    return "\n\n".join(["## Policies under uncertainty", summary_text, picture, table_of(columns, shown)])
+
+
+def picture(result: Mapping[str, Any]) -> str:
+    """Return the picture of all regrets."""
+    return regrets.svg(
+        {
+            name: [(title(row["axes"]), row["regret"]) for row in result["rows"] if row["policy"] == name]
+            for name in (policies.DEFAULT, *result["regret_of"])
+        }
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -216,18 +190,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     args = options.parse_args(arguments)
     source, scenarios = chosen(args.scenarios, args.days)
     scenarios = [replace(s, traces=tuple(t.first(args.days * 86400) for t in s.traces)) for s in scenarios]
-    grid = cells(AXES, TOGETHER)[: args.cells]
-    started = time.monotonic()
-    tasks = [(s, cell, seed) for cell in grid for s in scenarios for seed in range(1, args.seeds + 1)]
+    grid, seeds = cells(AXES, TOGETHER)[: args.cells], range(1, args.seeds + 1)
+    rows = list[dict[str, Any]]()
     with ProcessPoolExecutor() as pool:
-        played = list(pool.map(play, tasks))
-    rows = [
-        row
-        for cell in grid
-        for row in judge(
-            cell, [p for task, ps in zip(tasks, played, strict=True) if task[1] == cell for p in ps]
-        )
-    ]
+        played = pool.map(play, product(grid, scenarios, seeds))
+        for cell in grid:
+            rows += judge(cell, {s.name: [o for _ in seeds for o in next(played)] for s in scenarios})
     result = {
         "source": source,
         "scenarios": [s.name for s in scenarios],
@@ -236,18 +204,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         **summarise(rows),
         "rows": rows,
     }
-    write(args.out, result)
-    if source == "traces" and args.scenarios is None and args.cells is None:
-        document(args.docs, result)
-    for row in rows:
-        if row["policy"] == policies.DEFAULT:
-            cost, regret = row["cost_with_everything"], 100 * row["regret"]
-            print(
-                f"{title(row['axes'])}: {100 * row['availability']:.3f} % for {cost:.4f}, "
-                f"regret {regret:.2f} % {row['dominated_by'] or ''}"
-            )
-    summary = {key: value for key, value in result.items() if key not in ("rows", "scenarios")}
-    print(f"{json.dumps(summary)}\n{len(rows)} rows in {time.monotonic() - started:.0f} s → {args.out}")
+    pictures, is_whole = {"regret.svg": picture(result)}, args.cells is None
+    finish(args, "doubt", result, page_part(result), pictures=pictures, is_whole=is_whole)
 
 
 if __name__ == "__main__":

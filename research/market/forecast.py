@@ -12,14 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from itertools import product
 from math import inf, log, sqrt
-from pathlib import Path
 from statistics import fmean, median
 from typing import Any, Final, TypeAlias
 
-from gpu_spot.forecast.ranges import WEEK, CostLevel, Part, Spreads, after, cost_level
+from gpu_spot.forecast.ranges import WEEK, CostLevel, Part, SlotForecast, Spreads, after, cost_level
 from gpu_spot.forecast.replayed import Question, forecast_slot, parts
 from research.parts.page import replace_part, table
 from research.parts.run import parser_of, write
@@ -77,11 +76,9 @@ def came(week: Sequence[Part]) -> tuple[float, float]:
 
 def fit(windows_seen: Sequence[Window]) -> Spreads:
     """Return the spreads that contain four windows in five."""
-    outlooks = [after(window.before, _FREE) for window in windows_seen]
-    cost = [abs(log(w.cost / o.cost.middle)) for w, o in zip(windows_seen, outlooks, strict=True)]
-    root = [
-        abs(sqrt(w.shortage) - sqrt(o.shortage.middle)) for w, o in zip(windows_seen, outlooks, strict=True)
-    ]
+    outlooks = [(window, after(window.before, _FREE)) for window in windows_seen]
+    cost = [abs(log(w.cost / o.cost.middle)) for w, o in outlooks]
+    root = [abs(sqrt(w.shortage) - sqrt(o.shortage.middle)) for w, o in outlooks]
     return Spreads(_percentile(cost), _percentile(root))
 
 
@@ -90,24 +87,20 @@ def held_out(windows_seen: Sequence[Window], other_windows: Sequence[Window]) ->
 
     ``other_windows`` are windows of another world, which weigh as much as the other markets of this one.
     """
+    every = [*windows_seen, *other_windows]
     errors = {
-        level: [
-            abs(cost_level(window.before, level) - window.cost) for window in (*windows_seen, *other_windows)
-        ]
-        for level in LEVELS
+        level: [abs(cost_level(window.before, level) - window.cost) for window in every] for level in LEVELS
     }
-    last = [abs(window.last - window.cost) for window in (*windows_seen, *other_windows)]
+    last = errors_of_last(every)
     count, result = len(windows_seen), [0.0] * len(windows_seen)
     for market in {window.market for window in windows_seen}:
         own_indices = [index for index in range(count) if windows_seen[index].market == market]
         rest = [index for index in range(count) if windows_seen[index].market != market]
-        samples = [sample for sample in (rest, list(range(count, len(last)))) if sample] or [own_indices]
+        samples = [sample for sample in (rest, list(range(count, len(every)))) if sample] or [own_indices]
 
         def score(level: CostLevel, samples: Sequence[Sequence[int]] = samples) -> float:
             return sum(
-                _ratio(
-                    median(errors[level][index] for index in sample), median(last[index] for index in sample)
-                )
+                _ratio(median(errors[level][i] for i in sample), median(last[i] for i in sample))
                 for sample in samples
             )
 
@@ -115,6 +108,11 @@ def held_out(windows_seen: Sequence[Window], other_windows: Sequence[Window]) ->
         for index in own_indices:
             result[index] = errors[best][index]
     return result
+
+
+def errors_of_last(windows_seen: Sequence[Window]) -> list[float]:
+    """Return the errors of the cost of "like last week"."""
+    return [abs(window.last - window.cost) for window in windows_seen]
 
 
 Deviation: TypeAlias = tuple[float, float, float]
@@ -147,6 +145,9 @@ def fit_across(weeks: Sequence[Deviation]) -> Spreads:
     return Spreads(*(_percentile(values, FITTED_SHARE) for values in zip(*weeks, strict=True)))
 
 
+_UNKNOWN: Final = ("cost", "shortage", "interruptions")
+
+
 def unknown_markets(scenarios: Sequence[Scenario]) -> tuple[Spreads, dict[str, Any]]:
     """Return the spreads of all weeks, and the coverage of each market's weeks by the others' spreads."""
     weeks: dict[str, list[Deviation]] = {}
@@ -157,22 +158,16 @@ def unknown_markets(scenarios: Sequence[Scenario]) -> tuple[Spreads, dict[str, A
         replayed_traces.add(scenario.traces)
         weeks.setdefault(market_of(scenario), []).extend(deviations(scenario))
     weeks = {market: days for market, days in weeks.items() if days}
-    inside = [0, 0, 0]
+    inside = list[list[bool]]()
     for market, own_weeks in weeks.items():
         other_weeks = [week for name, days in weeks.items() if name != market for week in days]
-        spreads = fit_across(other_weeks or own_weeks)
-        limits = (spreads.cost, spreads.shortage, spreads.losses)
-        for week in own_weeks:
-            inside = [
-                count + (away <= limit) for count, away, limit in zip(inside, week, limits, strict=True)
-            ]
+        limits = astuple(fit_across(other_weeks or own_weeks))
+        inside += [[away <= limit for away, limit in zip(week, limits, strict=True)] for week in own_weeks]
     every = [week for days in weeks.values() for week in days]
-    shares = [count / len(every) for count in inside]
-    names = ("cost", "shortage", "interruptions")
     return fit_across(every), {
         "weeks": len(every),
         "markets": len(weeks),
-        **dict(zip(names, shares, strict=True)),
+        **dict(zip(_UNKNOWN, map(fmean, zip(*inside, strict=True)), strict=True)),
     }
 
 
@@ -182,46 +177,30 @@ def _percentile(values: Sequence[float], share: float = 0.8) -> float:
 
 def judged(windows_seen: Sequence[Window]) -> dict[str, Any]:
     """Return the coverage of the ranges with the other markets' spreads, and errors ÷ "like last week"."""
-    held_cost = held_shortage = 0
-    ours: list[float] = []
-    last: list[float] = []
-    missed: list[float] = []
-    missed_last: list[float] = []
-    for market in sorted({seen_window.market for seen_window in windows_seen}):
-        own_windows = [seen_window for seen_window in windows_seen if seen_window.market == market]
-        spreads = fit(
-            [seen_window for seen_window in windows_seen if seen_window.market != market] or own_windows
-        )
-        for window in own_windows:
-            forecast = after(window.before, spreads)
-            held_cost += forecast.cost.low <= window.cost <= forecast.cost.high
-            held_shortage += forecast.shortage.low <= window.shortage <= forecast.shortage.high
-            cost, shortage = came(window.before[-WEEK:])
-            ours.append(abs(forecast.cost.middle - window.cost))
-            last.append(abs(cost - window.cost))
-            missed.append(abs(forecast.shortage.middle - window.shortage))
-            missed_last.append(abs(shortage - window.shortage))
+    forecasts: list[tuple[Window, SlotForecast]] = []
+    for market in sorted({window.market for window in windows_seen}):
+        own_windows = [window for window in windows_seen if window.market == market]
+        spreads = fit([window for window in windows_seen if window.market != market] or own_windows)
+        forecasts += [(window, after(window.before, spreads)) for window in own_windows]
+    last = errors_of_last(windows_seen)
+    missed = [abs(forecast.shortage.middle - window.shortage) for window, forecast in forecasts]
+    missed_last = [abs(came(window.before[-WEEK:])[1] - window.shortage) for window in windows_seen]
     return {
         "windows": len(windows_seen),
-        "cost_coverage": held_cost / len(windows_seen),
-        "shortage_coverage": held_shortage / len(windows_seen),
-        "error_ratio": _ratio(median(ours), median(last)),
-        "mean_error_ratio": _ratio(fmean(ours), fmean(last)),
-        **_compared(windows_seen, ()),
+        "cost_coverage": fmean(f.cost.low <= w.cost <= f.cost.high for w, f in forecasts),
+        "shortage_coverage": fmean(f.shortage.low <= w.shortage <= f.shortage.high for w, f in forecasts),
+        **_ratios("", [abs(forecast.cost.middle - window.cost) for window, forecast in forecasts], last),
+        **_ratios("held_out_", held_out(windows_seen, ()), last),
+        **_ratios("hindsight_", [abs(w.hindsight - w.cost) for w in windows_seen], last),
         "shortage_error_ratio": _ratio(median(missed), median(missed_last)),
     }
 
 
-def _compared(windows_seen: Sequence[Window], other_windows: Sequence[Window]) -> dict[str, float]:
-    """Return the ratios with levels chosen on other markets, and of the market's mean in hindsight."""
-    left_out = held_out(windows_seen, other_windows)
-    last = [abs(window.last - window.cost) for window in windows_seen]
-    mean_errors = [abs(window.hindsight - window.cost) for window in windows_seen]
+def _ratios(name: str, ours: Sequence[float], last: Sequence[float]) -> dict[str, float]:
+    """Return median and mean of errors ÷ those of "like last week"."""
     return {
-        "held_out_error_ratio": _ratio(median(left_out), median(last)),
-        "held_out_mean_error_ratio": _ratio(fmean(left_out), fmean(last)),
-        "hindsight_error_ratio": _ratio(median(mean_errors), median(last)),
-        "hindsight_mean_error_ratio": _ratio(fmean(mean_errors), fmean(last)),
+        f"{name}error_ratio": _ratio(median(ours), median(last)),
+        f"{name}mean_error_ratio": _ratio(fmean(ours), fmean(last)),
     }
 
 
@@ -259,21 +238,13 @@ def _question(scenario: Scenario) -> Question:
     )
 
 
-def measured(
-    scenarios: Sequence[Scenario], workers: int | None = None
-) -> tuple[list[Window], dict[str, Any]]:
-    """Return the windows of each scenario, and all figures except times.
-
-    ``workers``: how many processes replay (None: one per core).
-    """
+def measured(scenarios: Sequence[Scenario]) -> tuple[list[Window], dict[str, Any]]:
+    """Return the windows of each scenario, and all figures except times."""
     long = [
         scenario for scenario in scenarios if min(trace.seconds for trace in scenario.traces) > 15 * 86400
     ]
-    if workers == 1:
-        played = list(map(play, long))
-    else:
-        with ProcessPoolExecutor(workers) as pool:
-            played = list(pool.map(play, long))
+    with ProcessPoolExecutor() as pool:
+        played = list(pool.map(play, long))
     all_windows = [
         window
         for scenario, replayed in zip(long, played, strict=True)
@@ -295,34 +266,26 @@ def both_worlds(scenarios: Sequence[Scenario], drawn: Sequence[Scenario]) -> dic
         (trace_windows, seen_drawn, summary),
         (seen_drawn, trace_windows, figures),
     ):
-        left_out = _compared(own_windows, other_windows)
-        result |= {f"{key}_both_worlds": left_out[key] for key in left_out if key.startswith("held_out")}
+        ratios = _ratios("held_out_", held_out(own_windows, other_windows), errors_of_last(own_windows))
+        result |= {f"{key}_both_worlds": ratio for key, ratio in ratios.items()}
     return {**summary, "model": {key: value for key, value in figures.items() if key != "markets"}}
 
 
-def _share(world: Mapping[str, Any], key: str) -> str:
-    return f"{world[key]:.0%}"
-
-
-def _ratio_text(world: Mapping[str, Any], key: str) -> str:
-    return f"{world[key]:.2f}" if key in world else ""
-
-
 _FIGURES: Final = (
-    ("weeks with the cost in the range", "cost_coverage", _share),
-    ("weeks with the shortage in the range", "shortage_coverage", _share),
-    ("median error of the cost ÷ that of last week", "error_ratio", _ratio_text),
-    ("mean error of the cost ÷ that of last week", "mean_error_ratio", _ratio_text),
-    ("median error, market left out", "held_out_error_ratio", _ratio_text),
-    ("median error, market left out, both worlds", "held_out_error_ratio_both_worlds", _ratio_text),
-    ("median error, known mean", "hindsight_error_ratio", _ratio_text),
-    ("median error of the shortage ÷ that of last week", "shortage_error_ratio", _ratio_text),
+    ("weeks with the cost in the range", "cost_coverage", "{:.0%}"),
+    ("weeks with the shortage in the range", "shortage_coverage", "{:.0%}"),
+    ("median error of the cost ÷ that of last week", "error_ratio", "{:.2f}"),
+    ("mean error of the cost ÷ that of last week", "mean_error_ratio", "{:.2f}"),
+    ("median error, market left out", "held_out_error_ratio", "{:.2f}"),
+    ("median error, market left out, both worlds", "held_out_error_ratio_both_worlds", "{:.2f}"),
+    ("median error, known mean", "hindsight_error_ratio", "{:.2f}"),
+    ("median error of the shortage ÷ that of last week", "shortage_error_ratio", "{:.2f}"),
 )
 """The rows of the page: name, key, and format."""
 
 
-def document(docs: Path, result: Mapping[str, Any]) -> None:
-    """Write this benchmark's part of the page."""
+def page_part(result: Mapping[str, Any]) -> str:
+    """Return this benchmark's part of the page."""
     model = result.get("model")
     source = "the traces" if result["source"] == "traces" else "markets of the fitted model"
     summary_text = (
@@ -335,7 +298,10 @@ def document(docs: Path, result: Mapping[str, Any]) -> None:
         "whole recording, the forecast week included."
     )
     worlds = [result] if model is None else [result, model]
-    figures = [(name, *(show(world, key) for world in worlds)) for name, key, show in _FIGURES]
+    figures = [
+        (name, *(form.format(world[key]) if key in world else "" for world in worlds))
+        for name, key, form in _FIGURES
+    ]
     columns = ("", "traces", "the model's markets") if model else ("", "figure")
     markets = [
         (_in_days(market), str(row["windows"]), str(row["independent_weeks"]))
@@ -347,13 +313,13 @@ def document(docs: Path, result: Mapping[str, Any]) -> None:
         "markets, forecast across drawn markets with the spreads of the other markets, these have their "
         "figure in the range:"
     )
-    covered = [(name, f"{across[name]:.0%}") for name in ("cost", "shortage", "interruptions")]
+    covered = [(name, f"{across[name]:.0%}") for name in _UNKNOWN]
     text = [
         *("## Forecasts and outcomes", summary_text, table(columns, figures)),
         *(unknown_text, table(("without a history", "weeks in the range"), covered)),
         *(table(("market, its length", "forecasts", "weeks without overlap"), markets)),
     ]
-    replace_part(docs, "forecast", "\n\n".join(text))
+    return "\n\n".join(text)
 
 
 def _in_days(market: str) -> str:
@@ -372,14 +338,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     on_traces = source == "traces"
     summary = both_worlds(scenarios, drawn) if on_traces else measured(drawn)[1]
     spreads, across = unknown_markets(scenarios if on_traces else drawn)
-    print(f"  across markets: {spreads}")
     result = {"source": source, **summary, "unknown": across}
     write(args.out, result)
+    print(text := page_part(result), f"\nacross markets: {spreads}")
     if args.scenarios is None:
-        document(args.docs, result)
-    for key, value in result.items():
-        if isinstance(value, int | float):
-            print(f"  {key}: {value:.3f}" if isinstance(value, float) else f"  {key}: {value}")
+        replace_part(args.docs, "forecast", text)
 
 
 if __name__ == "__main__":

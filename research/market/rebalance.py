@@ -1,6 +1,6 @@
 """Replay the replacement of instances at risk: Capacity Rebalancing, the controller, or none.
 
-    GPU_SPOT_TRACES=… python -m research.market.rebalance [--out FILE] [--seeds 1] [--docs docs]
+    GPU_SPOT_TRACES=… python -m research.market.rebalance [--out FILE] [--seeds 1] [--docs .]
 
 Every scenario under known and assumed behaviour of rebalance recommendations. Without the traces the fitted
 model is replayed.
@@ -8,10 +8,11 @@ model is replayed.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from pathlib import Path
+from itertools import product
 from statistics import fmean
 from typing import Any, ClassVar
 
@@ -24,10 +25,10 @@ from market.replay.groups import GroupShape
 from market.rules import HOSTILE, Rules
 from market.supply import placement
 from market.supply.spot import SpotMarket
-from research.parts.page import replace_part, table
-from research.parts.run import write
-from research.parts.scenarios import Scenario, chosen, parser
+from research.parts.page import table_of
+from research.parts.scenarios import Scenario, chosen, finish, parser, seeds_text
 
+_MEANS = ("cost", "launches_per_day", "let_go_booting_per_day")
 DAYS = 10
 """Replayed part of each trace."""
 SHORT_LEADS = {"early": 0.9, "false_alarms": 0.0, "shortest_lead_seconds": 180.0}
@@ -73,21 +74,11 @@ OWNERS: Mapping[str, tuple[bool, Policy]] = {
 """Whether the group rebalances, and the policy, by name."""
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """One replay: shares of the time and of the cost of On-Demand alone, counts per day."""
+def play(task: tuple[str, str, Scenario, int]) -> dict[str, Any]:
+    """Replay one scenario in one world with one owner of replacements; return its figures.
 
-    world: str
-    owner: str
-    scenario: str
-    availability: float
-    cost: float
-    launches: float
-    let_go_booting: float
-
-
-def play(task: tuple[str, str, Scenario, int]) -> Outcome:
-    """Replay one scenario in one world with one owner of replacements."""
+    They are shares of the time and of the cost of On-Demand alone, and counts per day.
+    """
     world, owner, scenario, seed = task
     pool = {"warm_instances": scenario.target, "warm_reuse": True}
     rules = Rules(**{"seed": seed, **pool, **HOSTILE, **WORLDS[world]})
@@ -101,89 +92,69 @@ def play(task: tuple[str, str, Scenario, int]) -> Outcome:
     ledger = Replay(market, rules, fleet, shape, target, keep_spans=False).run(DAYS * 1440)
     days = ledger.counted / 1440
     launches = sum(count for kind, count in ledger.counts.items() if kind.startswith("launch-"))
-    return Outcome(
-        world=world,
-        owner=owner,
-        scenario=scenario.name,
-        availability=ledger.availability,
-        cost=ledger.cost,
-        launches=launches / days,
-        let_go_booting=ledger.counts.get("release-booting", 0) / days,
-    )
+    return {
+        "world": world,
+        "owner": owner,
+        "scenario": scenario.name,
+        "availability": ledger.availability,
+        "cost": ledger.cost,
+        "launches_per_day": launches / days,
+        "let_go_booting_per_day": ledger.counts.get("release-booting", 0) / days,
+    }
 
 
-def summarise(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+def summarise(outcomes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return means over scenarios and seeds, and the worst scenario's availability, by world and owner."""
     rows = []
-    for world, owner in dict.fromkeys((o.world, o.owner) for o in outcomes):
-        matching = [o for o in outcomes if (o.world, o.owner) == (world, owner)]
-        by_scenario = {
-            o.scenario: [p.availability for p in matching if p.scenario == o.scenario] for o in matching
-        }
+    for world, owner in dict.fromkeys((o["world"], o["owner"]) for o in outcomes):
+        matching = [o for o in outcomes if (o["world"], o["owner"]) == (world, owner)]
+        by_scenario: dict[str, list[float]] = defaultdict(list)
+        for o in matching:
+            by_scenario[o["scenario"]].append(o["availability"])
         rows.append(
             {
                 "world": world,
                 "owner": owner,
-                "availability": fmean(o.availability for o in matching),
-                "worst_availability": min(fmean(values) for values in by_scenario.values()),
-                "cost": fmean(o.cost for o in matching),
-                "launches_per_day": fmean(o.launches for o in matching),
-                "let_go_booting_per_day": fmean(o.let_go_booting for o in matching),
+                "availability": fmean(o["availability"] for o in matching),
+                "worst_availability": min(map(fmean, by_scenario.values())),
+                **{key: fmean(o[key] for o in matching) for key in _MEANS},
             }
         )
     return rows
 
 
-def document(docs: Path, result: dict[str, Any]) -> None:
-    """Write this benchmark's part of the page."""
-    seeds = "seed 1" if result["seeds"] == 1 else f"seeds 1 to {result['seeds']}"
-    rows = [
-        (
-            f"{row['world']}: {row['owner']}",
-            f"{100 * row['availability']:.3f}",
-            f"{100 * row['worst_availability']:.3f}",
-            f"{row['cost']:.4f}",
-            f"{row['launches_per_day']:.0f}",
-        )
-        for row in result["summary"]
-    ]
-    text = (
+def page_part(result: Mapping[str, Any]) -> str:
+    """Return this benchmark's part of the page."""
+    columns = {
+        "world: replaced by": "{world}: {owner}",
+        "available %": "{availability:.3%}",
+        "worst %": "{worst_availability:.3%}",
+        "cost": "{cost:.4f}",
+        "launches a day": "{launches_per_day:.0f}",
+    }
+    return (
         "## Replacement of instances at risk\n\n"
-        f"{len(result['scenarios'])} scenarios of {DAYS} days, {seeds}, the default policy, the rehearsal's "
-        "injected faults (`HOSTILE` in `market/rules.py`), a ceiling of twice the target, as many warm "
-        "instances "
-        "as the target. Cost ÷ on-demand. *None*: no instance is replaced before its end "
-        "([0020](../docs/adr/0020-nobody-replaces-before-the-end.md)).\n\n"
-        + table(("world: replaced by", "available %", "worst %", "cost", "launches a day"), rows)
+        f"{len(result['scenarios'])} scenarios of {DAYS} days, {seeds_text(result['seeds'])}, the default "
+        "policy, the rehearsal's injected faults (`HOSTILE` in `market/rules.py`), a ceiling of twice the "
+        "target, as many warm instances as the target. Cost ÷ on-demand. *None*: no instance is replaced "
+        "before its end ([0020](../docs/adr/0020-nobody-replaces-before-the-end.md)).\n\n"
+        + table_of(columns, result["summary"])
     )
-    replace_part(docs, "rebalance", text)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and write the results."""
     args = parser(__doc__, "rebalance", seeds=1).parse_args(arguments)
-    source, scenarios = chosen(args.scenarios, days=10)
-    seeds = range(1, args.seeds + 1)
-    tasks = [
-        (w, o, scenario, seed) for w in WORLDS for o in OWNERS for scenario in scenarios for seed in seeds
-    ]
+    source, scenarios = chosen(args.scenarios, days=DAYS)
     with ProcessPoolExecutor() as pool:
-        outcomes = list(pool.map(play, tasks))
+        outcomes = list(pool.map(play, product(WORLDS, OWNERS, scenarios, range(1, args.seeds + 1))))
     result = {
         "source": source,
         "scenarios": [s.name for s in scenarios],
         "seeds": args.seeds,
         "summary": summarise(outcomes),
     }
-    write(args.out, result)
-    if source == "traces" and args.scenarios is None:
-        document(args.docs, result)
-    for row in result["summary"]:
-        print(
-            f"  {row['world']:42} {row['owner']:24} {100 * row['availability']:.3f} % "
-            f"(worst {100 * row['worst_availability']:.3f}) for {row['cost']:.4f}, "
-            f"{row['launches_per_day']:.0f} launches a day, {row['let_go_booting_per_day']:.2f} cut short"
-        )
+    finish(args, "rebalance", result, page_part(result))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Replay a fallback with no warm pool, half a pool and a whole one, to judge the default size.
 
-    GPU_SPOT_TRACES=… python -m research.market.warm_pool [--out FILE] [--seeds 1] [--docs docs]
+    GPU_SPOT_TRACES=… python -m research.market.warm_pool [--out FILE] [--seeds 1] [--docs .]
 
 A size is judged by the whole bill plus the shortage at the price ``shortageCost``. Then the default is
 replayed in worlds where a pool has less value. Without the traces the fitted model is replayed.
@@ -8,11 +8,11 @@ replayed in worlds where a pool has less value. Without the traces the fitted mo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import cache, partial
-from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
 
@@ -20,9 +20,8 @@ from contracts.group import warm_pool
 from lambdas.core.capacity.policies.expected_cost import ExpectedCost
 from market.rules import Rules
 from market.supply.spot import SpotMarket
-from research.parts.page import replace_part, table
-from research.parts.run import write
-from research.parts.scenarios import Scenario, chosen, parser
+from research.parts.page import table_of
+from research.parts.scenarios import Scenario, chosen, finish, parser, seeds_text
 from research.simulation.comparison.bound import bound
 from research.simulation.comparison.contenders import at
 from research.simulation.comparison.runs import play
@@ -96,16 +95,11 @@ def of_costs(accounts: Sequence[Account]) -> list[dict[str, float]]:
     rows = []
     for cost in SHORTAGE_COSTS:
         share = 1.0 if cost >= MIN_SHORTAGE_COST else 0.0
-        ratios: dict[float, list[float]] = {share: [] for share in SHARES}
-        matching = [
-            account for account in accounts if account.shortage_cost == cost and account.share == share
-        ]
-        for scenario in (item.scenario for item in matching):
-            worth_by_share = {
-                o.share: o.worth for o in accounts if (o.shortage_cost, o.scenario) == (cost, scenario)
-            }
-            for pool_share, worth in worth_by_share.items():
-                ratios[pool_share].append(worth / min(worth_by_share.values()))
+        of_cost = [account for account in accounts if account.shortage_cost == cost]
+        worths: dict[str, dict[float, float]] = defaultdict(dict)
+        for account in of_cost:
+            worths[account.scenario][account.share] = account.worth
+        ratios = {share: [of[share] / min(of.values()) for of in worths.values()] for share in SHARES}
         rows.append(
             {
                 "shortage_cost": cost,
@@ -113,7 +107,7 @@ def of_costs(accounts: Sequence[Account]) -> list[dict[str, float]]:
                 "chosen_vs_best": fmean(ratios[share]),
                 "worst_chosen_vs_best": max(ratios[share]),
                 **{f"share_{share:g}_vs_best": fmean(ratios[share]) for share in SHARES},
-                **_summary_of(matching),
+                **_summary_of([account for account in of_cost if account.share == share]),
             }
         )
     return rows
@@ -124,15 +118,12 @@ def of_worlds(accounts: Sequence[Account]) -> list[dict[str, Any]]:
     rows = []
     for world in WORLDS:
         matching = [account for account in accounts if account.world == world]
-        whole = [item for item in matching if item.share == 1.0]
-        none = [item for item in matching if item.share == 0.0]
-        cold = {f"cold_{key}": value for key, value in _summary_of(none).items()}
-        rows.append({"world": world, **_summary_of(whole), **cold})
+        whole, none = (_summary_of([item for item in matching if item.share == s]) for s in (1.0, 0.0))
+        rows.append({"world": world, **whole, **{f"cold_{key}": value for key, value in none.items()}})
     return rows
 
 
-def _summary_of(accounts: Iterable[Account]) -> dict[str, float]:
-    accounts = tuple(accounts)
+def _summary_of(accounts: Sequence[Account]) -> dict[str, float]:
     return {
         "cost_vs_bound": fmean(account.cost / account.bound for account in accounts),
         "everything_vs_bound": fmean(account.everything / account.bound for account in accounts),
@@ -142,64 +133,44 @@ def _summary_of(accounts: Iterable[Account]) -> dict[str, float]:
     }
 
 
-def document(docs: Path, result: Mapping[str, Any]) -> None:
-    """Write this benchmark's part of the page."""
-    head = (
-        *("shortageCost", "pool ÷ target", "÷ best share", "worst", "none", "half", "whole"),
-        *("bill ÷ bound", "available %"),
-    )
-    rows = [
-        (
-            f"{row['shortage_cost']:g}",
-            f"{row['share']:g}",
-            *(f"{row[f'{key}_vs_best']:.3f}" for key in ("chosen", "worst_chosen")),
-            *(f"{row[f'share_{share:g}_vs_best']:.3f}" for share in SHARES),
-            f"{row['everything_vs_bound']:.3f}",
-            f"{100 * row['availability']:.3f}",
-        )
-        for row in result["costs"]
-    ]
-    worlds = [
-        (
-            row["world"],
-            *(f"{row[f'{key}_vs_bound']:.3f}" for key in ("cost", "everything")),
-            *(f"{100 * row[f'{key}availability']:.3f}" for key in ("", "worst_")),
-            f"{row['worth']:.3f}",
-            f"{row['cold_everything_vs_bound']:.3f}",
-            f"{100 * row['cold_availability']:.3f}",
-            f"{row['cold_worth']:.3f}",
-        )
-        for row in result["worlds"]
-    ]
-    text = (
+def page_part(result: Mapping[str, Any]) -> str:
+    """Return this benchmark's part of the page."""
+    costs = {
+        "shortageCost": "{shortage_cost:g}",
+        "pool ÷ target": "{share:g}",
+        "÷ best share": "{chosen_vs_best:.3f}",
+        "worst": "{worst_chosen_vs_best:.3f}",
+        "none": "{share_0_vs_best:.3f}",
+        "half": "{half:.3f}",
+        "whole": "{share_1_vs_best:.3f}",
+        "bill ÷ bound": "{everything_vs_bound:.3f}",
+        "available %": "{availability:.3%}",
+    }
+    worlds = {
+        "world": "{world}",
+        "cost ÷ bound": "{cost_vs_bound:.3f}",
+        "bill ÷ bound": "{everything_vs_bound:.3f}",
+        "available %": "{availability:.3%}",
+        "worst %": "{worst_availability:.3%}",
+        "total cost": "{worth:.3f}",
+        "no pool: bill ÷ bound": "{cold_everything_vs_bound:.3f}",
+        "no pool: available %": "{cold_availability:.3%}",
+        "no pool: total cost": "{cold_worth:.3f}",
+    }
+    return (
         "## Warm pools\n\n"
-        f"{len(result['scenarios'])} scenarios, {_seeds(result['seeds'])}, notice 0.9, a ceiling of "
+        f"{len(result['scenarios'])} scenarios, {seeds_text(result['seeds'])}, notice 0.9, a ceiling of "
         f"{Rules().ceiling:g} × the target; ready in {warm_pool.WARM_BOOT_SECONDS:.0f} s from the pool and "
-        "in "
-        f"{warm_pool.COLD_BOOT_SECONDS:.0f} s without; terminated instances return to the pool; a stopped "
+        f"in {warm_pool.COLD_BOOT_SECONDS:.0f} s without; terminated instances return to the pool; a stopped "
         f"instance costs {warm_pool.WARM_INSTANCE_PRICE:g} of a running one. Total cost (run, pool, and "
-        "shortage "
-        "at `shortageCost`) with the pool that `warmInstances` advises, none, half and all of the target, "
-        "÷ the best "
-        "of these. *Bill*: cost with the pool.\n\n"
-        + table(head, rows)
+        "shortage at `shortageCost`) with the pool that `warmInstances` advises, none, half and all of the "
+        "target, ÷ the best of these. *Bill*: cost with the pool.\n\n"
+        + table_of(costs, ({**row, "half": row["share_0.5_vs_best"]} for row in result["costs"]))
         + f"\n\nAt `shortageCost` {ExpectedCost().shortage_cost:g}, the default, with a pool of the "
-        "target's size "
-        "and with none, in worlds where a pool is worth less. The bound has the world's cold starts and "
-        "On-Demand ready in 60 s; *total cost* is ÷ on-demand.\n\n"
-        + table(
-            (
-                *("world", "cost ÷ bound", "bill ÷ bound", "available %", "worst %", "total cost"),
-                *("no pool: bill ÷ bound", "no pool: available %", "no pool: total cost"),
-            ),
-            worlds,
-        )
+        "target's size and with none, in worlds where a pool is worth less. The bound has the world's cold "
+        "starts and On-Demand ready in 60 s; *total cost* is ÷ on-demand.\n\n"
+        + table_of(worlds, result["worlds"])
     )
-    replace_part(docs, "warm-pool", text)
-
-
-def _seeds(count: int) -> str:
-    return "seed 1" if count == 1 else f"seeds 1 to {count}"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -221,20 +192,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "worlds": of_worlds([accounts[task] for task in worlds]),
         "accounts": [asdict(item) for item in accounts.values()],
     }
-    write(args.out, result)
-    if source == "traces" and args.scenarios is None:
-        document(args.docs, result)
-    for row in result["costs"]:
-        print(
-            f"  shortageCost {row['shortage_cost']:5g}: pool {row['share']:g} of the target, "
-            f"{row['chosen_vs_best']:.4f} × the best share (worst {row['worst_chosen_vs_best']:.4f})"
-        )
-    for row in result["worlds"]:
-        print(
-            f"  {row['world']}: bill {row['everything_vs_bound']:.4f} × the bound, "
-            f"{100 * row['availability']:.3f} % available; no pool {row['cold_everything_vs_bound']:.4f}, "
-            f"{100 * row['cold_availability']:.3f} %"
-        )
+    finish(args, "warm-pool", result, page_part(result))
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from contracts.group.scaling_settings import Bounds
 from lambdas.core.scaling.batches import BatchTime
-from research.parts.page import table
+from research.parts.page import ratio_text, table_of
 from research.simulation.load.batched import STEP_SECONDS, PlayedBatches, play_batches
 from research.simulation.load.foresight import Foresight
 from research.simulation.load.replay import MONDAY
@@ -76,12 +76,16 @@ def ours(wait: float = WAIT, headroom: float = 0.0, kind: type[ScalerRule] = Sca
     return kind(Bounds(wait, 1, MAX_SLOTS, headroom=headroom), BOOT)
 
 
-def steady(name: str, load: float, days: int = 2) -> dict[str, Any]:
+def steady_arrivals(rate: float) -> NDArray[np.int64]:
+    """Return the requests in every second of two days without a curve, bursts or silences."""
+    return LoadShape("steady", rate, 1.0, 1.0, bursts=0.0, drift=0.0, silences=0).arrivals(2, 1)
+
+
+def steady(name: str, load: float) -> dict[str, Any]:
     """Play a steady load from 1 worker and from the maximum, and search the least constant number."""
     time = TIMES[name]
-    shape = LoadShape("steady", load * time.rate(time.max_size), 1.0, 1.0, bursts=0.0, drift=0.0, silences=0)
-    arrivals = shape.arrivals(days, 1)
-    half, end = days * DAY // 2, days * DAY
+    arrivals = steady_arrivals(load * time.rate(time.max_size))
+    half, end = DAY, 2 * DAY
     row: dict[str, Any] = {"time": name, "load": load, "least": min_constant_workers(arrivals, time, half)}
     for kind in (ScalerRule, Blind):
         played = [
@@ -113,21 +117,20 @@ def min_constant_workers(arrivals: NDArray[np.int64], time: BatchTime, half: int
 def rivals(time: BatchTime) -> list[tuple[str, str, Make, int]]:
     """Return family, setting, maker and polling interval of the rules that are tuned."""
     rate, size = time.rate(time.max_size), time.max_size
-    settings: list[tuple[str, str, Make, int]] = []
-    for share in (0.7, 0.8, 0.9, 0.95, 1.0, 1.1):
-        settings.append(
-            ("KEDA", f"rate, {share:g} of the largest", partial(Keda, [("rate", share * rate)]), 30)
-        )
+    keda: dict[str, list[tuple[str, float]]] = {
+        f"rate, {share:g} of the largest": [("rate", share * rate)]
+        for share in (0.7, 0.8, 0.9, 0.95, 1.0, 1.1)
+    }
     for share in (0.5, 0.85, 1.2, 2.0):
         value = round(share * size, 2)
-        settings.append(
-            ("KEDA", f"length with in-flight, {value:g}", partial(Keda, [("unacknowledged", value)]), 30)
-        )
-    settings.append(("KEDA", f"length, {size:g}", partial(Keda, [("length", float(size))]), 30))
+        keda[f"length with in-flight, {value:g}"] = [("unacknowledged", value)]
+    keda[f"length, {size:g}"] = [("length", float(size))]
     for share, batches in product((0.8, 0.9, 1.0, 1.1), (0.5, 2.0)):
-        triggers = [("rate", share * rate), ("length", batches * size)]
         name = f"rate, {share:g} of the largest, and length, {batches * size:g}"
-        settings.append(("KEDA", name, partial(Keda, triggers), 30))
+        keda[name] = [("rate", share * rate), ("length", batches * size)]
+    settings: list[tuple[str, str, Make, int]] = [
+        ("KEDA", name, partial(Keda, triggers), 30) for name, triggers in keda.items()
+    ]
     for share, step in product((0.1, 1.0), (0.1, 1.0)):
         value = round(share * size, 2)
         rule = partial(TargetTracking, "backlog", value, step=step)
@@ -146,7 +149,7 @@ def foresights(arrivals: NDArray[np.int64], time: BatchTime) -> list[tuple[str, 
     ]
 
 
-def rivals_of(name: str, shape: LoadShape, days: int = 14) -> dict[str, Any]:
+def rivals_of(name: str, shape: LoadShape, days: int) -> dict[str, Any]:
     """Tune the other rules on the first half of the days, and play them and ours on the other."""
     time = TIMES[name]
     arrivals = replace(shape, peak=PEAK * time.rate(time.max_size)).arrivals(days, 1)
@@ -184,8 +187,7 @@ def burst(time: BatchTime, setting: tuple[str, Make, int]) -> dict[str, Any]:
     """Play a steady day, then ten minutes of three times its load and an hour of the usual."""
     name, make, poll = setting
     rate = PEAK * time.rate(time.max_size)
-    shape = LoadShape("steady", rate, 1.0, 1.0, bursts=0.0, drift=0.0, silences=0)
-    arrivals = shape.arrivals(2, 1)[: DAY + 7200]
+    arrivals = steady_arrivals(rate)[: DAY + 7200]
     begin, end = DAY, DAY + _BURST_SECONDS
     chance = np.random.default_rng(5)
     arrivals[begin:end] += chance.poisson((BURST - 1) * rate, _BURST_SECONDS)
@@ -218,13 +220,11 @@ _SINGLE_SETTINGS: Final = ("rate, 0.8 of the largest", "length with in-flight, 0
 """Near what the other rules are tuned to under loads of one request per worker, on the Spot market."""
 
 
-def measure(
-    shapes: Sequence[LoadShape] = SHAPES[:2], days: int = 14, workers: int | None = None
-) -> dict[str, Any]:
-    """Return all parts; ``workers`` are processes."""
-    with ProcessPoolExecutor(workers) as pool:
+def measure(days: int) -> dict[str, Any]:
+    """Return all parts, of the first two loads."""
+    with ProcessPoolExecutor() as pool:
         steadies = [pool.submit(steady, name, load) for name, load in product(TIMES, LOADS)]
-        compared = [pool.submit(rivals_of, name, shape, days) for name, shape in product(TIMES, shapes)]
+        compared = [pool.submit(rivals_of, name, shape, days) for name, shape in product(TIMES, SHAPES[:2])]
         rows = [future.result() for future in steadies]
         against = [future.result() for future in compared]
     alike = next(row for row in against if row["time"] == "2 + 2 b, b ≤ 8")
@@ -241,47 +241,46 @@ def measure(
 
 def burst_table(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the table of what `burst` measured: waits in seconds, costs in workers."""
-    cells = [
-        (
-            f"{row['time']}: {row['rule']}",
-            f"{row['p99_wait']:.0f}",
-            f"{row['p99_usual']:.0f}",
-            f"{row['cost_usual']:.2f}",
-            f"{row['cost_burst']:.2f}",
-        )
-        for row in rows
-    ]
-    return table(("rule", "p99 wait in the burst", "before", "cost before", "cost with burst"), cells)
+    columns = {
+        "rule": "{time}: {rule}",
+        "p99 wait in the burst": "{p99_wait:.0f}",
+        "before": "{p99_usual:.0f}",
+        "cost before": "{cost_usual:.2f}",
+        "cost with burst": "{cost_burst:.2f}",
+    }
+    return table_of(columns, rows)
 
 
 def text(result: Mapping[str, Any]) -> list[str]:
     """Return the paragraphs and tables of the page."""
-    steady_rows = [
-        (
-            row["time"],
-            f"{row['load']:g}",
-            f"{row['least']}",
-            f"{row['ours']['from_1']:.2f}, {row['ours']['from_max']:.2f}",
-            f"{row['ours']['p99_wait']:.0f}",
-            f"{row['blind']['from_1']:.2f}, {row['blind']['from_max']:.2f}",
-        )
-        for row in result["steady"]
+    steady_columns = {
+        "batch, seconds": "{time}",
+        "load": "{load:g}",
+        "least": "{least}",
+        "ours, from 1 and max": "{ours[from_1]:.2f}, {ours[from_max]:.2f}",
+        "p99 wait": "{ours[p99_wait]:.0f}",
+        "without the table": "{blind[from_1]:.2f}, {blind[from_max]:.2f}",
+    }
+    compared_columns = {
+        "batch, load": "{time}, {load}",
+        "tuned rule": "{family}: {setting}",
+        "its wait, cost": "{p99_wait:.0f}, {cost:.2f}",
+        "ours": "{mine[p99_wait]:.0f}, {mine[cost]:.2f}",
+        "cost ÷": "{cost_ratio:.3f}",
+        "no later ÷": "{no_later}",
+    }
+    compared = [
+        {
+            **its,
+            "time": row["time"],
+            "load": row["load"],
+            "family": family,
+            "mine": row["ours"][WAIT],
+            "no_later": ratio_text(its["cost_ratio_no_later"]),
+        }
+        for row in result["batched"]
+        for family, its in row["best"].items()
     ]
-    compared = []
-    for row in result["batched"]:
-        for family, its in row["best"].items():
-            no_later = its["cost_ratio_no_later"]
-            mine = row["ours"][WAIT]
-            compared.append(
-                (
-                    f"{row['time']}, {row['load']}",
-                    f"{family}: {its['setting']}",
-                    f"{its['p99_wait']:.0f}, {its['cost']:.2f}",
-                    f"{mine['p99_wait']:.0f}, {mine['cost']:.2f}",
-                    f"{its['cost_ratio']:.3f}",
-                    "none" if no_later is None else f"{no_later:.3f}",
-                )
-            )
     keda = [row["best"]["KEDA"]["cost"] for row in result["batched"]]
     works = [row["work"] / cost for row, cost in zip(result["batched"], keda, strict=True)]
     bounds = [
@@ -294,16 +293,13 @@ def text(result: Mapping[str, Any]) -> list[str]:
         "loads, two days, the second counts: the least constant number of workers that keeps "
         f"{WAIT:g} s for 99 of 100 requests, by search; our mean target from 1 worker and from {MAX_SLOTS}; "
         "and that of the same rule without the table of batches.",
-        table(
-            ("batch, seconds", "load", "least", "ours, from 1 and max", "p99 wait", "without the table"),
-            steady_rows,
-        ),
+        table_of(steady_columns, result["steady"]),
         "Two weeks; KEDA polls each 30 s, its cooldown is 300 s. Of each family the setting that is cheapest "
         f"for {WAIT:g} s on the first week, judged on the second, as p99 wait and cost. Cost ÷ theirs with "
         f"{WAIT:g} s allowed, and at no longer a wait than theirs. The bounds, of tuned KEDA's bill: the "
         f"work alone, in largest batches, is {min(works):.2f} to {max(works):.2f} of it; a rule that knows "
         f"every arrival ({FORESIGHT}) pays {min(bounds):.2f} to {max(bounds):.2f}.",
-        table(("batch, load", "tuned rule", "its wait, cost", "ours", "cost ÷", "no later ÷"), compared),
+        table_of(compared_columns, compared),
         f"Ten minutes of {BURST:g} times a steady load of {PEAK:g} workers, after a day. `headroom` is what "
         "the workers hold beyond the load; the costs are those of the half day before, and of the two hours "
         "from the burst on. The other rules have the settings tuned above, for single requests settings near "

@@ -10,7 +10,7 @@ watcher writes it, and not batches, but how many requests are at a server.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from contracts.group.scaling_settings import Bounds
 from lambdas.core.scaling.batches import BatchTime
-from research.parts.batched_scaling import BURST, PEAK, TIMES, burst, burst_table
-from research.parts.page import table
+from research.parts.batched_scaling import BURST, PEAK, TIMES, Make, burst, burst_table
+from research.parts.page import ratio_text, table_of
 from research.simulation.load.batched import PlayedBatches, play_batches
 from research.simulation.load.foresight import Foresight
 from research.simulation.load.replay import MONDAY
@@ -50,8 +50,6 @@ LATE_FACTOR: Final = 1.1
 """Of the allowed wait, up to which a rule counts as in time."""
 ROWS: Final = ("rows", "knobs", "burst")
 """Keys of a result that are tables."""
-
-Make = Callable[[], Rule]
 
 
 def ours(wait: float, headroom: float = 0.0) -> Rule:
@@ -144,15 +142,10 @@ def bursts(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return played_bursts
 
 
-def measure(
-    days: int = DAYS,
-    names: Sequence[str] = tuple(TIMES),
-    shapes: Sequence[LoadShape] = SHAPES,
-    workers: int | None = None,
-) -> dict[str, Any]:
-    """Return all rows and their worst ratios; ``workers`` are processes."""
-    with ProcessPoolExecutor(workers) as pool:
-        tasks = [pool.submit(compared, name, shape, days) for name, shape in product(names, shapes)]
+def measure(days: int) -> dict[str, Any]:
+    """Return all rows and their worst ratios."""
+    with ProcessPoolExecutor() as pool:
+        tasks = [pool.submit(compared, name, shape, days) for name, shape in product(TIMES, SHAPES)]
         results = [row for task in tasks for row in task.result()]
     rows = [row for row in results if "wait" in row]
     ratios = [row["cost_ratio"] for row in rows]
@@ -172,23 +165,20 @@ def measure(
     }
 
 
-def _text(ratio: float | None) -> str:
-    return "none" if ratio is None else f"{ratio:.3f}"
-
-
 def section(result: Mapping[str, Any]) -> str:
     """Return this part's text."""
+    columns = {
+        "server, load, wait": "{time}, {load}, {wait:g} s",
+        "tuned to": "{share:.2f}, in by {step:g}",
+        "its p99 wait, cost": "{tracking[p99_wait]:.0f}, {tracking[cost]:.2f}",
+        "ours": "{ours[p99_wait]:.0f}, {ours[cost]:.2f}",
+        "cost ÷": "{cost_ratio_at_setting:.3f}",
+        "no later ÷": "{no_later}",
+        "work ÷": "{work_ratio:.3f}",
+        "foresight ÷": "{foresight}",
+    }
     rows = [
-        (
-            f"{row['time']}, {row['load']}, {row['wait']:g} s",
-            f"{row['share']:.2f}, in by {row['step']:g}",
-            f"{row['tracking']['p99_wait']:.0f}, {row['tracking']['cost']:.2f}",
-            f"{row['ours']['p99_wait']:.0f}, {row['ours']['cost']:.2f}",
-            f"{row['cost_ratio_at_setting']:.3f}",
-            _text(row["cost_ratio"]),
-            f"{row['work_ratio']:.3f}",
-            _text(row["foresight_ratio"]),
-        )
+        {**row, "no_later": ratio_text(row["cost_ratio"]), "foresight": ratio_text(row["foresight_ratio"])}
         for row in result["rows"]
     ]
     text = (
@@ -200,18 +190,12 @@ def section(result: Mapping[str, Any]) -> str:
         "share of what a server answers at most, that keep the wait for 99 of 100 requests. It sees each "
         "minute at its end, and its requests wait in one queue, in its favor; ours sees the minute before. "
         "Cost ÷ its with our `waitSeconds` at the allowed wait, and at no longer a wait than its: at most "
-        f"**{_text(result['cost_ratio'])}**, on average {result['cost_ratio_mean']:.3f}; at most "
+        f"**{ratio_text(result['cost_ratio'])}**, on average {result['cost_ratio_mean']:.3f}; at most "
         f"{TARGET_RATIO} in {result['rows_at_target']} of {len(rows)} rows. In the second half its wait is "
         f"at most a tenth above the allowed one in {result['tracking_in_time']} rows, ours in "
         f"{result['ours_in_time']}. Bounds, of the same bill: the work alone in largest batches, and a rule "
         "that knows every arrival, at no longer a wait.",
-        table(
-            (
-                *("server, load, wait", "tuned to", "its p99 wait, cost", "ours", "cost ÷", "no later ÷"),
-                *("work ÷", "foresight ÷"),
-            ),
-            rows,
-        ),
+        table_of(columns, rows),
         f"Ten minutes of {BURST:g} times a steady load of {PEAK:g} servers, after a day, with "
         f"{WAITS[-1]:g} s allowed:",
         burst_table(result["burst"]),

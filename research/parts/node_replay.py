@@ -165,26 +165,26 @@ def replayed(root: Path | None) -> dict[str, Any]:
 
 def section(result: Mapping[str, Any]) -> str:
     """Return the benchmark's part of the page."""
+    columns = {
+        "zone": "{market}",
+        "nodes": "{nodes}",
+        "lost a day": "{losses:.0f}",
+        "ready %": "{ready:.1%}",
+        "all %": "{restart_all:.1%}",
+        "survivors %": "{survivors:.1%}",
+        "÷ all": "{survivors_ratio:.2f}",
+        "peers": "{peers_ratio:.2f}",
+        "bound": "{ready_ratio:.2f}",
+    }
     rows = [
-        [
-            row["market"],
-            str(row["nodes"]),
-            f"{row['losses']:.0f}",
-            *(f"{100 * row[name]:.1f}" for name in ("ready", "restart_all", "survivors")),
-            *(f"{row[name] / row['restart_all']:.2f}" for name in ("survivors", "peers", "ready")),
-        ]
+        row | {f"{name}_ratio": row[name] / row["restart_all"] for name in ("survivors", "peers", "ready")}
         for row in result["rows"]
     ]
-    columns = ("zone", "nodes", "lost a day", "ready %", "all %", "survivors %", "÷ all", "peers", "bound")
     kinds = list(dict.fromkeys(row["kind"] for row in result["cells"]))
     by_cell = {(row["cell"], row["kind"]): row for row in result["cells"]}
-    single = [row for row in result["cells"] if row["changes"] < 2 and row["kind"] == kinds[0]]
     changes = [
-        [
-            row["cell"],
-            *(f"{by_cell[row['cell'], kind][name]:.2f}" for kind in kinds for name in ("survivors", "peers")),
-        ]
-        for row in single
+        [cell, *(f"{by_cell[cell, kind][name]:.2f}" for kind in kinds for name in ("survivors", "peers"))]
+        for cell in dict.fromkeys(row["cell"] for row in result["cells"] if row["changes"] < 2)
     ]
     heads = [f"{kind}{part}" for kind in kinds for part in ("", " peers")]
     costs, lost = NodeCosts(), [row for row in result["cells"] if row["survivors"] < 1]
@@ -200,7 +200,7 @@ def section(result: Mapping[str, Any]) -> str:
         f" {costs.notice_stall_seconds:g} s, a start {costs.start_seconds:g} s, each as measured"
         " ([0082](../docs/adr/0082-nodes-meet-in-the-checkpoint-folder.md)),"
         f" a boot {costs.boot_seconds:.0f} s.",
-        page.table(columns, rows),
+        page.table_of(columns, rows),
         f"In one zone survivors of four nodes make {result['goodput_vs_restart_all']:.2f} times the steps of"
         " a restart of all (aim: 1.3, which no rule reaches there: see the bound), because a zone mostly has"
         " all of its nodes or none; another zone is worth more than survivors. With a node in each zone they"

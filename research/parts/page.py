@@ -7,9 +7,9 @@ with ``_`` for a space; a written part rewrites its quotations.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 PAGES: Final = {
     "capacity": ("doubt", "capacity", "warm-pool", "rebalance", "forecast"),
@@ -73,6 +73,31 @@ def _rows(text: str) -> Iterator[list[str]]:
     for line in text.splitlines():
         parts = line.strip().strip("|").split("|") if line.startswith("|") else []
         yield [re.sub(r"[*`]", "", part.strip()).replace(" ", "_") for part in parts]
+
+
+def pictured(root: Path, pictures: Mapping[str, str]) -> None:
+    """Write SVG pictures of a page, by file name."""
+    for name, svg in pictures.items():
+        picture = root / "docs" / "img" / name
+        picture.parent.mkdir(parents=True, exist_ok=True)
+        picture.write_text(svg, encoding="utf-8")
+
+
+def table_of(columns: Mapping[str, str], rows: Iterable[Mapping[str, Any]]) -> str:
+    """Return a table of figures: each column has a head and the format of its cells, as in ``{cost:.2f}``.
+
+    Below a head that ends in % percentages have no sign.
+    """
+    cells = (
+        [form.format_map(row).strip("%" if head.endswith("%") else "") for head, form in columns.items()]
+        for row in rows
+    )
+    return table([*columns], cells)
+
+
+def ratio_text(ratio: float | None) -> str:
+    """Return a cell with a ratio, which may be missing."""
+    return "none" if ratio is None else f"{ratio:.3f}"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from market.supply.drawn_market import draw
 from market.supply.trace import PoolTrace, load
 from research.parts import needs
-from research.parts.run import parser_of
+from research.parts.page import pictured, replace_part
+from research.parts.run import parser_of, write
 
 Source: TypeAlias = Literal["traces", "model"]
 
@@ -68,6 +69,28 @@ def chosen(max_scenarios: int | None, days: float = 30) -> tuple[Source, list[Sc
     """Return the scenarios and their source (the traces if their folder is set), and print the source."""
     root = needs.traces_or_model()
     return "traces" if root else "model", (real(root) if root else modelled(days))[:max_scenarios]
+
+
+def finish(
+    args: argparse.Namespace,
+    part: str,
+    result: Mapping[str, Any],
+    text: str,
+    *,
+    pictures: Mapping[str, str] | None = None,
+    is_whole: bool = True,
+) -> None:
+    """Write a result and print its text; replace its part of the page if all scenarios of the traces ran."""
+    write(args.out, result)
+    print(f"{len(result['scenarios'])} scenarios of the {result['source']} → {args.out}\n\n{text}")
+    if is_whole and result["source"] == "traces" and args.scenarios is None:
+        pictured(args.docs, pictures or {})
+        replace_part(args.docs, part, text)
+
+
+def seeds_text(count: int) -> str:
+    """Return the seeds from 1 on in words."""
+    return "seed 1" if count == 1 else f"seeds 1 to {count}"
 
 
 def _files(folder: Path, pattern: str) -> Iterable[Path]:

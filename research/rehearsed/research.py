@@ -1,7 +1,7 @@
 """Simulate a training job's day, with and without a data volume: time at work, and lost time by cause.
 
     python -m research.rehearsed.research [--out FILE] [--stacks research research-efs] [--seeds 1 2 3]
-                                      [--hours 24] [--docs docs]
+                                      [--hours 24] [--docs .]
 
 The day is the rehearsal of ``gpu-spot demo --stack research``: the agent's own code on simulated machines, in
 a market of the fitted model. Durations of EBS and EFS are assumed (``rehearsal/machines/times.py``).
@@ -29,7 +29,7 @@ from rehearsal.machines.times import Times
 from rehearsal.rehearse import ProgressListener, RehearsalOptions, rehearse
 from rehearsal.results.moves import PARTS, Cause
 from rehearsal.results.summary import summarise
-from research.parts.page import replace_part, table
+from research.parts.page import replace_part, table, table_of
 from research.parts.run import parser_of, write
 
 ROOT: Final = Path(__file__).parents[2]
@@ -112,7 +112,7 @@ The day of `gpu-spot demo --stack {stack}`, {days[0].hours:g} h, seeds {seeds}, 
 On-Demand stands in while Spot is rejected. At work **{100 * at_work:.1f} %** of the time for **{cost:.3f}** \
 of the On-Demand cost; a move takes {median(everything):.0f} s (median), {fmean(everything):.0f} s (mean).
 
-{table(("seed", "at work %", "cost", "interruptions", "moves", "a move, s"), map(_row, days))}
+{table_of(_OF_A_DAY, map(_row, days))}
 
 Parts of a move (mean seconds, all seeds):
 
@@ -155,16 +155,19 @@ the dataset's new volume at {times.lazy_mib:g} MiB/s, and later reads do not del
 time."""
 
 
-def _row(day: Day) -> tuple[str, ...]:
+_OF_A_DAY: Final = {
+    "seed": "{seed}",
+    "at work %": "{availability:.2%}",
+    "cost": "{cost:.3f}",
+    "interruptions": "{interruptions}",
+    "moves": "{count}",
+    "a move, s": "{mean}",
+}
+
+
+def _row(day: Day) -> dict[str, Any]:
     mean = f"{fmean(day.moves):.0f}" if day.moves else "–"
-    return (
-        str(day.seed),
-        f"{100 * day.availability:.2f}",
-        f"{day.cost:.3f}",
-        str(day.interruptions),
-        str(len(day.moves)),
-        mean,
-    )
+    return {**asdict(day), "count": len(day.moves), "mean": mean}
 
 
 def _parts(days: Iterable[Day]) -> list[tuple[str, ...]]:

@@ -1,6 +1,6 @@
 """Compare scaling by a request log with scaling by the queue, on the same requests and Spot market.
 
-    GPU_SPOT_TRACES=… python -m research.services.request_log [--out FILE] [--docs docs]
+    GPU_SPOT_TRACES=… python -m research.services.request_log [--out FILE] [--docs .]
 
 One load with a daily curve and bursts, drawn several times. The log's counts are those of whole minutes, and
 a minute old. The first day is for learning. The ratio at the same wait is between the queue's bill and the
@@ -9,21 +9,17 @@ log's at the setting of ``waitSeconds`` that gives the queue's 99th percentile, 
 
 from __future__ import annotations
 
-import json
-import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from contracts.group.scaling_settings import Bounds
-from research.parts.page import replace_part, table
+from research.parts.page import replace_part, table_of
 from research.parts.run import parser_of, write
-from research.services.scaling import World, played, worlds
+from research.services.scaling import World, market_text, played, worlds
 from research.simulation.load.rules import Rule
 from research.simulation.load.scaler_rule import LogRule, ScalerRule
 from research.simulation.load.shapes import DAY, MEAN, SPEEDS, LoadShape
@@ -67,11 +63,11 @@ def run(world: World, name: str, wait: float) -> dict[str, Any]:
     }
 
 
-def measure(world: World, knob: Sequence[float] = KNOB, workers: int | None = None) -> dict[str, Any]:
-    """Replay all rules; ``workers`` are processes."""
+def measure(world: World) -> dict[str, Any]:
+    """Replay all rules."""
     queue, log, *remaining = rules()
-    tasks = [(queue, WAIT), *((log, wait) for wait in knob), *((name, WAIT) for name in remaining)]
-    with ProcessPoolExecutor(workers) as pool:
+    tasks = [(queue, WAIT), *((log, wait) for wait in KNOB), *((name, WAIT) for name in remaining)]
+    with ProcessPoolExecutor() as pool:
         rows = list(pool.map(run, *zip(*((world, *task) for task in tasks), strict=True)))
     of_log = sorted((row for row in rows if row["rule"] == log), key=lambda row: float(row["p99_wait"]))
     cost = np.interp(
@@ -81,25 +77,25 @@ def measure(world: World, knob: Sequence[float] = KNOB, workers: int | None = No
         "days": world.days,
         "seeds": len(world.seeds),
         "log_source": {
-            "cost_ratio": rows[len(knob)]["cost"] / rows[0]["cost"],
+            "cost_ratio": rows[len(KNOB)]["cost"] / rows[0]["cost"],
             "cost_ratio_at_the_same_wait": float(cost) / rows[0]["cost"],
             "is_interpolated": bool(of_log[0]["p99_wait"] <= rows[0]["p99_wait"] <= of_log[-1]["p99_wait"]),
             "rows": rows,
         },
+        "market": market_text(),
     }
 
 
-def document(docs: Path, result: Mapping[str, Any]) -> None:
-    """Write this benchmark's part of the page."""
+def page_part(result: Mapping[str, Any]) -> str:
+    """Return this benchmark's part of the page."""
     log_source = result["log_source"]
-    rows = [
-        (
-            f"{row['rule']}, `waitSeconds` {row['wait_seconds']:g}",
-            *(f"{row[f'p{share}_wait']:.0f}" for share in PERCENTILES),
-            f"{row['cost']:.2f}",
-        )
-        for row in log_source["rows"]
-    ]
+    columns = {
+        "source": "{rule}, `waitSeconds` {wait_seconds:g}",
+        "p50 wait": "{p50_wait:.0f}",
+        "p90": "{p90_wait:.0f}",
+        "p99": "{p99_wait:.0f}",
+        "cost": "{cost:.2f}",
+    }
     summary_text = (
         f"One load with bursts, {result['days']} days drawn {result['seeds']} times, the first for learning, "
         f"on {result['market']}. A log has a request's arrival, its end with its seconds, or both, counted "
@@ -108,9 +104,7 @@ def document(docs: Path, result: Mapping[str, Any]) -> None:
         f"{log_source['cost_ratio_at_the_same_wait']:.3f} at the queue's 99th percentile of the wait: a "
         "burst is seen a minute later. Cost is in On-Demand workers."
     )
-    head = ("source", "p50 wait", "p90", "p99", "cost")
-    text = ["## Scaling by a request log", summary_text, table(head, rows)]
-    replace_part(docs, "request-log", "\n\n".join(text))
+    return "\n\n".join(["## Scaling by a request log", summary_text, table_of(columns, log_source["rows"])])
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -118,14 +112,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = parser_of(__doc__, "request_log", docs=True)
     parser.add_argument("--days", type=int, default=DAYS, help=f"the first for learning ({DAYS})")
     args = parser.parse_args(arguments)
-    started = time.monotonic()
     [world] = worlds(args.days, [SHAPE], SEEDS)
     result = measure(world)
-    result["market"] = "the traces" if os.environ.get("GPU_SPOT_TRACES") else "the fitted model"
     write(args.out, result)
+    print(text := page_part(result))
     if args.days >= DAYS:
-        document(args.docs, result)
-    print(f"{json.dumps(result)}\n{time.monotonic() - started:.0f} s → {args.out}")
+        replace_part(args.docs, "request-log", text)
 
 
 if __name__ == "__main__":

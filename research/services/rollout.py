@@ -19,7 +19,7 @@ from typing import Any, Final, TypeAlias
 
 from research.parts import judged_rollouts as world
 from research.parts.judged_rollouts import Case, JudgedRollout, Result
-from research.parts.page import replace_part, table
+from research.parts.page import replace_part, table_of
 from research.parts.run import MACHINE, parser_of, verdict, write
 
 FAILURES: Final = (0.01, 0.05, 0.10, 0.45, 1.0)
@@ -75,17 +75,14 @@ def summarise(played: Iterable[Played]) -> dict[str, Any]:
 
 def page(result: dict[str, Any]) -> str:
     """Return the benchmark's part of the page."""
-    lines = [
-        [
-            row["kind"],
-            f"{row['cases']:,}",
-            f"{row['rolled_back'] / row['cases']:.1%}",
-            f"{row['minutes']:.0f}",
-            f"{row['requests']:,}",
-        ]
-        for row in result["rows"]
-    ]
-    return table(("release", "roll-outs", "rolled back", "minutes", "requests"), lines)
+    columns = {
+        "release": "{kind}",
+        "roll-outs": "{cases:,}",
+        "rolled back": "{share:.1%}",
+        "minutes": "{minutes:.0f}",
+        "requests": "{requests:,}",
+    }
+    return table_of(columns, ({**row, "share": row["rolled_back"] / row["cases"]} for row in result["rows"]))
 
 
 def mistakes(result: dict[str, Any]) -> list[str]:

@@ -1,6 +1,6 @@
 """Compare our scaler with other scaling rules, on two weeks of load on a Spot market.
 
-    GPU_SPOT_TRACES=… python -m research.services.scaling [--out FILE] [--docs docs]
+    GPU_SPOT_TRACES=… python -m research.services.scaling [--out FILE] [--docs .]
 
 Every rule is tuned on the first half of the days, ours by its single parameter: the cheapest setting that
 meets the wait there, found by bisection, else the one with the shortest wait. All are evaluated on the other
@@ -11,16 +11,13 @@ the traces the fitted model's.
 
 from __future__ import annotations
 
-import json
 import math
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import chain, product
-from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -32,7 +29,7 @@ from market.rules import Rules
 from market.supply.spot import SpotMarket
 from market.supply.trace import PoolTrace
 from research.parts import batched_scaling
-from research.parts.page import replace_part, table
+from research.parts.page import pictured, replace_part, table_of
 from research.parts.run import parser_of, write
 from research.parts.scenarios import chosen
 from research.simulation.load.replay import Played, p99, play, reversals
@@ -64,17 +61,11 @@ def ours(wait: float) -> Setting:
 def rivals() -> list[list[Setting]]:
     """Return the other rules' settings; of a list each costs less than the one before, and waits longer."""
     shares, uses = (0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9), (0.5, 0.6, 0.7, 0.8, 0.9)
-    backlogs: list[list[Setting]] = [
-        [
-            (
-                f"backlog each, {period:g} s",
-                f"{x:g} each, in by {step:g}",
-                partial(TargetTracking, "backlog", x, step=step, period=period),
-            )
-            for x in (1.0, 3.0, 7.0)
-        ]
-        for period, step in product((10.0, 60.0), (0.1, 1.0))
-    ]
+    backlogs: list[list[Setting]] = []
+    for period, step in product((10.0, 60.0), (0.1, 1.0)):
+        rule = partial(TargetTracking, "backlog", step=step, period=period)
+        family = f"backlog each, {period:g} s"
+        backlogs.append([(family, f"{x:g} each, in by {step:g}", partial(rule, x)) for x in (1.0, 3.0, 7.0)])
     alone: dict[str, tuple[str, Sequence[float]]] = {
         "KEDA length, with in-flight": ("unacknowledged", (0.7, 0.85, 1.0, 1.2, 1.5)),
         "KEDA length, ready only": ("length", (2.0, 10.0)),
@@ -86,13 +77,9 @@ def rivals() -> list[list[Setting]]:
         [("KEDA rate", f"{x:g} of a worker's rate", partial(Keda, [("rate", x * MEAN)])) for x in shares]
     ]
     for x in (0.8, 0.9, 1.0):
+        family, name = "KEDA rate and length", f"{x:g} of a worker's rate"
         both = {length: [("rate", x * MEAN), ("length", length)] for length in (1.5, 3.0, 6.0, 12.0)}
-        rates.append(
-            [
-                ("KEDA rate and length", f"{x:g} of a worker's rate, {length:g}", partial(Keda, triggers))
-                for length, triggers in both.items()
-            ]
-        )
+        rates.append([(family, f"{name}, {length:g}", partial(Keda, of)) for length, of in both.items()])
     single: list[list[Setting]] = [
         [(family, f"{x:.3g}", partial(Keda, [(mode, x)])) for x in values]
         for family, (mode, values) in alone.items()
@@ -187,9 +174,9 @@ def tuned(trained: Sequence[Mapping[str, Any]], wait: float) -> Mapping[str, Any
     return min(trained, key=lambda row: float(row["trained"]["p99_wait"]))
 
 
-def measure(worlds: Sequence[World], wait: float, workers: int | None = None) -> dict[str, Any]:
-    """Tune, replay and compare; ``workers`` are processes."""
-    with ProcessPoolExecutor(workers) as pool:
+def measure(worlds: Sequence[World], wait: float) -> dict[str, Any]:
+    """Tune, replay and compare."""
+    with ProcessPoolExecutor() as pool:
         ladders = [[f"{family} {name}" for family, name, _ in ladder] for ladder in rivals()]
         searches = [pool.submit(search, world, names, wait) for world, names in product(worlds, ladders)]
         trained = [row for searched in searches for row in searched.result()]
@@ -265,21 +252,21 @@ def worlds(days: int, shapes: Sequence[LoadShape] = SHAPES, seeds: tuple[int, ..
     return [World(shape, traces, days, seeds) for shape in shapes]
 
 
-def document(docs: Path, result: Mapping[str, Any]) -> None:
-    """Write this benchmark's part of the page and its picture."""
-    scaling_frontier.write(docs / "docs" / "img" / "scaling.svg", result["judged"])
-    rows = [
-        (
-            f"{row['load']}: {row['family']}, {row['setting']}".replace(
-                "gpu-spot, gpu-spot@", "**gpu-spot**, "
-            ),
-            f"{row['trained']['p99_wait']:.0f}",
-            f"{row['held_out']['p99_wait']:.0f}",
-            f"{row['held_out']['cost']:.2f}",
-            f"{row['held_out']['workers']:.1f}",
-        )
-        for row in result["judged"]
-    ]
+def market_text() -> str:
+    """Return what the loads are played on, in words."""
+    return "the traces" if os.environ.get("GPU_SPOT_TRACES") else "the fitted model"
+
+
+def page_part(result: Mapping[str, Any]) -> str:
+    """Return this benchmark's part of the page."""
+    columns = {
+        "load: rule, setting": "{load}: {family}, {setting}",
+        "p99 wait tuned": "{trained[p99_wait]:.0f}",
+        "held out": "{held_out[p99_wait]:.0f}",
+        "cost": "{held_out[cost]:.2f}",
+        "target": "{held_out[workers]:.1f}",
+    }
+    judged = table_of(columns, result["judged"]).replace("gpu-spot, gpu-spot@", "**gpu-spot**, ")
     parts = "\n".join(
         f"- {name}: {load['ours']} waits {load['p99_wait']:.0f} s; {load['best']}: "
         f"{load['p99_wait_of_best']:.0f} s; cost × {load['cost_ratio']:.3f}, at no longer a wait × "
@@ -298,18 +285,12 @@ def document(docs: Path, result: Mapping[str, Any]) -> None:
         parts,
         f"Scale-ins within {COOLDOWN_SECONDS:g} s of a scale-out, here and in {result['random_worlds']} "
         "random worlds of two hours with a health checker and unhealthy instances: "
-        f"{result['reversals']}. Cost is in "
-        "On-Demand workers.",
+        f"{result['reversals']}. Cost is in On-Demand workers.",
     )
-    head = ("load: rule, setting", "p99 wait tuned", "held out", "cost", "target")
-    text = [
-        "## Scaling by worker",
-        *summary_text,
-        "![cost against wait](../docs/img/scaling.svg)",
-        table(head, rows),
-    ]
-    text += batched_scaling.text(result)
-    replace_part(docs, "scaling", "\n\n".join(text))
+    picture = "![cost against wait](../docs/img/scaling.svg)"
+    return "\n\n".join(
+        ["## Scaling by worker", *summary_text, picture, judged, *batched_scaling.text(result)]
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -318,21 +299,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--days", type=int, default=DAYS, help=f"half of them to tune on ({DAYS})")
     parser.add_argument("--random", type=int, default=1000, help="worlds in which nothing may swing (1000)")
     args = parser.parse_args(arguments)
-    started = time.monotonic()
     result = measure(worlds(args.days), WAIT)
     with ProcessPoolExecutor() as pool:
         result["reversals"] += sum(pool.map(shaken, range(args.random), chunksize=4))
     result["random_worlds"] = args.random
     result["p99_seconds"] = max(load["p99_wait"] for load in result["loads"].values())
-    result |= batched_scaling.measure(days=args.days)
-    result["market"] = "the traces" if os.environ.get("GPU_SPOT_TRACES") else "the fitted model"
+    result |= batched_scaling.measure(args.days)
+    result["market"] = market_text()
     write(args.out, result)
+    print(text := page_part(result))
     if args.days >= DAYS:
-        document(args.docs, result)
-    summary = {
-        key: value for key, value in result.items() if key not in ("judged", "trained", "steady", "batched")
-    }
-    print(f"{json.dumps(summary)}\n{time.monotonic() - started:.0f} s → {args.out}")
+        pictured(args.docs, {"scaling.svg": scaling_frontier.svg(result["judged"])})
+        replace_part(args.docs, "scaling", text)
 
 
 if __name__ == "__main__":

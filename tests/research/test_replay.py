@@ -26,7 +26,7 @@ DAYS = 17.5
 def test_figures_of_two_short_markets(traces: Path | None) -> None:
     taken = (real(traces) if traces else modelled(DAYS))[:2]
     few = [replace(one, traces=tuple(trace.first(DAYS * 86400) for trace in one.traces)) for one in taken]
-    found, figures = forecast.measured(few, workers=1)
+    found, figures = forecast.measured(few)
     assert figures["windows"] == len(found) >= 8
     assert figures["independent_weeks"] == 2
     for key in ("cost_coverage", "shortage_coverage", "error_ratio", "held_out_error_ratio"):

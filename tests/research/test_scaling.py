@@ -19,7 +19,7 @@ def result() -> dict:
         patch.setattr(scaling, "rivals", lambda: references)
         patch.setattr(scaling, "KNOB", (30.0, scaling.WAIT, 300.0))
         load = LoadShape("small", peak=3.0, bursts=6.0)
-        return scaling.measure(scaling.worlds(2, [load], seeds=(1,)), scaling.WAIT, workers=1)
+        return scaling.measure(scaling.worlds(2, [load], seeds=(1,)), scaling.WAIT)
 
 
 def test_the_scaler_rule_costs_less_at_the_same_wait(result: dict) -> None:

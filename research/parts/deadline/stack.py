@@ -67,7 +67,6 @@ class StackJob:
     those with actions: time, action, reason.
     """
 
-    pool: str
     hours: float
     deadline_hours: float
     done: float | None
@@ -135,7 +134,6 @@ def play(scenario: Scenario) -> StackJob:
         experience=Experience(is_measured=True),
     )
     return StackJob(
-        pool=scenario.trace.name,
         hours=scenario.hours,
         deadline_hours=scenario.deadline_hours,
         done=None if done is None else (done - START) / 3600,
@@ -153,16 +151,6 @@ def _done(nodes: Nodes, profile: TrainingProfile) -> float | None:
     """Return the time of the process's last step, None before."""
     entries = nodes.journal.entries
     return next((e.at for e in entries if e.kind == "stopped" and e.step == profile.steps), None)
-
-
-def line(job: StackJob) -> str:
-    """Return the printed line of a job."""
-    done = "not done" if job.done is None else f"done after {job.done:.2f} h"
-    return (
-        f"{job.pool}: {job.hours:g} h due after {job.deadline_hours:g} h, {done}, cost {job.cost:.2f} "
-        f"(replay {job.replayed:.2f}), {job.changeovers} change-overs of {job.restart_seconds:.0f} s, "
-        f"{job.interruptions} interruptions"
-    )
 
 
 def figures(jobs: Sequence[StackJob]) -> dict[str, Any]:
@@ -198,18 +186,15 @@ def _of_ratio(jobs: Sequence[StackJob], ratio: float) -> dict[str, float]:
 
 def page_part(figures: Mapping[str, Any]) -> str:
     """Return this part of the page."""
-    rows = [
-        [
-            ratio,
-            str(row["jobs"]),
-            str(row["misses"]),
-            f"{row['cost_vs_on_demand']:.3f}",
-            f"{row['cost_vs_replay']:.3f}",
-            f"{row['least_hours_before']:.1f}",
-        ]
-        for ratio, row in figures["stack_by_ratio"].items()
-        if row
-    ]
+    columns = {
+        "deadline ÷ compute": "{ratio}",
+        "jobs": "{jobs}",
+        "missed": "{misses}",
+        "cost ÷ on-demand": "{cost_vs_on_demand:.3f}",
+        "cost ÷ replay": "{cost_vs_replay:.3f}",
+        "before": "{least_hours_before:.1f}",
+    }
+    rows = [{"ratio": ratio, **row} for ratio, row in figures["stack_by_ratio"].items() if row]
     return "\n\n".join(
         (
             "### Through the controller",
@@ -220,8 +205,6 @@ def page_part(figures: Mapping[str, Any]) -> str:
             "replay of the same job, which knows the compute, has that restart time and no experience: "
             f"{figures['stack_cost_vs_replay']:.3f} (mean). *Before*: minimum hours between the last step "
             "and the deadline.",
-            page.table(
-                ["deadline ÷ compute", "jobs", "missed", "cost ÷ on-demand", "cost ÷ replay", "before"], rows
-            ),
+            page.table_of(columns, rows),
         )
     )

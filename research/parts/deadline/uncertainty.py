@@ -99,38 +99,45 @@ def dominates(rival: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
 def _row(cell: Cell, policy: str, played: Sequence[Played]) -> dict[str, Any]:
     these = [outcome for outcome in played if outcome.cell == cell and outcome.policy == policy]
     sums = [outcome.sum for outcome in these]
-    missed = sum(s.misses for s in sums)
-    warned = missed - sum(s.unsaid for s in sums)
+    total = {name: sum(getattr(s, name) for s in sums) for name in DoubtSum.__dataclass_fields__}
+    warned = total["misses"] - total["unsaid"]
     return {
         "axes": dict(cell),
         "policy": policy,
-        "jobs": sum(s.jobs for s in sums),
+        "jobs": total["jobs"],
         "cost": round(fmean(outcome.sum.cost / outcome.sum.jobs / outcome.plain for outcome in these), 4),
-        "missed": missed,
-        "avoidable": sum(s.avoidable for s in sums),
-        "by_luck": sum(s.by_luck for s in sums),
-        "unsaid": missed - warned,
-        "retracted": sum(s.retracted for s in sums),
-        "said_hours": round(sum(s.said_hours for s in sums) / warned, 2) if warned else None,
+        "missed": total["misses"],
+        **{name: total[name] for name in ("avoidable", "by_luck", "unsaid", "retracted")},
+        "said_hours": round(total["said_hours"] / warned, 2) if warned else None,
         "said_hours_least": round(min(s.said_least for s in sums), 2) if warned else None,
     }
 
 
+def _announced(row: Mapping[str, Any]) -> str:
+    return f"{row['said_hours']:.1f}, {row['said_hours_least']:.1f}" if row["said_hours"] else "–"
+
+
 def page_part(figures: Mapping[str, Any]) -> str:
     """Return the grid's part of the page."""
-    rows = figures["rows"]
-    ours = [row for row in rows if row["policy"] == DEFAULT]
-    costs = {(str(row["axes"]), row["policy"]): row["cost"] for row in rows}
-    table = [
-        [
-            "; ".join(f"{axis}: {value}" for axis, value in row["axes"].items()) or "nothing",
-            f"{row['missed'] / row['jobs']:.1%}",
-            str(row["avoidable"]),
-            f"{row['said_hours']:.1f}, {row['said_hours_least']:.1f}" if row["said_hours"] else "–",
-            *(f"{costs[str(row['axes']), name]:.3f}" for name in POLICIES),
-        ]
-        for row in ours
+    costs = {(str(row["axes"]), row["policy"]): row["cost"] for row in figures["rows"]}
+    rows = [
+        {
+            **row,
+            "changed": "; ".join(f"{axis}: {value}" for axis, value in row["axes"].items()) or "nothing",
+            "share": row["missed"] / row["jobs"],
+            "announced": _announced(row),
+            **{f"cost {name}": costs[str(row["axes"]), name] for name in POLICIES},
+        }
+        for row in figures["rows"]
+        if row["policy"] == DEFAULT
     ]
+    columns = {
+        "changed": "{changed}",
+        "missed": "{share:.1%}",
+        "avoidable": "{avoidable}",
+        "announced": "{announced}",
+        **{f"{name} costs": f"{{cost {name}:.3f}}" for name in POLICIES},
+    }
     return "\n\n".join(
         (
             "### Under uncertainty",
@@ -141,10 +148,7 @@ def page_part(figures: Mapping[str, Any]) -> str:
             "jobs. *Avoidable*: of these, what a clairvoyant could have met, with restarts of middle "
             "length. *Announced*: hours before the deadline at which the job was declared lost, mean and "
             "minimum. Costs ÷ On-Demand alone, as expected.",
-            page.table(
-                ["changed", "missed", "avoidable", "announced", *(f"{name} costs" for name in POLICIES)],
-                table,
-            ),
+            page.table_of(columns, rows),
             f"Total: {figures['missed']:,} missed, of them {figures['avoidable']} avoidable, "
             f"{figures['by_luck']} only by knowing in advance when a restart is short, {figures['unsaid']} "
             f"not announced; {figures['retracted']} announced and then met. In {figures['dominated']} "

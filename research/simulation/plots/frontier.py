@@ -57,11 +57,6 @@ def text(path: Path, points: Sequence[Point], title: str) -> str:
     return picture if path.suffix == ".svg" else f"<!doctype html>\n<meta charset=utf-8>\n{picture}"
 
 
-def write(path: Path, points: Sequence[Point], title: str) -> None:
-    """Write the plot."""
-    path.write_text(text(path, points, title), encoding="utf-8")
-
-
 def curve(points: Sequence[Point]) -> list[Point]:
     """Return our points in order of cost."""
     return sorted((p for p in points if p.ours), key=lambda p: p.cost)

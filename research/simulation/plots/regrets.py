@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
 from research.simulation.plots.svg import OTHER_COLOUR, OURS, Picture
@@ -16,17 +15,11 @@ _MIN_REGRET: Final = 0.001
 """The regret at which zero and smaller values are drawn: the axis is logarithmic."""
 
 
-def write(path: Path, by_policy: Mapping[str, Sequence[tuple[str, float | None]]]) -> None:
-    """Write an SVG picture of ``(world, regret)`` by policy, ours first.
+def svg(by_policy: Mapping[str, Sequence[tuple[str, float | None]]]) -> str:
+    """Return an SVG picture of ``(world, regret)`` by policy, ours first.
 
     A regret is a fraction, ``None`` if the policy never reaches the availability.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(svg(by_policy), encoding="utf-8")
-
-
-def svg(by_policy: Mapping[str, Sequence[tuple[str, float | None]]]) -> str:
-    """Return the picture."""
     max_regret = max(
         (regret for marks in by_policy.values() for _, regret in marks if regret is not None),
         default=_MIN_REGRET,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 from research.simulation.plots.svg import OTHER_COLOUR, OURS, Picture
@@ -21,8 +20,8 @@ _NAMED: Final = (10.0, 30.0, 60.0, 120.0)
 _TICKS: Final = tuple(float(step * 10**power) for power in range(4) for step in (1, 2, 5))
 
 
-def write(path: Path, judged: Sequence[Mapping[str, Any]]) -> None:
-    """Write the picture; ``judged`` as in the benchmark's result."""
+def svg(judged: Sequence[Mapping[str, Any]]) -> str:
+    """Return the picture; ``judged`` as in the benchmark's result."""
     loads = list(dict.fromkeys(cell["load"] for cell in judged))
     picture = Picture(_WIDTH * len(loads), _HEIGHT)
     picture.text(_MARGIN_LEFT, 16, "99th percentile of the wait against cost, held-out days", font_size=13)
@@ -43,8 +42,7 @@ def write(path: Path, judged: Sequence[Mapping[str, Any]]) -> None:
         row, column = divmod(index, _LEGEND)
         x, y = _MARGIN_LEFT + column * (_WIDTH * len(loads) - _MARGIN_LEFT) / _LEGEND, _HEIGHT - 38 + 14 * row
         picture.text(x, y, f"{letter}  {family}", fill=OTHER_COLOUR)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(str(picture), encoding="utf-8")
+    return str(picture)
 
 
 def _panel(

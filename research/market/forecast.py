@@ -341,7 +341,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     result = {"source": source, **summary, "unknown": across}
     write(args.out, result)
     print(text := page_part(result), f"\nacross markets: {spreads}")
-    if args.scenarios is None:
+    if on_traces and args.scenarios is None:
         replace_part(args.docs, "forecast", text)
 
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 
 from transformers import TrainerCallback
@@ -95,6 +96,7 @@ class SpotCallback(TrainerCallback):
             **self._options,
         )
         self._first = growth.module_attributes({"model": kwargs["model"]})
+        self._of_trainer = set(vars(self._trainer or self))
 
     def resume_from(self) -> str | None:
         """Return the newest checkpoint for ``train(resume_from_checkpoint=...)``; None: start at step 0."""
@@ -102,7 +104,9 @@ class SpotCallback(TrainerCallback):
         self._restored_step = 0 if saved is None else saved.step
         file = None if saved is None else saved.part(0) / EXTRA_STATE.format(self._ranks.rank)
         self._extra = read(file) if file is not None and file.exists() else None
-        if self._trainer is not None:  # the last callback sees, and restores, what the others have set
+        if self._trainer is not None:
+            self._added = vars(self._trainer).keys() - self._of_trainer
+            # The last callback sees, and restores, what the others have set.
             self._trainer.callback_handler.callbacks.sort(key=lambda callback: callback is self)
         return None if saved is None else str(saved.part(0))
 
@@ -116,9 +120,11 @@ class SpotCallback(TrainerCallback):
                 f" {self._restored_step}; use train(resume_from_checkpoint=spot.resume_from())"
             )
         if self._trainer is not None:
-            self._marks = callbacks.marks(_callbacks(self._trainer), self._trainer.model)
+            self._marks = callbacks.marks(self._owners(), self._trainer.model)
             if self._extra is not None:
-                _restore_loss(self._trainer, self._extra["loss"])
+                if loss := self._extra["loss"]:
+                    self._trainer._tr_loss.copy_(loss.pop("_tr_loss"))
+                    vars(self._trainer).update(loss)
                 # In the middle of an epoch after what callbacks do again at its beginning.
                 if float(state.epoch or 0.0).is_integer():
                     self.on_epoch_begin(args, state, control)
@@ -132,7 +138,12 @@ class SpotCallback(TrainerCallback):
         """Restore the model's and the callbacks' values once."""
         extra, self._extra = self._extra, None
         if extra is not None and self._trainer is not None:
-            _restore(self._trainer, extra)
+            owners, trainer = self._owners(), self._trainer
+            callbacks.restore(owners, trainer.model, extra["callbacks"])
+            vars(trainer).update(vars(owners[-1]))
+            growth.set_flags({"model": trainer.model}, extra["flags"])
+            for group, values in zip(trainer.optimizer.param_groups, extra["groups"], strict=False):
+                group.update(values | {"params": group["params"]})
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Request a save if due, on all ranks at the same step; a last save skips the evaluation.
@@ -172,8 +183,7 @@ class SpotCallback(TrainerCallback):
         """Copy the Trainer's checkpoint; exit if a notice was received."""
         written = Path(args.output_dir) / f"checkpoint-{state.global_step}"
         if self._trainer is not None:
-            extra = _extra_of(self._trainer, self._first, self._marks)
-            write(written / EXTRA_STATE.format(self._ranks.rank), copy_to_cpu(extra))
+            write(written / EXTRA_STATE.format(self._ranks.rank), copy_to_cpu(self._values()))
         # The Trainer may overwrite files that it keeps, in place: copy them instead of linking.
         copy = shutil.copy2 if args.load_best_model_at_end else _link
         self._ranks.gather("")  # all ranks have written their random number state
@@ -195,6 +205,32 @@ class SpotCallback(TrainerCallback):
         """Report the end to the agent; raise the error of a failed last save."""
         self._is_training = False
         self._get_spot().finish(state.global_step)
+
+    def _values(self) -> dict[str, Any]:
+        """Return the loss that the Trainer accumulates (``_run_training``), and what its checkpoint has not.
+
+        Of the model see `growth.flags`; of callbacks and a subclass see `callbacks.take`; of the optimizer
+        the rates, which a callback may set again at the epoch's beginning.
+        """
+        trainer = self._trainer
+        names = ("_tr_loss", "_total_loss_scalar", "_globalstep_last_logged", "_initial_global_step")
+        return {
+            "loss": {name: getattr(trainer, name) for name in names if hasattr(trainer, name)},
+            "callbacks": callbacks.take(self._owners(), trainer.model, self._marks),
+            "flags": growth.flags({"model": trainer.model}, self._first),
+            "groups": [{**group, "params": None} for group in trainer.optimizer.param_groups],
+        }
+
+    def _owners(self) -> list[Any]:
+        """Return what may have values: the script's callbacks, those with a state, what a subclass adds."""
+        owners = [
+            callback
+            for callback in self._trainer.callback_handler.callbacks
+            if callback is not self
+            and (hasattr(callback, "state") or not type(callback).__module__.startswith("transformers."))
+        ]
+        added = {name: value for name, value in vars(self._trainer).items() if name in self._added}
+        return [*owners, SimpleNamespace(**added)]
 
     def _mark(self, args: Any, state: Any, control: Any) -> None:
         """Skip a due evaluation at a notice; mark the folder that the Trainer is about to write.
@@ -246,42 +282,3 @@ def _caller() -> Any:
             return owner
         frame = frame.f_back  # type: ignore[assignment]
     return None
-
-
-def _extra_of(trainer: Any, first: Mapping[str, Any], marks: Mapping[str, str]) -> dict[str, Any]:
-    """Return the loss that the Trainer accumulates (``_run_training``), and values of callbacks and model.
-
-    Of the model what its ``state_dict`` has not, see `growth.flags`; of callbacks public plain values,
-    tensors, and modules, such as an average of the weights, that differ from their ``marks``; of the
-    optimizer the rates, which a callback may set again at the epoch's beginning.
-    """
-    names = ("_tr_loss", "_total_loss_scalar", "_globalstep_last_logged", "_initial_global_step")
-    return {
-        "loss": {name: getattr(trainer, name) for name in names if hasattr(trainer, name)},
-        "callbacks": callbacks.take(_callbacks(trainer), trainer.model, marks),
-        "flags": growth.flags({"model": trainer.model}, first),
-        "groups": [{**group, "params": None} for group in trainer.optimizer.param_groups],
-    }
-
-
-def _restore_loss(trainer: Any, loss: dict[str, Any]) -> None:
-    if loss:
-        trainer._tr_loss.copy_(loss.pop("_tr_loss"))
-        vars(trainer).update(loss)
-
-
-def _restore(trainer: Any, saved: Mapping[str, Any]) -> None:
-    callbacks.restore(_callbacks(trainer), trainer.model, saved["callbacks"])
-    growth.set_flags({"model": trainer.model}, saved["flags"])
-    for group, values in zip(trainer.optimizer.param_groups, saved["groups"], strict=False):
-        group.update(values | {"params": group["params"]})
-
-
-def _callbacks(trainer: Any) -> list[Any]:
-    """Return the callbacks that may have values of a training: the script's, and those with a state."""
-    return [
-        callback
-        for callback in trainer.callback_handler.callbacks
-        if not isinstance(callback, SpotCallback)
-        and (hasattr(callback, "state") or not type(callback).__module__.startswith("transformers."))
-    ]

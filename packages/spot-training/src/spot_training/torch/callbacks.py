@@ -46,10 +46,10 @@ def restore(callbacks: Sequence[Any], model: torch.nn.Module, saved: Mapping[str
 
 def _modules(callbacks: Sequence[Any], model: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
     """Yield the modules that callbacks hold, but the model, what wraps it and its own."""
-    own = set(map(id, model.parameters()))
+    parameters = set(map(id, model.parameters()))
     for number, callback in enumerate(callbacks):
         for name, value in list(getattr(callback, "__dict__", {}).items()):
-            if isinstance(value, torch.nn.Module) and own.isdisjoint(map(id, value.parameters())):
+            if isinstance(value, torch.nn.Module) and parameters.isdisjoint(map(id, value.parameters())):
                 yield f"{type(callback).__qualname__}[{number}].{name}", value
 
 

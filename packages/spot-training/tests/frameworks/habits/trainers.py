@@ -171,7 +171,9 @@ class Flat(EarlyStoppingCallback):
         """Without its check of ``load_best_model_at_end``."""
 
 
-def train(start: Start, model: Any, *callbacks: TrainerCallback, **options: Any) -> None:
+def train(
+    start: Start, model: Any, *callbacks: TrainerCallback, kind: type[Trainer] = Trainer, **options: Any
+) -> None:
     data = [{"inputs": x, "labels": y} for _, x, y in (Samples()[index] for index in range(22))]
     spot = SpotCallback(interval=INTERVAL, settings={})
     given = TrainingArguments(
@@ -182,7 +184,7 @@ def train(start: Start, model: Any, *callbacks: TrainerCallback, **options: Any)
         **{"report_to": [], "use_cpu": True, "disable_tqdm": True, **options},
     )
     every, sets = [*callbacks, TrainerTicks(start), spot], {"train_dataset": data, "eval_dataset": data[:4]}
-    trainer = Trainer(model, given, callbacks=every, **sets)
+    trainer = kind(model, given, callbacks=every, **sets)
     result = trainer.train(resume_from_checkpoint=spot.resume_from())
     losses = [row["loss"] for row in trainer.state.log_history if "loss" in row]
     start.end(trainer.model, steps=trainer.state.global_step, losses=losses, mean=result.training_loss)
@@ -263,6 +265,23 @@ class Averaging(TrainerCallback):
 def averaging(start: Start) -> None:
     torch.manual_seed(0)
     train(start, Rows(), Averaging(), num_train_epochs=3, learning_rate=0.01)
+
+
+class Baseline(Trainer):
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.baseline, self.heat = 0.0, torch.ones(1)
+
+    def compute_loss(self, model: Any, inputs: Any, *arguments: Any, **options: Any) -> Any:
+        loss = super().compute_loss(model, inputs, *arguments, **options)
+        self.baseline, self.heat = 0.9 * self.baseline + 0.1 * float(loss), self.heat * 0.95
+        return loss * (1 + self.baseline) * self.heat[0]
+
+
+@habit("`Trainer`: a subclass with a running baseline", "same", "reinforcement learning by public trainers")
+def baseline(start: Start) -> None:
+    torch.manual_seed(0)
+    train(start, Rows(), kind=Baseline, num_train_epochs=3, learning_rate=0.01)
 
 
 @habit("`Trainer`: evaluation at each epoch's end", "said", "huggingface/transformers, its examples")

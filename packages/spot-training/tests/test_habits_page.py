@@ -29,8 +29,9 @@ END = """
 Not tried: 8-bit optimizers, DeepSpeed, a loader prepared by accelerate.
 `spot-training rehearse` tries your script. Not seen: what `functools.lru_cache` has drawn; a collator that
 draws (`Trainer` draws one batch ahead); objects that callbacks of `Trainer` hold; private attributes of
-Lightning's modules and callbacks; lists, generators and closures of Keras callbacks; a variable that equals
-`loop.step` until a restart. A notice at the step of an evaluation of `Trainer` skips it, with a line.
+Lightning's modules and callbacks; generators, closures and lists of NumPy's numbers in Keras callbacks; a
+variable that equals `loop.step` until a restart. A notice at the step of an evaluation of `Trainer` skips it,
+with a line.
 
 Measured on the rows with `Loop` (two kills each, `player --audit off`): without the audit 21 end with another
 result. With it 20 of these are named in the first start, without a kill; a random network without a seed is

@@ -128,18 +128,26 @@ def _described(variable: Any) -> str:
 
 
 def _counters(callback: Any) -> tuple[dict[str, Any], dict[str, list[Any]]]:
-    """Return a callback's scalars (``EarlyStopping.wait``, …) and its lists of arrays."""
+    """Return a callback's plain values (``EarlyStopping.wait``, …) and its lists of arrays."""
     values, lists = {}, {}
     for name, value in vars(callback).items():
-        if name.startswith("_"):
+        if name.startswith("_") or name == "params":  # those are of this call of ``fit``
             continue
         if isinstance(value, np.generic):
             value = value.item()
-        if value is None or isinstance(value, (bool, int, float, str)):
-            values[name] = value
-        elif isinstance(value, list) and value and all(isinstance(item, np.ndarray) for item in value):
+        if isinstance(value, list) and value and all(isinstance(item, np.ndarray) for item in value):
             lists[name] = value
+        elif _is_plain(value):
+            values[name] = value
     return values, lists
+
+
+def _is_plain(value: Any) -> bool:
+    """Return whether JSON has a value as it is: numbers, texts, and lists and mappings of them."""
+    try:
+        return bool(json.loads(json.dumps(value)) == value)
+    except (TypeError, ValueError, RecursionError):
+        return False
 
 
 def _several(arrays: Any, prefix: str) -> Iterator[Any]:

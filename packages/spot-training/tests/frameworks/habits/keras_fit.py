@@ -135,3 +135,22 @@ def annealed(start: Start) -> None:
     made, callback = model(), Annealed()
     fit(start, made, callback)
     end(start, made, weight=callback.weight)
+
+
+class Losses(keras.callbacks.Callback):
+    def on_train_begin(self, logs: Any = None) -> None:
+        self.losses, self.means = [], {"loss": [0.0]}
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.losses.append((logs or {})["loss"])
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self.means["loss"].append(float(np.mean(self.losses)))
+        self.model.optimizer.learning_rate = 0.01 / len(self.means["loss"])
+
+
+@habit("Keras: a callback that lists its losses", "same", "keras.io, writing your own callbacks")
+def listed(start: Start) -> None:
+    made, losses = model(), Losses()
+    fit(start, made, losses)
+    end(start, made, losses=losses.losses, means=losses.means)

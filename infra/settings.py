@@ -42,7 +42,7 @@ _TEXTS: Final[Mapping[str, str]] = {
     "float_type": "must be a number, not {value}",
     "bool_type": "must be true or false, not {value}",
     "tuple_type": "must be a list, not {value}",
-    "string_type": "must be text, not {value}; quote values that YAML reads as numbers, such as 07:00",
+    "string_type": "must be text, not {value}; quote values that YAML reads as numbers, such as 1.10",
     "model_type": _NOT_A_MAPPING,
     "model_attributes_type": _NOT_A_MAPPING,
     "dict_type": _NOT_A_MAPPING,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import yaml
 
 from gpu_spot.commands import files
-from gpu_spot.declared.stackfile import StackConfig, config_in, file_of, find_project
+from gpu_spot.declared.stackfile import StackConfig, StrictLoader, config_in, file_of, find_project
 from gpu_spot.errors import aws_error
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def pin_images(text: str, resolve: Resolve) -> tuple[str, list[Pin]]:
     """
     from infra.settings import SettingsError, load_settings
 
-    config = yaml.safe_load(text)["config"]
+    config = yaml.load(text, StrictLoader)["config"]  # noqa: S506 - a safe one
     try:
         settings = load_settings(config)
     except SettingsError as error:

@@ -159,7 +159,7 @@ def notes(account: RunAccount) -> Iterator[str]:
     ended = "" if account.is_over else " so far"
     waiting, again = _hours(account.waiting_seconds), _hours(account.lost_seconds)
     yield f"{_hours(account.elapsed_seconds)} h elapsed{ended}, {waiting} h without an instance"
-    yield f"{_count(account.interruptions, 'interruption')}; {_steps(account)}; {again} h of work done again"
+    yield f"{counted(account.interruptions, 'interruption')}; {_steps(account)}; {again} h of work done again"
     total, saved = account.total, account.saved_dollars
     if saved is None:
         yield "saved: unknown, because a price is"
@@ -200,14 +200,10 @@ def _cells(charge: Charge) -> tuple[str, str, str]:
 def _steps(account: RunAccount) -> str:
     if not account.unreported_attempts:
         return f"{account.repeated_steps:,} steps repeated"
-    missing = f"{_count(account.unreported_attempts, 'attempt')} without a report"
+    missing = f"{counted(account.unreported_attempts, 'attempt')} without a report"
     if not account.repeated_steps:
         return f"steps repeated: {_UNKNOWN} ({missing})"
     return f"at least {account.repeated_steps:,} steps repeated ({missing})"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _phase(job: JobReport) -> Text:

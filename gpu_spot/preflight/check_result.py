@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Final, Literal, TypeAlias
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -45,13 +45,7 @@ class CheckResult:
 
     def to_json(self) -> dict[str, str]:
         """Return the result as JSON values."""
-        return {
-            "subject": self.subject,
-            "status": self.status,
-            "found": self.finding,
-            "advice": self.advice,
-            "key": self.key,
-        }
+        return {"found" if key == "finding" else key: value for key, value in asdict(self).items()}
 
 
 Check: TypeAlias = Callable[[Stack, Account], Iterator[CheckResult]]

@@ -64,14 +64,56 @@ def test_malformed_yaml_is_one_line(tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
 
 
+def read(folder: Path, config: str) -> dict[str, object]:
+    (folder / "Pulumi.yaml").write_text("name: small\n")
+    (folder / "Pulumi.dev.yaml").write_text(f"config:\n{config}")
+    return dict(load(folder, "dev").values)
+
+
 def test_a_key_that_occurs_twice_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "Pulumi.yaml").write_text("name: small\n")
-    file = tmp_path / "Pulumi.dev.yaml"
-    file.write_text("config:\n  a: &x {b: 1}\n  c: {<<: *x, b: 2}\n")  # a merge key is not a second one
-    assert load(tmp_path, "dev").values["small:c"] == {"b": 2}
-    file.write_text("config:\n  a: 1\n  b: 2\n  a: 3\n")
-    with pytest.raises(LocalCloudError, match="key 'a' occurs in lines 2 and 4; remove one of them"):
-        load(tmp_path, "dev")
+    # A merge key is not a second one, also where what it merges is read later, deeper in the file.
+    deeper = "  a: &x {b: 1}\n  d: {e: {f: &y {<<: *x, b: 2}}}\n  c: {<<: *y}\n"
+    for merged in ("  a: &x {b: 1}\n  c: {<<: *x, b: 2}\n", deeper):
+        assert read(tmp_path, merged)["small:c"] == {"b": 2}
+    for text, key in (
+        ("  a: 1\n  b: 2\n  a: 3\n", "'a'"),
+        ("  a:\n    <<: {b: 1}\n    <<: {c: 1}\n", "'<<'"),
+    ):
+        with pytest.raises(LocalCloudError, match=rf"key {key} occurs in lines \d and 4; remove one of them"):
+            read(tmp_path, text)
+    with pytest.raises(LocalCloudError, match="key 'b' occurs in lines 2 and 2"):
+        read(tmp_path, "  a: {b: 1, b: 2}\n")
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        *((word, word) for word in ("on", "Off", "yes", "No", "y", "12:30", "1:30:00", "=", "1.2.3")),
+        *(("true", True), ("FALSE", False), ("~", None), ("Null", None), ("1_000", 1000), ("010", 8)),
+        *(("0o10", 8), ("0x1F", 31), ("0b11", 3), ("0900", 900), ("1e3", 1000), ("1.5e3", 1500)),
+        *(
+            ("4.0", 4),
+            (".5", 0.5),
+            ("-1e-3", -0.001),
+            ("1.10", 1.1),
+            ("'1e3'", "1e3"),
+            ("2026-13", "2026-13"),
+        ),
+    ],
+)
+def test_a_plain_value_is_what_the_engine_makes_of_it(tmp_path: Path, written: str, meant: object) -> None:
+    """Meanings are those of ``workspace.LoadProjectStackBytes`` of the engine's SDK 3.260.0, run on each."""
+    found = read(tmp_path, f"  a: [{written}]\n")["small:a"]
+    assert repr(found) == repr([meant])
+
+
+@pytest.mark.parametrize("time", ["2026-12-01", "2026-12-01T10:00:00Z", "2026-12-01 10:00:00"])
+def test_a_time_is_refused_because_the_engine_rewrites_it(tmp_path: Path, time: str) -> None:
+    with pytest.raises(
+        LocalCloudError, match=f"{time} in line 2 is a time, which the engine rewrites; quote it"
+    ):
+        read(tmp_path, f"  a: {time}\n")
+    assert read(tmp_path, f"  a: '{time}'\n")["small:a"] == time
 
 
 def test_missing_project_is_one_line(tmp_path: Path) -> None:

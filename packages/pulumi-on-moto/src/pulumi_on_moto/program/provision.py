@@ -87,17 +87,8 @@ class Provisioner(Monitor):
         except (ClientError, BotoCoreError, NotImplementedError) as error:
             raise draft.fail(" ".join(str(error).split()) or type(error).__name__) from error
         self.code.update(draft.code)
-        return Resource(
-            urn,
-            type_,
-            name,
-            parent,
-            created.id,
-            supplied_inputs,
-            output_values,
-            skipped,
-            bool(request.protect),
-        )
+        results, protect = (supplied_inputs, output_values, skipped), bool(request.protect)
+        return Resource(urn, type_, name, parent, created.id, *results, protect)
 
     def _declared(self, request: Any, urn: str, parent: str, inputs: dict[str, Any]) -> Resource:
         """Create a resource in a cluster's API and return it."""

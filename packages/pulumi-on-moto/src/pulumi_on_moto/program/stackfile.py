@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -15,13 +14,17 @@ import yaml
 from pulumi_on_moto.errors import LocalCloudError
 
 _SEGMENT: Final = re.compile(r"(?P<key>[^.\[\]]+)|\[(?P<index>\d+)\]")
-_TYPES: Final[dict[str, tuple[type, ...]]] = {
-    "array": (list,),
-    "object": (dict,),
-    "string": (str,),
-    "integer": (int,),
-    "boolean": (bool,),
+_TYPES: Final = {"array": list, "object": dict, "string": str, "integer": int, "boolean": bool}
+_TAG: Final = "tag:yaml.org,2002:"
+_PLAIN: Final = {
+    "null": "~|null|Null|NULL|",
+    "bool": "true|True|TRUE|false|False|FALSE",
+    "merge": "<<",
+    "timestamp": r"\d{4}-\d\d?-\d\d?([Tt ]\d\d?:\d\d?:\d\d?(\.\d+)?(Z|[-+]\d\d:\d\d)?)?",
+    "int": "[-+]?(0|0b[01_]+|0o?[0-7][0-7_]*|0x[0-9a-fA-F_]+|[1-9][0-9_]*)",
+    "float": r"[-+]?(\.\d+|\d[\d_]*(\.[\d_]*)?)([eE][-+]?\d+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
 }
+"""Plain values as ``resolve.go`` of gopkg.in/yaml.v3 reads them: ``on``, ``no`` and 12:30 are text."""
 
 
 class Stack(Protocol):
@@ -115,10 +118,10 @@ def load(
         raise LocalCloudError(f"{project_file.name}: name must be text, not {name!r}")
     stack_file = file if file is not None else file_of(project_dir, stack)
     values = _declared_defaults(project, name)
-    stack_config = config_in(stack_file)
-    for key, value in stack_config.items():
+    for key, value in config_in(stack_file).items():
         _refuse_secrets(value, f"{stack_file.name}: {key}")
-        values[_full_key(str(key), name)] = _unshared(value)
+        values[_full_key(str(key), name)] = value
+    values = json.loads(json.dumps(values))  # keys are text, and what an alias repeats is a copy
     for path, value in (overrides or {}).items():
         _override(values, path, value, name)
     _check_types(project, name, values, stack_file.name)
@@ -153,26 +156,44 @@ def config_in(file: Path) -> dict[str, Any]:
     return config
 
 
-class _StrictLoader(yaml.SafeLoader):
-    """Refuses a key that occurs twice in a mapping, as the engine does: one would be lost."""
+class StrictLoader(yaml.SafeLoader):
+    """Reads plain values as the engine does, and refuses a key that occurs twice, as it does."""
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Return a mapping; its keys are checked before merge keys (``<<``) add theirs."""
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        """Return a mapping as it is written: merge keys (``<<``) have added nothing yet."""
+        mapping: yaml.MappingNode = super().compose_mapping_node(anchor)
         lines: dict[str, int] = {}
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
+        for key, _ in mapping.value:
+            if isinstance(key, yaml.ScalarNode):
                 line = key.start_mark.line + 1
                 if (first := lines.get(key.value)) is not None:
                     raise yaml.YAMLError(
                         f"key {key.value!r} occurs in lines {first} and {line}; remove one of them"
                     )
                 lines[key.value] = line
-        return super().construct_mapping(node, deep)
+        return mapping
+
+    def construct_number(self, node: yaml.ScalarNode) -> float:
+        """Return a number; one without a fraction is a whole number in the engine's JSON."""
+        value: float = self.construct_yaml_float(node)
+        return int(value) if value.is_integer() else value
+
+    def refuse_time(self, node: yaml.ScalarNode) -> None:
+        """Refuse a time: the program would get 2026-12-01 as 2026-12-01 00:00:00 +0000 UTC."""
+        line = node.start_mark.line + 1
+        raise yaml.YAMLError(f"{node.value} in line {line} is a time, which the engine rewrites; quote it")
+
+
+StrictLoader.yaml_implicit_resolvers = {}
+for _name, _form in _PLAIN.items():
+    StrictLoader.add_implicit_resolver(f"{_TAG}{_name}", re.compile(rf"({_form})\Z"), None)
+StrictLoader.add_constructor(f"{_TAG}float", StrictLoader.construct_number)
+StrictLoader.add_constructor(f"{_TAG}timestamp", StrictLoader.refuse_time)
 
 
 def _mapping(path: Path) -> dict[str, Any]:
     try:
-        content = yaml.load(path.read_text(encoding="utf-8"), _StrictLoader)  # noqa: S506 - a safe one
+        content = yaml.load(path.read_text(encoding="utf-8"), StrictLoader)  # noqa: S506 - a safe one
     except FileNotFoundError:
         raise LocalCloudError(f"no {path.name} in {path.parent}") from None
     except OSError as error:
@@ -199,13 +220,9 @@ def _declarations(project: Mapping[str, Any], name: str) -> dict[str, dict[str, 
 
 
 def _declared_defaults(project: Mapping[str, Any], name: str) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    for key, declaration in _declarations(project, name).items():
-        for field in ("value", "default"):
-            if declaration.get(field) is not None:
-                values[key] = deepcopy(declaration[field])
-                break
-    return values
+    declarations = _declarations(project, name).items()
+    values = {key: declared.get("value", declared.get("default")) for key, declared in declarations}
+    return {key: value for key, value in values.items() if value is not None}
 
 
 def _check_types(project: Mapping[str, Any], name: str, values: Mapping[str, Any], file: str) -> None:
@@ -216,17 +233,10 @@ def _check_types(project: Mapping[str, Any], name: str, values: Mapping[str, Any
         if key not in values:
             raise LocalCloudError(f"{file}: {key} is missing; set a value of type {declaration['type']}")
         value = values[key]
-        if not isinstance(value, expected) or (isinstance(value, bool) and bool not in expected):
+        if not isinstance(value, expected) or (isinstance(value, bool) and expected is not bool):
             raise LocalCloudError(
                 f"{file}: {key} must be a value of type {declaration['type']}, not {value!r}"
             )
-
-
-def _unshared(value: Any) -> Any:
-    """Return a copy with YAML aliases expanded, as an override changes only one place."""
-    if isinstance(value, dict):
-        return {key: _unshared(item) for key, item in value.items()}
-    return [_unshared(item) for item in value] if isinstance(value, list) else value
 
 
 def _refuse_secrets(value: Any, where: str) -> None:
@@ -258,11 +268,8 @@ def _override(values: dict[str, Any], path: str, value: Any, project: str) -> No
         except (KeyError, IndexError, TypeError):
             raise LocalCloudError(f"override {path!r}: the stack has no {step!r} there") from None
     last = steps[-1]
-    if isinstance(last, int):
-        if not isinstance(level, list) or last >= len(level):
-            raise LocalCloudError(f"override {path!r}: the stack has no item {last} there")
-        level[last] = value
-    elif isinstance(level, dict):
-        level[last] = value
-    else:
+    if isinstance(last, int) and not (isinstance(level, list) and last < len(level)):
+        raise LocalCloudError(f"override {path!r}: the stack has no item {last} there")
+    if isinstance(last, str) and not isinstance(level, dict):
         raise LocalCloudError(f"override {path!r}: {last!r} cannot be set in {level!r}")
+    level[last] = value

@@ -98,7 +98,7 @@ def follow(
         confirm(question, "drill cancelled: nothing was started", DrillError)
     experiment = fis.start_experiment(experimentTemplateId=template, tags=tags)["experiment"]["id"]
     sys.stderr.write(f"started AWS FIS experiment {experiment}; it continues if this command ends\n")
-    console = Console()
+    console = Console(markup=False, emoji=False)
     lost: set[str] = set()
     with Live(view(before), console=console, auto_refresh=False, screen=console.is_terminal) as live:
         while True:

@@ -118,7 +118,7 @@ def run(args: argparse.Namespace) -> int:
         sys.stdout.write(f"{json.dumps(asdict(result), indent=2)}\n")
         return 0
     for line in [pin.summary for pin in images] or ["no images to pin: all images are user-managed"]:
-        Console().print(line, highlight=False, soft_wrap=True)
+        Console(markup=False, emoji=False).print(line, highlight=False, soft_wrap=True)
     return 0
 
 

@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     import boto3
     from rich.console import Console
 
-    console = Console()
+    console = Console(markup=False, emoji=False)
     config = load(find_project(), args.stack)
     args.stack, region = name_in_aws(config), config.region
     ec2, ssm = boto3.client("ec2", region_name=region), boto3.client("ssm", region_name=region)

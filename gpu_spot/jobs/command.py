@@ -109,7 +109,7 @@ def _show(
         table, more = jobs_table(reader.reports(), args.stack), on_cluster and on_cluster()
         return Group(table, more) if more else table
 
-    console = Console()
+    console = Console(markup=False, emoji=False)
     if not args.watch:
         console.print(render())
         return

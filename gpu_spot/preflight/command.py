@@ -63,6 +63,6 @@ def _print(
         action = result.advice if is_fine or not result.key else f"{result.key}: {result.advice}".rstrip(": ")
         table.add_row(name, Text(result.subject), status, Text(result.finding), Text(action))
     counts = {status: sum(result.status == status for _, result in results) for status in _STYLES}
-    console = Console()
+    console = Console(markup=False, emoji=False)
     console.print(table)
     console.print(", ".join(f"{status}: {count}" for status, count in counts.items()))

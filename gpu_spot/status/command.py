@@ -46,7 +46,7 @@ def act(
     """Show the stack through ``clients``. ``wait`` returns whether to poll again; by default until Ctrl-C."""
     declared = declared_entries(settings_of(config))
     reader = StackReader(clients, args.stack, config.region, declared, now)
-    console = Console()
+    console = Console(markup=False, emoji=False)
 
     def read_snapshot() -> StackSnapshot:
         try:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import argparse
 import io
+import re
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
 from rich.console import Console
 
-from gpu_spot.status import report
+from gpu_spot.status import command, report
+from gpu_spot.status.decisions import DecisionLine
 from gpu_spot.status.reader import StackReader
 from gpu_spot.status.snapshot import DeclaredEntries, GroupCondition, GroupSnapshot, StackSnapshot
 from gpu_spot.status.text import money, view
@@ -186,3 +190,25 @@ def test_the_newest_decisions_are_read_also_if_the_log_is_long() -> None:
     reader = SimpleNamespace(_clients=lambda _: logs, _controller_log=lambda: "log")
     assert StackReader._decisions(reader, 10_800.0, None) == []  # type: ignore[arg-type]
     assert asked == [(0, 600), (601, 3600)]
+
+
+def test_the_command_shows_brackets_and_colons_of_others_as_they_are(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rich took [us-west-2a] in AWS's errors for a style, :key: for a picture, and failed at [/dev/sdf]."""
+    reason = "no capacity in [us-west-2a] for :key: at [/dev/sdf]"
+    line = DecisionLine(NOW, "inference", ("alarm: quota",), reason)
+    snapshot = StackSnapshot("prod", "us-west-2", NOW, (), (), (line,), (), DeclaredEntries({}), 0)
+    monkeypatch.setattr(command, "StackReader", lambda *_: SimpleNamespace(read=lambda _: snapshot))
+    monkeypatch.setattr(command, "settings_of", lambda _: None)
+    monkeypatch.setattr(command, "declared_entries", lambda _: None)
+    monkeypatch.setenv("COLUMNS", "200")
+    args = argparse.Namespace(stack="prod", group=None, json=False, watch=False)
+    command.act(args, SimpleNamespace(), SimpleNamespace(region="us-west-2"))  # type: ignore[arg-type]
+    assert reason in capsys.readouterr().out
+
+
+def test_no_command_reads_markup_in_what_it_prints() -> None:
+    texts = [path.read_text("utf-8") for path in (Path(__file__).parents[2] / "gpu_spot").rglob("*.py")]
+    calls = re.findall(r"Console\(.*?\)", "".join(texts))
+    assert set(calls) == {"Console(markup=False, emoji=False)", "Console(stderr=True)"}

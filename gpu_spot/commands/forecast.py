@@ -106,7 +106,8 @@ def run(args: argparse.Namespace) -> int:
     sys.stderr.writelines(f"{note}\n" for note in settings.preview_warnings(datetime.now(UTC)))
     scored = forecast_inputs.scores(args, settings.capacities, settings.region)
     types = {kind for entry in all_entries(settings) for kind in entry.capacity.types}
-    basis = forecast_inputs.basis(args, price, sorted(types), recorded, scored)
+    pools = (sorted(types), settings.network.zones)
+    basis = forecast_inputs.basis(args, price, *pools, recorded, scored)
     with ExitStack() as opened:
         programs = [opened.enter_context(running.processes(1)) for _ in versions]
         replays = opened.enter_context(running.processes(max(1, args.processes)))
@@ -132,9 +133,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> None:
-    if args.max_monthly_increase is not None and args.base is None:
+    increase, min_availability = args.max_monthly_increase, args.min_availability
+    if increase is not None and args.base is None:
         raise ValueError("--max-monthly-increase requires --base")
-    min_availability = args.min_availability
+    if increase is not None and not abs(increase) < float("inf"):
+        raise ValueError(f"--max-monthly-increase must be a number of US dollars, not {increase:g}")
     if min_availability is not None and not 0 <= min_availability <= 1:
         raise ValueError(f"--min-availability must be from 0 to 1, not {min_availability:g}")
     if not 0 <= args.file_system_gib < float("inf"):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -48,18 +47,14 @@ def read(option: str, file: Path) -> tuple[StackConfig, Settings]:
         raise ValueError(f"{option} is {file}: {'; '.join(str(error).splitlines())}") from None
 
 
-def prices(args: argparse.Namespace, settings: Settings, region: str | None = None) -> Prices:
-    """Return the prices that the options select, in the stack file's region or another."""
-    region = region or settings.region
-    selected = Prices(region)
+def prices(args: argparse.Namespace, settings: Settings) -> Prices:
+    """Return the prices that the options select, in the stack file's region."""
+    region = settings.region
     if args.spot_prices is not None:
-        selected = replace(
-            selected, spot=files.read("--spot-prices", args.spot_prices, _PRICE_HISTORY, spot_history)
-        )
+        return Prices(region, files.read("--spot-prices", args.spot_prices, _PRICE_HISTORY, spot_history))
     if args.account:
-        spot = account.spot_prices(_ec2(region), _types(settings), datetime.now(UTC))
-        selected = replace(selected, spot=spot)
-    return selected
+        return Prices(region, account.spot_prices(_ec2(region), _types(settings), datetime.now(UTC)))
+    return Prices(region)
 
 
 def scores(args: argparse.Namespace, capacities: Mapping[str, Capacity], region: str) -> dict[str, int]:
@@ -114,23 +109,25 @@ def market(args: argparse.Namespace) -> Traces | None:
 def basis(
     args: argparse.Namespace,
     used: Prices,
-    types: Iterable[str],
+    types: Sequence[str],
+    zones: Sequence[str],
     recorded: Traces | None,
     scored: Mapping[str, int],
 ) -> text.Basis:
-    """Return the sources of a forecast of groups with these types."""
-    types = list(types)
+    """Return the sources of a forecast of groups with these types in these zones."""
     sources = [used.sources(types), used.spot_sources(types)]
     on_demand, spot = (
         "; ".join(f"{source}, {date}{_age_note(date)}" for date, source in of) for of in sources
     )
-    if assumed := ", ".join(used.assumed(types)):
+    if assumed := ", ".join(used.assumed(types, zones)):
         low, high = ASSUMED_SPOT.low, ASSUMED_SPOT.high
         spot = "; ".join(filter(None, (spot, f"assumed at {low:g} to {high:g} of On-Demand: {assumed}")))
+    is_used = any(pool.instance_type in types and pool.zone in zones for pool in used.spot)
+    rest = f"{'' if is_used else ' (none of these types and zones)'}, otherwise {spot or 'none'}"
     if args.spot_prices:
-        spot = f"from {args.spot_prices.name}, otherwise {spot or 'none'}"
+        spot = f"from {args.spot_prices.name}{rest}"
     if args.account:
-        spot = f"current prices of the account, otherwise {spot or 'none'}"
+        spot = f"current prices of the account{rest}"
     market, market_range = _market(recorded, used.region)
     oldest = min((date for of in sources for date, _ in of), default="")
     on_demand = on_demand or f"no price of {used.region} at hand"

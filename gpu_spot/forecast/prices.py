@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -57,10 +57,10 @@ class Prices:
         recorded = [self._recorded(kind) for kind in types]
         return sorted({(listed[0].date, listed[0].source) for listed in recorded if listed})
 
-    def assumed(self, types: Iterable[str]) -> list[str]:
-        """Return the types whose Spot price is assumed in some zone: no table has it."""
-        priced_types = {pool.instance_type for pool in self.spot}
-        return [kind for kind in types if kind not in priced_types and not self._recorded(kind)]
+    def assumed(self, types: Iterable[str], zones: Collection[str]) -> list[str]:
+        """Return the types whose Spot price is assumed in some of these zones: no table has it."""
+        unlisted = [kind for kind in types if not self._recorded(kind)]
+        return [kind for kind in unlisted if any(Pool(kind, zone) not in self.spot for zone in zones)]
 
     def share(self, pool: Pool, capacity: Capacity) -> Range:
         """Return the Spot price of a slot in a pool as a fraction of the On-Demand price of the fallback.

@@ -164,6 +164,7 @@ def test_invalid_input_is_reported_in_one_line(command: Command) -> None:
         ([], {"head": wrong}, "head.yaml: gpu-spot:services[0].capacity.target must be at least 0, not -1"),
         (["--head", f"{none}.yaml"], {}, "none.yaml cannot be read (no such file or directory); name "),
         (["--max-monthly-increase", "1"], {"head": good}, "--max-monthly-increase requires --base"),
+        (["--max-monthly-increase", "nan"], {"base": good, "head": good}, "must be a number of US dollars"),
         (["--trace", none], {"head": good}, "none does not exist"),
     ):
         command.run(*options, status=2, **files)

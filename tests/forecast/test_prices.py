@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -12,6 +13,7 @@ import boto3
 import pytest
 from botocore.stub import Stubber
 
+from gpu_spot.commands import forecast_inputs
 from gpu_spot.errors import AwsRefusalError
 from gpu_spot.forecast import account
 from gpu_spot.forecast.prices import ASSUMED_SPOT, DRIFT, PRODUCTS, Prices, spot_history
@@ -97,8 +99,28 @@ def test_a_spot_price_is_known_dated_or_varied(
     expected = ASSUMED_SPOT if dollars is None else dollars.times(1 / on_demand)
     for end in ("low", "middle", "high"):
         assert getattr(share, end) == pytest.approx(getattr(expected, end), rel=1e-3)
-    assert prices.assumed([kind]) == ([kind] if dollars is None else [])
+    assert prices.assumed([kind], [f"{region}a"]) == ([kind] if dollars is None else [])
     assert bool(prices.spot_sources([kind])) == (dollars is not None)
+
+
+@pytest.mark.parametrize(
+    ("known", "assumed", "said"),
+    [
+        ({}, True, "from x.json (none of these types and zones), otherwise assumed at"),
+        ({"us-west-2a": 1.0}, True, "from x.json (none of these types and zones), otherwise assumed at"),
+        ({"us-east-1a": 1.0}, True, "from x.json, otherwise assumed at 0.2 to 0.7 of On-Demand: g7.2xlarge"),
+        ({"us-east-1a": 1.0, "us-east-1b": 1.0}, False, "from x.json, otherwise none"),
+    ],
+)
+def test_prices_of_other_zones_are_not_said_to_be_those_of_the_stack(
+    known: dict[str, float], assumed: bool, said: str
+) -> None:
+    """A file of us-west-2 was the source of a forecast for us-east-1, and no type was assumed in 1b."""
+    types, zones = ["g7.2xlarge"], ["us-east-1a", "us-east-1b"]
+    prices = Prices("us-east-1", {Pool(types[0], zone): usd for zone, usd in known.items()})
+    assert prices.assumed(types, zones) == (types if assumed else [])
+    args = argparse.Namespace(spot_prices=Path("x.json"), account=False)
+    assert forecast_inputs.basis(args, prices, types, zones, None, {}).spot.startswith(said)
 
 
 def test_a_newer_mean_counts_more_than_an_older_range_of_zones(project_file: Path) -> None:
@@ -117,7 +139,7 @@ def test_a_newer_mean_counts_more_than_an_older_range_of_zones(project_file: Pat
 def test_most_types_have_a_spot_price_where_they_have_an_on_demand_price() -> None:
     at_hand = [(t.region, name) for t in price_tables.at_hand() for name in t.usd]
     listed = {one for one in at_hand if one[1].partition(".")[0] in ("g4dn", "g5", "g6", "g6e", "p4d", "p5")}
-    known = {(region, kind) for region, kind in listed if not Prices(region).assumed([kind])}
+    known = {(region, kind) for region, kind in listed if not Prices(region).assumed([kind], [f"{region}a"])}
     assert len(known) >= 0.85 * len(listed)
 
 

@@ -294,6 +294,33 @@ def test_a_replaced_cluster_ends_everything() -> None:
 
 
 @pytest.mark.parametrize(
+    ("type_", "key", "worst", "says"),
+    [
+        ("efs/fileSystem:FileSystem", "performanceMode", "LOST", "is replaced, **with all files**"),
+        ("mq/broker:Broker", "subnetIds", "LOST", "is replaced, **with its messages**"),
+        ("dynamodb/table:Table", "hashKey", "LOST", "is replaced, **with the controller's state**"),
+        ("s3/bucket:Bucket", "bucket", "LOST", "is replaced; AWS rejects this while it is not empty"),
+        ("cloudwatch/logGroup:LogGroup", "name", "UNKNOWN", "is replaced, with its logs"),
+        ("autoscaling/group:Group", "name", "ENDS", "**8 workers of the primary group are terminated**"),
+    ],
+)
+def test_a_replacement_that_no_row_has_deletes_the_old_resource(
+    type_: str, key: str, worst: str, says: str
+) -> None:
+    """The comment said "Data: unchanged" of files, messages and logs that a replacement takes along."""
+    tags = {"tags": GROUP_TAGS} if worst == "ENDS" else {}
+    forced = {"detailedDiff": {key: {"kind": "update-replace"}}}
+    change = step("replace", f"aws:{type_}", "it", {key: "a", **tags}, {key: "b", **tags}, **forced)
+    environments = reviewed(target(), change)
+    assert environments[0].meaning.worst is Severity[worst]
+    text = said(environments)[1]
+    assert says in text
+    assert worst == "ENDS" or "Data: unchanged" not in text
+    change["oldState"]["retainOnDelete"] = True
+    assert says not in said(reviewed(target(), change))[1]
+
+
+@pytest.mark.parametrize(
     ("steps", "status"),
     [
         ([target("8", "9", "update")], 0),

@@ -212,6 +212,8 @@ def axis_effects(step: EngineStep, groups: Groups, steps: Sequence[EngineStep]) 
     elif step.op == "delete":
         yield from _deleted(step, kind, group, groups)
     elif step.op in ("update", "replace"):
+        if step.op == "replace" and kind.axis == DATA and kind.mark == "!" and not step.retained:
+            yield _effect(DATA, "shrinks", group, f"{named(step)} is replaced")
         for key in step.changed:
             if key in _NEUTRAL:
                 continue

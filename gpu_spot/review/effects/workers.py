@@ -162,10 +162,8 @@ def _effects(step: EngineStep, groups: Groups, preview: Preview) -> Iterator[Eff
         yield from effects
         return
     matching = [consequence for consequence in CONSEQUENCES if _fits(consequence, step)]
-    for consequence in matching:
+    for consequence in matching or _deletion(step):
         yield _consequence(consequence, step, group, groups)
-    if not matching and step.type == TYPES["Queue"] and step.op == "replace":
-        yield Effect(Severity.LOST, group, f"{named(step)} is replaced, **with its messages**")
     same_operation = [item for item in preview.changes if item.op == step.op]
     if not (is_harmless(step, same_operation) or _is_covered(step, matching)):
         yield may_end(step, group)
@@ -201,6 +199,14 @@ def _fits(consequence: Consequence, step: EngineStep) -> bool:
         and (not consequence.inputs or bool(consequence.inputs & by))
         and consequence.group_role in ("", role_of(step))
     )
+
+
+def _deletion(step: EngineStep) -> list[Consequence]:
+    """Return what a replacement means that no row has: the old resource is deleted, unless it is retained."""
+    if step.op != "replace" or step.retained:
+        return []
+    rows = [consequence for consequence in CONSEQUENCES if _fits(consequence, replace(step, op="delete"))]
+    return [replace(row, words=row.words.replace("is deleted", "is replaced")) for row in rows]
 
 
 def _is_covered(step: EngineStep, matching: list[Consequence]) -> bool:
@@ -250,7 +256,7 @@ def _template(step: EngineStep) -> Iterator[str]:
 
 
 def _mix(step: EngineStep) -> Iterator[str]:
-    old_types, new_types = types_of(step.old), types_of(step.new)
+    old_types, new_types = list(_weights(step.old)), list(_weights(step.new))
     if added := [name for name in new_types if name not in old_types]:
         yield f"types added: {code(', '.join(added))}"
     if removed := [name for name in old_types if name not in new_types]:
@@ -271,11 +277,6 @@ def _bounds(step: EngineStep, inputs: frozenset[str]) -> Iterator[str]:
         number(step.old.get("maxSize")) or 0
     ):
         yield "instances above the maximum are terminated: at once if they are starting, else one by one"
-
-
-def types_of(inputs: Mapping[str, Any]) -> list[str]:
-    """Return the instance types of an Auto Scaling group, in order."""
-    return [str(override["instanceType"]) for override in _overrides(inputs) if "instanceType" in override]
 
 
 def _overrides(inputs: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -323,7 +324,7 @@ def _is_only_version(step: EngineStep) -> bool:
 
 
 def _weights(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the weight of each type of a group."""
+    """Return the weight of each type of an Auto Scaling group, in order."""
     return {
         str(override["instanceType"]): override.get("weightedCapacity")
         for override in _overrides(inputs)

@@ -251,11 +251,12 @@ def test_a_preview_without_json_reports_its_error(work_dir: Path) -> None:
 def command(work_dir: Path, forecast: str, status: int = 0) -> str:
     """Return a ``gpu-spot`` with a fixed forecast and the real other commands."""
     (work_dir / "forecast.md").write_text(forecast)
+    (work_dir / "error").write_text("boom at `<details>\n")
     (work_dir / "review.py").write_text(REVIEW)
     path = work_dir / "gpu-spot"
     path.write_text(
         "#!/usr/bin/env bash\n"
-        f'[[ $1 != forecast ]] || {{ echo "$@" > asked; cat forecast.md; echo "boom" >&2; exit {status}; }}\n'
+        f'[[ $1 != forecast ]] || {{ echo "$@" > asked; cat forecast.md; cat error >&2; exit {status}; }}\n'
         f'exec {sys.executable} {work_dir}/review.py "$@"\n'
     )
     path.chmod(0o755)
@@ -279,7 +280,9 @@ def test_the_engines_output_becomes_the_comment(work_dir: Path) -> None:
     assert (work_dir / "comment.md").read_text("utf-8") == golden
 
 
-@pytest.mark.parametrize(("status", "expected", "text"), [(3, 3, "dear"), (2, 0, "No forecast: boom")])
+@pytest.mark.parametrize(
+    ("status", "expected", "text"), [(3, 3, "dear"), (2, 0, "No forecast: `boom at '<details>`")]
+)
 def test_an_exceeded_threshold_fails_but_a_failed_forecast_does_not(
     work_dir: Path, status: int, expected: int, text: str
 ) -> None:

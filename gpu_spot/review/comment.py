@@ -117,7 +117,8 @@ def _besides(environments: Sequence[ReviewedEnvironment]) -> str:
     """Return what changes beside running workers, and the cost, in a line."""
     parts = []
     for axis in AXES:
-        merged = frozenset[str]().union(*(item.meaning.directions(axis) for item in environments))
+        merged = frozenset() if environments else frozenset({"unknown"})
+        merged = merged.union(*(item.meaning.directions(axis) for item in environments))
         parts.append(f"{axis.capitalize()}: {_in_words(axis, merged)}.")
     costs = [re.sub(r" \(.*?\)", "", _cost(item)) for item in environments if item.cost]
     if len(environments) > 1:
@@ -132,7 +133,8 @@ def _in_words(axis: str, directions: frozenset[str]) -> str:
 
 
 def _row(environment: ReviewedEnvironment) -> str:
-    counts = ", ".join(f"{number} {op}" for op, number in environment.preview.counts().items()) or "no change"
+    counts = ", ".join(f"{number} {op}" for op, number in environment.preview.counts().items())
+    none = "no change" if environment.preview.is_whole else "not known"
     verdict = "**preview failed**" if environment.preview.errors else _verdict(environment)
     cells = [
         f"**{label(environment.preview.environment)}**",
@@ -144,7 +146,7 @@ def _row(environment: ReviewedEnvironment) -> str:
         )
         or "unchanged",
         _policies(environment),
-        counts,
+        counts or none,
     ]
     return f"| {' | '.join(cells)} |"
 
@@ -170,7 +172,8 @@ def _policies(environment: ReviewedEnvironment) -> str:
     rules = f" ({label(environment.rules)})" if environment.rules else ""
     mandatory, all_ = len(_mandatory(preview)), len(preview.violations)
     if not all_:
-        return f"passed{rules}" if preview.has_policy_results else "not evaluated"
+        passed = f"passed{rules}" if preview.is_whole else "not known"
+        return passed if preview.has_policy_results else "not evaluated"
     parts = [f"**{mandatory} violated**"] if mandatory else []
     return ", ".join(parts + ([f"{all_ - mandatory} advisory"] if all_ > mandatory else [])) + rules
 

@@ -31,7 +31,7 @@ class ReviewedEnvironment:
     @property
     def is_changed(self) -> bool:
         """Whether something changes, or may change because the preview failed or is incomplete."""
-        return bool(self.preview.changes or self.preview.errors or self.preview.limitations)
+        return bool(self.preview.changes) or not self.preview.is_whole
 
 
 def review_environments(

@@ -117,6 +117,11 @@ class Preview:
         """The steps that change a resource at its provider."""
         return tuple(step for step in self.steps if step.op not in UNCHANGED and not step.is_component)
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether it lists all that the update would do."""
+        return not (self.errors or self.limitations)
+
     def counts(self) -> dict[str, int]:
         """Return the number of resources by operation."""
         return dict(sorted(Counter(step.op for step in self.changes).items()))
@@ -165,19 +170,16 @@ def _parsing(expected_form: str) -> Iterator[None]:
 
 
 def _read(environment: str, digest: Any, violations: Sequence[PolicyViolation] | None) -> Preview:
-    diagnostics = [
-        diagnostic for diagnostic in digest.get("diagnostics") or () if diagnostic.get("message", "").strip()
-    ]
+    messages: dict[str, list[str]] = {"error": [], "warning": []}
+    for diagnostic in digest.get("diagnostics") or ():
+        if text := diagnostic.get("message", "").strip():
+            messages.setdefault(diagnostic["severity"], []).append(text)
     listed = [step for step in digest.get("steps") or () if f"::{_ROOT}::" not in step["urn"]]
     return Preview(
         environment,
         tuple(_steps(listed)),
-        tuple(
-            diagnostic["message"].strip() for diagnostic in diagnostics if diagnostic["severity"] == "error"
-        ),
-        tuple(
-            diagnostic["message"].strip() for diagnostic in diagnostics if diagnostic["severity"] == "warning"
-        ),
+        tuple(messages["error"]),
+        tuple(messages["warning"]),
         tuple(violations or ()),
         has_policy_results=violations is not None,
         limitations=tuple(_limitations(digest, listed)),

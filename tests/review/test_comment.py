@@ -149,7 +149,8 @@ def test_removed_protection_is_reported() -> None:
 def test_policies_pass_only_if_they_were_evaluated(
     violations: tuple[PolicyViolation, ...] | None, cell: str
 ) -> None:
-    text = comment(review_environments([read("dev", '{"steps": []}', violations)], {}))
+    whole = '{"steps": [], "changeSummary": {"same": 1}}'
+    text = comment(review_environments([read("dev", whole, violations)], {}))
     assert f"| {cell} |" in text
 
 

@@ -293,6 +293,17 @@ def test_a_replaced_cluster_ends_everything() -> None:
     assert said(reviewed(change))[0] == "ends"
 
 
+@pytest.mark.parametrize("digest", [FAILED, {"arguments": ["--target", "x"]}, {}])
+def test_what_was_not_previewed_is_nowhere_called_unchanged(digest: dict[str, Any]) -> None:
+    """The comment said "Data: unchanged", "passed" and "no change" of previews that failed or left out."""
+    environments = reviewed(*([target()] if digest else []), **digest)
+    text = comment(environments)
+    assert not re.search("unchanged|passed|no change|not affected", text)
+    assert text.count("look") == 6
+    assert environments[0].meaning.untouched == ()
+    assert "Data: **look**" in comment([])
+
+
 @pytest.mark.parametrize(
     ("type_", "key", "worst", "says"),
     [

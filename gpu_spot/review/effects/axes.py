@@ -220,7 +220,8 @@ def axis_effects(step: EngineStep, groups: Groups, steps: Sequence[EngineStep]) 
             axis = REACH if kind.rules.get(key) == "^" else _AXIS_OF_INPUT.get(key, kind.axis)
             direction = _direction(step, kind, key, group, steps)
             if direction:
-                detail = "; ".join(_lines(step, key)) or label(key)
+                lines = list(difference_lines(step.old.get(key), step.new.get(key), key))
+                detail = "; ".join(lines[:3]) or label(key)
                 is_grant = axis == REACH and direction == "grows" and step.kind not in _IDENTITY_BASED
                 yield _effect(axis, direction, group, f"{named(step)} {detail}", is_watched=is_grant)
     else:
@@ -280,8 +281,7 @@ def _direction(step: EngineStep, kind: _Kind, key: str, group: str, steps: Seque
     if rule == "^":
         return compare_policies(old, new)
     if rule == "@":
-        before, after = _minutes(old), _minutes(new)
-        return "unknown" if before is None or after is None else _sign(before - after)
+        return _moved(_minutes(new), _minutes(old))
     if rule == "~":
         return _expiry(old, new)
     return _compared(old, new) if rule == "+" else _compared(new, old)
@@ -296,8 +296,6 @@ def _moved(before: float | None, after: float | None) -> str:
 
 
 def _amount(value: Any) -> float | None:
-    if isinstance(value, bool):
-        return float(value)
     if isinstance(value, str):
         value = _RANKS.get(value.casefold(), value)
     try:
@@ -318,8 +316,7 @@ def _compared(old: Any, new: Any) -> str:
             amount = _amount(before if after is None else after)
             directions.add("grows" if (after is None) == (amount == 0) else "shrinks")
             continue
-        old_amount, new_amount = _amount(before), _amount(after)
-        directions.add(_moved(old_amount, new_amount))
+        directions.add(_moved(_amount(before), _amount(after)))
     return next((name for name in ("unknown", "shrinks", "grows") if name in directions), "")
 
 
@@ -364,10 +361,6 @@ def _alarm(step: EngineStep, key: str, group: str, steps: Sequence[EngineStep]) 
         is_upper = str(step.new.get("comparisonOperator", "")).startswith("Greater")
         return _compared(new, old) if is_upper else _compared(old, new)
     return "unknown"
-
-
-def _lines(step: EngineStep, key: str) -> list[str]:
-    return list(difference_lines(step.old.get(key), step.new.get(key), key))[:3]
 
 
 def _parameter(step: EngineStep, group: str) -> Iterator[Effect]:

@@ -48,12 +48,13 @@ _ACCESS_POINT: Final = re.compile(r"access-point/(fsap-[0-9a-f]+)")
 class Meaning:
     """The effects of a preview, most severe first, and the groups that are not affected.
 
-    ``notes`` say what the engine does to its state alone.
+    ``notes`` say what the engine does to its state alone. If the preview ``is_whole``, nothing else changes.
     """
 
     effects: tuple[Effect, ...]
     untouched: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    is_whole: bool = True
 
     @property
     def worst(self) -> Severity:
@@ -70,8 +71,8 @@ class Meaning:
     def directions(self, axis: str) -> frozenset[str]:
         """Return how an axis changes: ``grows``, ``shrinks``, ``unknown``; empty if it does not."""
         shown = {effect.direction for effect in self.effects if effect.axis == axis and effect.direction}
-        is_lost = axis == DATA and self.worst is Severity.LOST
-        return frozenset({*shown, "shrinks"} if is_lost else shown)
+        shown |= {"shrinks"} if axis == DATA and self.worst is Severity.LOST else set()
+        return frozenset(shown if self.is_whole else {*shown, "unknown"})
 
     def groups(self, severity: Severity) -> tuple[str, ...]:
         """Return the groups with an effect of a severity, sorted by name."""
@@ -100,7 +101,8 @@ def assess_preview(preview: Preview) -> Meaning:
     touched = {
         effect.group for effect in effects if effect.severity > Severity.NOTHING and effect.axis == "workers"
     }
-    return Meaning(tuple(effects), tuple(sorted(groups.targets.keys() - touched)), tuple(_notes(preview)))
+    untouched = tuple(sorted(groups.targets.keys() - touched)) if preview.is_whole else ()
+    return Meaning(tuple(effects), untouched, tuple(_notes(preview)), preview.is_whole)
 
 
 def _merged(effects: list[Effect], groups: Groups) -> Iterator[Effect]:

@@ -344,9 +344,10 @@ def test_without_fallback_there_is_no_second_group() -> None:
 
 def test_two_services_and_a_gateway_in_each_zone() -> None:
     first = run("known").settings["gpu-spot:services"][0]
-    other = {"instanceTypes": ["g5g.xlarge"], "maxPrice": 0.42, "spotPercentage": 70}
+    other = {"instanceTypes": ["g5g.xlarge"], "maxPrice": "1e1", "spotPercentage": 70}
     second = {**first, "name": "batch", "capacity": {**first["capacity"], **other}}
     gateways = {"network.egress": "nat-gateway-per-zone", "tags": {"team": "vision"}}
+    gateways["monitoring.monthlyBudgetUsd"] = "1e3"  # AWS takes no 1E+3, as Python writes it
     known = edited_stack({**gateways, "services": [first, second]})
     assert len(known.of("NatGateway")) == 3
     assert set(known.of("Group")) == {
@@ -356,7 +357,8 @@ def test_two_services_and_a_gateway_in_each_zone() -> None:
     assert "/arm64/" in template["imageId"]
     assert template["tags"]["team"] == "vision"
     distribution = known.the("Group", "batch-primary")["mixedInstancesPolicy"]["instancesDistribution"]
-    assert distribution["spotMaxPrice"] == "0.42"
+    assert distribution["spotMaxPrice"] == "10"
+    assert known.the("Budget", "budget")["limitAmount"] == "1000"
     assert distribution["onDemandPercentageAboveBaseCapacity"] == 30
 
 

@@ -42,7 +42,7 @@ def run(stack: Stack, account: Account) -> Iterator[CheckResult]:
     finding = f"${total:.0f} without {without} (list prices of {span})"
     budget = stack.settings.monitoring.monthly_budget_usd
     if budget is not None and total > budget:
-        advice = f"the budget is ${budget}: increase it, or reduce the stack"
+        advice = f"the budget is ${budget:f}: increase it, or reduce the stack"
         yield CheckResult("total", "warning", finding, advice)
     else:
         yield CheckResult("total", "ok", finding)

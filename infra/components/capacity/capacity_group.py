@@ -149,7 +149,7 @@ class CapacityGroup(pulumi.ComponentResource):
                 on_demand_base_capacity=capacity.on_demand_base,
                 on_demand_percentage_above_base_capacity=100 - capacity.spot_percentage,
                 spot_allocation_strategy=capacity.allocation_strategy,
-                spot_max_price=str(capacity.max_price) if capacity.max_price is not None else None,
+                spot_max_price=f"{capacity.max_price:f}" if capacity.max_price is not None else None,
             ),
         )
 

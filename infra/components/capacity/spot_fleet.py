@@ -64,7 +64,7 @@ class SpotFleet(pulumi.ComponentResource):
             on_demand_target_capacity=0 if is_managed else _on_demand_target(capacity),
             on_demand_allocation_strategy="lowestPrice" if capacity.instance_requirements else "prioritized",
             allocation_strategy=overrides.FLEET_STRATEGIES[capacity.allocation_strategy],
-            spot_price=str(capacity.max_price) if capacity.max_price is not None else None,
+            spot_price=f"{capacity.max_price:f}" if capacity.max_price is not None else None,
             launch_template_configs=overrides.fleet_configs(capacity, args.launchables, args.subnet_ids),
             instance_interruption_behaviour="terminate",
             # The controller selects the instances to terminate; a lower target terminates none.

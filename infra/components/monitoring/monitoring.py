@@ -104,7 +104,7 @@ class Monitoring(pulumi.ComponentResource):
         )
         self.dashboard_name = board.dashboard_name
         if args.settings.monthly_budget_usd is not None:
-            self._budget(str(args.settings.monthly_budget_usd))
+            self._budget(f"{args.settings.monthly_budget_usd:f}")
         self.register_outputs({"topic": self.topic_arn})
 
     def _topic(self) -> aws.sns.Topic:

@@ -101,7 +101,7 @@ def check_capacity(capacity: Capacity) -> None:
         )
     if capacity.max_price is not None:
         raise unsupported_error(
-            f"with maxPrice {capacity.max_price}", "remove it (Karpenter has no maximum price)"
+            f"with maxPrice {capacity.max_price:f}", "remove it (Karpenter has no maximum price)"
         )
     if capacity.drill:
         raise unsupported_error(

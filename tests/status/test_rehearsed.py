@@ -207,7 +207,7 @@ def _watched(world: World) -> tuple[str, int]:
         return next(continue_polling)
 
     terminal = Console(file=written, force_terminal=True, width=140, height=60)
-    console_class, status.Console = status.Console, lambda: terminal  # type: ignore[misc, assignment]
+    console_class, status.Console = status.Console, lambda **_: terminal  # type: ignore[misc, assignment]
     try:
         _shown(world, "--watch", wait=wait)
     finally:

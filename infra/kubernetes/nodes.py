@@ -40,11 +40,6 @@ def node_pool(entry: Service | Training, context: ClusterContext) -> list[Manife
             "requirements": _requirements(entry),
             "taints": [{"key": GPU, "value": "present", "effect": "NoSchedule"}],
             "expireAfter": "Never",
-            **(
-                {}
-                if isinstance(entry, Training)
-                else {"terminationGracePeriod": f"{pods.NODE_GRACE_SECONDS}s"}
-            ),
         },
     }
     disruption: Manifest = {
@@ -54,6 +49,8 @@ def node_pool(entry: Service | Training, context: ClusterContext) -> list[Manife
     }
     if isinstance(entry, Training):
         disruption |= _disruption_of_job(entry)
+    else:
+        template["spec"]["terminationGracePeriod"] = f"{pods.NODE_GRACE_SECONDS}s"
     return [
         {
             "apiVersion": "karpenter.sh/v1",
@@ -184,6 +181,7 @@ def _node_class(name: str, entry: Work, context: ClusterContext) -> Manifest:
             "securityGroupSelectorTerms": groups,
             # By default Karpenter ignores the instance store: for images and emptyDirs (GPU_SPOT_SCRATCH).
             "instanceStorePolicy": "RAID0",
+            "kubelet": pod_resources.KUBELET,
             "blockDeviceMappings": [{"deviceName": "/dev/xvda", "rootVolume": True, "ebs": root}],
             # One hop ends on the node: pods cannot get the credentials of its role.
             "metadataOptions": {

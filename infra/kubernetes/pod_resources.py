@@ -19,7 +19,11 @@ _EVICTION_MIB: Final = 100
 _DAEMONS_MILLICPU: Final = 500
 _DAEMONS_MIB: Final = 1024
 """Reserve for daemon sets (network, storage, device plugin, identity, metrics); a generous estimate."""
-_MANY_PODS_FROM_VCPUS: Final = 30
+_MAX_PODS: Final = 110
+_RESERVED_MIB: Final = 255 + 11 * _MAX_PODS
+KUBELET: Final = {"maxPods": _MAX_PODS, "kubeReserved": {"memory": f"{_RESERVED_MIB}Mi"}}
+"""Of the nodes. By default Karpenter and the node reserve memory for as many pods as the type has addresses,
+up to 1,514; Karpenter does whatever ``maxPods`` is (karpenter-provider-aws, ``NewInstanceType``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +52,10 @@ def allocatable(size: InstanceSize) -> tuple[int, int]:
     """Return millicpu and MiB available to pods on a node of this size.
 
     Source: amazon-eks-ami, ``kubeReserved``: 6 % of the first vCPU, 1 % of the second, 0.5 % of the next two,
-    0.25 % of the others; 255 MiB, and 11 MiB for each of 110 or 250 possible pods.
+    0.25 % of the others; 255 MiB, and 11 MiB for each possible pod.
     """
     shares = [60, 10, 5, 5, *[2.5] * (size.vcpus - 4)][: size.vcpus]
-    pods = 250 if size.vcpus >= _MANY_PODS_FROM_VCPUS else 110
-    memory = floor(size.memory_gib * 1024 * (1 - _OVERHEAD)) - 255 - 11 * pods - _EVICTION_MIB - _DAEMONS_MIB
+    memory = floor(size.memory_gib * 1024 * (1 - _OVERHEAD)) - _RESERVED_MIB - _EVICTION_MIB - _DAEMONS_MIB
     return floor(size.vcpus * 1000 - sum(shares)) - _DAEMONS_MILLICPU, memory
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from infra.kubernetes.context import GPU, ClusterContext, Manifest
-from infra.schema import Dataset
 from infra.schema.work import Work
 
 GRACE_SECONDS: Final = 110
@@ -85,7 +84,7 @@ def dataset_volumes(entry: Work, context: ClusterContext) -> tuple[list[Manifest
             "dataSource": {
                 "apiGroup": "snapshot.storage.k8s.io",
                 "kind": "VolumeSnapshot",
-                "name": snapshot_name(dataset),
+                "name": dataset.snapshot,
             },
         }
         volumes.append(
@@ -100,19 +99,11 @@ def dataset_volumes(entry: Work, context: ClusterContext) -> tuple[list[Manifest
     return volumes, mounts
 
 
-def snapshot_name(dataset: Dataset) -> str:
-    """Return the name of a snapshot's object."""
-    return dataset.snapshot
-
-
 def storage_class(entry: Work, number: int, context: ClusterContext) -> str:
     """Return the name of the storage class of an entry's dataset."""
     return context.cluster_name(entry.name, f"dataset-{number}")
 
 
-def pod_template(labels: Mapping[str, str], spec: Manifest, **annotations: Any) -> Manifest:
+def pod_template(labels: Mapping[str, str], spec: Manifest) -> Manifest:
     """Return a pod template."""
-    metadata: Manifest = {"labels": dict(labels)}
-    if annotations:
-        metadata["annotations"] = annotations["annotations"]
-    return {"metadata": metadata, "spec": spec}
+    return {"metadata": {"labels": labels}, "spec": spec}

@@ -59,7 +59,7 @@ def datasets(entries: Iterable[Work], context: ClusterContext) -> list[Manifest]
     classes: list[Manifest] = []
     for entry in entries:
         for number, dataset in enumerate(entry.datasets):
-            for manifest in _snapshot(pods.snapshot_name(dataset), dataset.snapshot, context):
+            for manifest in _snapshot(dataset.snapshot, context):
                 snapshots[f"{manifest['kind']} {manifest['metadata']['name']}"] = manifest
             parameters = {
                 "type": "gp3",
@@ -93,8 +93,8 @@ def datasets(entries: Iterable[Work], context: ClusterContext) -> list[Manifest]
     return [*snapshots.values(), *classes]
 
 
-def _snapshot(name: str, snapshot: str, context: ClusterContext) -> list[Manifest]:
-    group, content = "snapshot.storage.k8s.io/v1", context.cluster_name(name)
+def _snapshot(snapshot: str, context: ClusterContext) -> list[Manifest]:
+    group, content = "snapshot.storage.k8s.io/v1", context.cluster_name(snapshot)
     return [
         {
             "apiVersion": group,
@@ -104,13 +104,13 @@ def _snapshot(name: str, snapshot: str, context: ClusterContext) -> list[Manifes
                 "deletionPolicy": "Retain",
                 "driver": "ebs.csi.aws.com",
                 "source": {"snapshotHandle": snapshot},
-                "volumeSnapshotRef": {"name": name, "namespace": context.namespace},
+                "volumeSnapshotRef": {"name": snapshot, "namespace": context.namespace},
             },
         },
         {
             "apiVersion": group,
             "kind": "VolumeSnapshot",
-            "metadata": context.metadata(name),
+            "metadata": context.metadata(snapshot),
             "spec": {"source": {"volumeSnapshotContentName": content}},
         },
     ]

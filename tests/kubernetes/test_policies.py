@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from typing import Any
 
 import pytest
@@ -294,6 +296,28 @@ def test_every_allowed_type_has_a_size_and_room_for_a_pod() -> None:
         size = description["VCpuInfo"]["DefaultVCpus"], description["MemoryInfo"]["SizeInMiB"] / 1024
         assert size == (INSTANCE_SIZES[name].vcpus, INSTANCE_SIZES[name].memory_gib), name
     assert all(min(pod_resources.allocatable(size)) > 2000 for size in INSTANCE_SIZES.values())
+
+
+@pytest.mark.parametrize("name", sorted(INSTANCE_SIZES.keys() & INSTANCE_TYPES.keys()))
+def test_karpenter_finds_room_for_a_whole_job_and_the_daemons(name: str) -> None:
+    """As Karpenter computes a type of which it has seen no node, or no pod of that type would ever get one.
+
+    Source: karpenter-provider-aws 1.14, ``pkg/providers/instancetype/types.go``.
+    """
+    [kubelet] = {
+        json.dumps(one["spec"].get("kubelet", {})) for one in rendered() if one["kind"] == "EC2NodeClass"
+    }
+    reserved = json.loads(kubelet).get("kubeReserved", {}).get("memory")
+    description = INSTANCE_TYPES[name]
+    network, memory = description["NetworkInfo"], description["MemoryInfo"]["SizeInMiB"]
+    card = network["NetworkCards"][network.get("DefaultNetworkCardIndex", 0)]
+    addresses = card["MaximumNetworkInterfaces"] * (network["Ipv4AddressesPerInterface"] - 1) + 2
+    memory -= 64 if description["ProcessorInfo"]["SupportedArchitectures"][0] == "arm64" else 0
+    kube = 11 * addresses + 255 if reserved is None else int(reserved.removesuffix("Mi"))
+    allocatable = memory - math.ceil(memory * 0.075) - kube - 100
+    assert (
+        allocatable - pod_resources.job_requests([name]).memory_mib >= 900
+    )  # what daemons request, and more
 
 
 def test_the_quota_admits_a_whole_job() -> None:

@@ -64,6 +64,7 @@ _KEYS: Final[dict[tuple[str, str], dict[str, Any]]] = {
             ("httpEndpoint", "httpTokens", "httpPutResponseHopLimit", "httpProtocolIPv6")
         ),
         "instanceStorePolicy": None,
+        "kubelet": {"maxPods": None, "kubeReserved": dict.fromkeys(("cpu", "memory", "ephemeral-storage"))},
         "tags": _ANY,
     },
     # kueue.sigs.k8s.io, "Kueue v1beta2 API"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
@@ -16,6 +17,11 @@ Manifest: TypeAlias = dict[str, Any]
 LABEL_STACK: Final = "gpu-spot/stack"
 LABEL_GROUP: Final = "gpu-spot/group"
 GPU: Final = "nvidia.com/gpu"
+
+
+def named_for(name: str, content: str) -> str:
+    """Return the name of an object that follows its content: with another one it is another object."""
+    return f"{name}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import shlex
 from pathlib import Path
 from typing import Final
@@ -10,7 +9,7 @@ from typing import Final
 from contracts.agent import experiments
 from contracts.agent.names import CODE_DIR, DATA_DIR, JOB_HOME, JOB_TMP, RUN_DIR
 from infra.kubernetes import pod_resources, pods, secrets
-from infra.kubernetes.context import ClusterContext, Manifest
+from infra.kubernetes.context import ClusterContext, Manifest, named_for
 from infra.schema import Training
 from userdata.agent.work.container import Container
 from userdata.agent.work.training import variables
@@ -63,7 +62,7 @@ def job_manifests(job: Training, context: ClusterContext) -> list[Manifest]:
 def run_name(job: Training) -> str:
     """Return the name of what belongs to a run; another revision or matrix is another run."""
     run = experiments.run_of(job.revision, job.matrix) if job.matrix is not None else job.revision
-    return f"{job.name}-{hashlib.sha256(run.encode()).hexdigest()[:8]}"
+    return named_for(job.name, run)
 
 
 def environment(job: Training, name: str = "") -> dict[str, str]:

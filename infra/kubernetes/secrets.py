@@ -6,7 +6,7 @@ import json
 
 from contracts.agent import secret_sources
 from contracts.agent.secret_sources import SecretSource
-from infra.kubernetes.context import ClusterContext, Manifest
+from infra.kubernetes.context import ClusterContext, Manifest, named_for
 from infra.schema.work import Work
 
 
@@ -14,7 +14,6 @@ def secret_manifests(entry: Work, context: ClusterContext) -> list[Manifest]:
     """Return the SecretProviderClass of an entry's ``secrets``; an empty list if it has none."""
     if not entry.secrets:
         return []
-    name = _name(entry)
     # Source: secrets-store-csi-driver-provider-aws, "SecretProviderClass options".
     objects: dict[SecretSource, Manifest] = {}
     data = []
@@ -30,7 +29,7 @@ def secret_manifests(entry: Work, context: ClusterContext) -> list[Manifest]:
             alias = f"key-{variable}"
             item.setdefault("jmesPath", []).append({"path": f'"{source.key}"', "objectAlias": alias})
         data.append({"objectName": alias, "key": variable})
-    return [provider_class(name, entry.name, json.dumps([*objects.values()]), data, context)]
+    return [provider_class(_name(entry), entry.name, json.dumps([*objects.values()]), data, context)]
 
 
 def provider_class(
@@ -63,6 +62,8 @@ def synced(
     The driver creates the Secret when a pod mounts the class, updates it while one does, and deletes it with
     the last one. So KEDA, which reads a Deployment's variables, would fail without pods, and never start one:
     the variables are optional, and a volume of the Secret, which is not, holds the containers back.
+    With another reference the name is another, too: else pods would not follow it, and one beside pods from
+    before would start with their Secret.
     Sources: secrets-store-csi-driver, "Sync as Kubernetes Secret"; keda 2.21, ``scale_resolvers.go``.
 
     Args:
@@ -90,4 +91,4 @@ def synced(
 
 
 def _name(entry: Work) -> str:
-    return f"{entry.name}-secrets"
+    return named_for(f"{entry.name}-secrets", json.dumps(entry.secrets, sort_keys=True))

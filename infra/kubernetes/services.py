@@ -8,7 +8,7 @@ from contracts import names
 from contracts.agent import config as agent
 from contracts.agent.names import RUN_DIR, SCRATCH_DIR, WORK_HOME
 from infra.kubernetes import deletion_cost, nodes, pod_resources, pods, secrets
-from infra.kubernetes.context import ClusterContext, Manifest
+from infra.kubernetes.context import ClusterContext, Manifest, named_for
 from infra.schema import Service
 from infra.schema.services.scaling import DAYS, ScalingFloor
 from userdata.agent.work import worker_report_file
@@ -206,7 +206,8 @@ def _budget(service: Service, context: ClusterContext) -> Manifest:
 
 
 def _secret_name(service: Service) -> str:
-    return f"{service.name}-queue"
+    assert service.queue is not None
+    return named_for(f"{service.name}-queue", repr(service.queue.existing))
 
 
 def _secret(service: Service, secret: str, context: ClusterContext) -> Manifest:

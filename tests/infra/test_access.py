@@ -66,7 +66,9 @@ def test_a_pod_has_an_identity_for_them_and_reads_them_by_the_driver() -> None:
         assert statements["ReadParameters"]["Action"] == ["ssm:GetParameters"]
         assert len([arn for arn in statements["ReadQueueSecrets"]["Resource"] if "team/" in arn]) == 2
         assert any(f"{group}-pods" in name for name in found.of("PodIdentityAssociation"))
-        [provider] = [one for one in objects(found) if one["metadata"]["name"] == f"{group}-secrets"]
+        [provider] = [
+            one for one in objects(found) if one["metadata"]["name"].startswith(f"{group}-secrets-")
+        ]
         listed = json.loads(provider["spec"]["parameters"]["objects"])
         assert [one["objectName"] for one in listed] == ["team/hf", "team/keys", "/team/p"]
         assert [one["path"] for one in listed[1]["jmesPath"]] == ['"vllm"', '"other"']

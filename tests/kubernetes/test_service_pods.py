@@ -35,6 +35,33 @@ def test_a_worker_has_time_for_its_request_and_a_node_waits_for_its_workers() ->
     assert pool["spec"]["template"]["spec"]["terminationGracePeriod"] == f"{grace + 10}s"
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({}, {"queue": {"kind": "rabbitmq", "existing": {"secret": "brokers/new"}}}),
+        ({"secrets": {"TOKEN": "team/a"}}, {"secrets": {"TOKEN": "team/b"}}),
+        ({"secrets": {"TOKEN": "team/a"}}, {"secrets": {"TOKEN": "team/a", "KEY": "team/b"}}),
+    ],
+)
+def test_workers_follow_another_secret_and_never_start_with_the_one_before(
+    before: dict[str, Any], after: dict[str, Any]
+) -> None:
+    """The driver updates a Secret after pods have mounted it: one of the same name has the old content."""
+    classes = [
+        {
+            one["metadata"]["name"]: one["spec"]["parameters"]["objects"]
+            for one in rendered(service=service)
+            if one["kind"] == "SecretProviderClass"
+        }
+        for service in (before, after)
+    ]
+    added = classes[1].keys() - classes[0].keys()
+    assert added
+    assert all(classes[0][name] == classes[1][name] for name in classes[0].keys() & classes[1].keys())
+    mounted = [one.get("secret", {}) for one in deployment(**after)["template"]["spec"]["volumes"]]
+    assert added <= {secret.get("secretName") for secret in mounted}
+
+
 def test_a_scaled_worker_finds_its_pod_as_spot_work_looks_for_it() -> None:
     pod = deployment()["template"]["spec"]
     [container] = pod["containers"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -53,7 +55,7 @@ def job_manifests(job: Training, context: ClusterContext) -> list[Manifest]:
     }
     common = [account, *secrets.secret_manifests(job, context)]
     if job.nodes.needs_all:
-        return [*common, _runtime(job, context), _train_job(job, context)]
+        return [*common, *_train_job(job, context)]
     if job.matrix is not None:
         return [*common, _experiments(job, context), _job(job, context)]
     return [*common, _job(job, context)]
@@ -275,7 +277,7 @@ def _experiments(job: Training, context: ClusterContext) -> Manifest:
 
 
 def _runtime(job: Training, context: ClusterContext) -> Manifest:
-    """Return the TrainingRuntime of a run on several nodes.
+    """Return the spec of the TrainingRuntime of a run on several nodes.
 
     The loss of one node ends all ranks, so all restart; a restart after a disruption does not count. The
     others crash while the lost node's pod still saves: they may all fail without ending the run's Job, whose
@@ -300,44 +302,44 @@ def _runtime(job: Training, context: ClusterContext) -> Manifest:
             "template": pod,
         },
     }
-    return {
-        "apiVersion": "trainer.kubeflow.org/v1alpha1",
-        "kind": "TrainingRuntime",
-        "metadata": context.metadata(run_name(job), job.name),
-        "spec": {
-            "mlPolicy": {"numNodes": job.nodes.max, "torch": {}},
-            "template": {
-                "spec": {
-                    "failurePolicy": {
-                        "maxRestarts": job.max_restarts,
-                        "rules": [
-                            {
-                                "name": "disrupted",
-                                "action": "RestartJobSetAndIgnoreMaxRestarts",
-                                "onJobFailureReasons": ["PodFailurePolicy"],
-                            }
-                        ],
-                    },
-                    "replicatedJobs": [{"name": "node", "replicas": 1, "template": template}],
-                }
-            },
-        },
+    rule = {
+        "name": "disrupted",
+        "action": "RestartJobSetAndIgnoreMaxRestarts",
+        "onJobFailureReasons": ["PodFailurePolicy"],
     }
+    job_set = {
+        "failurePolicy": {"maxRestarts": job.max_restarts, "rules": [rule]},
+        "replicatedJobs": [{"name": "node", "replicas": 1, "template": template}],
+    }
+    return {"mlPolicy": {"numNodes": job.nodes.max, "torch": {}}, "template": {"spec": job_set}}
 
 
-def _train_job(job: Training, context: ClusterContext) -> Manifest:
+def _train_job(job: Training, context: ClusterContext) -> list[Manifest]:
+    """Return the TrainingRuntime and the TrainJob of a run on several nodes.
+
+    Trainer reads a runtime once: it updates no JobSet that runs (trainer, ``jobset.go``, ``Build``). So a
+    runtime with another spec has another name, and another TrainJob refers to it. Volumes' sizes are not in
+    the name: AWS gives them after the objects have their names.
+    """
     labels = {**context.labels(job.name), QUEUE_LABEL: context.namespace}
     gpus = pod_resources.job_requests(job.capacity.types).gpus
-    return {
-        "apiVersion": "trainer.kubeflow.org/v1alpha1",
-        "kind": "TrainJob",
-        "metadata": {**context.metadata(job.name, job.name), "labels": labels},
-        "spec": {
-            "runtimeRef": {
-                "apiGroup": "trainer.kubeflow.org",
-                "kind": "TrainingRuntime",
-                "name": run_name(job),
-            },
-            "trainer": {"numNodes": job.nodes.max, "numProcPerNode": gpus},
+    without_sizes = replace(context, snapshot_gib=dict.fromkeys(context.snapshot_gib, 0))
+    name = named_for(job.name, json.dumps(_runtime(job, without_sizes)))
+    group, kind = "trainer.kubeflow.org", "TrainingRuntime"
+    return [
+        {
+            "apiVersion": f"{group}/v1alpha1",
+            "kind": kind,
+            "metadata": context.metadata(name, job.name),
+            "spec": _runtime(job, context),
         },
-    }
+        {
+            "apiVersion": f"{group}/v1alpha1",
+            "kind": "TrainJob",
+            "metadata": {**context.metadata(job.name, job.name), "labels": labels},
+            "spec": {
+                "runtimeRef": {"apiGroup": group, "kind": kind, "name": name},
+                "trainer": {"numNodes": job.nodes.max, "numProcPerNode": gpus},
+            },
+        },
+    ]

@@ -9,30 +9,19 @@ from infra.schema import Service, Settings, Training
 
 def manifests(settings: Settings, context: ClusterContext) -> list[Manifest]:
     """Return the manifests of all entries with ``runsOn: kubernetes``."""
-    entries_on_kubernetes = settings.on_kubernetes
-    entries: tuple[Service | Training, ...] = (
-        *entries_on_kubernetes.services,
-        *entries_on_kubernetes.training,
-    )
+    on_pods = settings.on_kubernetes
+    entries: tuple[Service | Training, ...] = (*on_pods.services, *on_pods.training)
     if not entries:
         return []
     return [
         _namespace(context),
-        *(manifest for entry in entries for manifest in nodes.node_pool(entry, context)),
-        *nodes.queues(entries_on_kubernetes.training, context),
-        *storage.checkpoints(entries_on_kubernetes.training, context),
+        *(one for entry in entries for one in nodes.node_pool(entry, context)),
+        *nodes.queues(on_pods.training, context),
+        *storage.checkpoints(on_pods.training, context),
         *storage.datasets(entries, context),
-        *deletion_cost.policy(entries_on_kubernetes.services, context),
-        *(
-            manifest
-            for service in entries_on_kubernetes.services
-            for manifest in services.service_manifests(service, context)
-        ),
-        *(
-            manifest
-            for job in entries_on_kubernetes.training
-            for manifest in jobs.job_manifests(job, context)
-        ),
+        *deletion_cost.policy(on_pods.services, context),
+        *(one for service in on_pods.services for one in services.service_manifests(service, context)),
+        *(one for job in on_pods.training for one in jobs.job_manifests(job, context)),
     ]
 
 

@@ -320,6 +320,20 @@ def test_karpenter_finds_room_for_a_whole_job_and_the_daemons(name: str) -> None
     )  # what daemons request, and more
 
 
+@pytest.mark.parametrize(
+    "change",
+    [{"image": f"{JOB['image'][:-64]}{'3' * 64}"}, {"environment": {"LR": "0.2"}}, {"maxRestarts": 1}],
+)
+def test_another_template_is_another_train_job(change: dict[str, Any]) -> None:
+    """Trainer updates no JobSet that runs: a runtime that changes under its name is not read again."""
+    four = {**JOB["capacity"], "instanceTypes": ["g6.12xlarge", "g5.12xlarge"]}
+    nodes = {"nodes": 2, "capacity": four}
+    before, after = (rendered(job={**nodes, **one}) for one in ({}, change))
+    names = [of_kind(items, "TrainingRuntime")["metadata"]["name"] for items in (before, after)]
+    assert [of_kind(items, "TrainJob")["spec"]["runtimeRef"]["name"] for items in (before, after)] == names
+    assert names[0] != names[1]
+
+
 def test_the_quota_admits_a_whole_job() -> None:
     for name, items in variants().items():
         [group] = of_kind(items, "ClusterQueue")["spec"]["resourceGroups"]

@@ -15,13 +15,13 @@ def manifests(settings: Settings, context: ClusterContext) -> list[Manifest]:
         return []
     return [
         _namespace(context),
-        *(one for entry in entries for one in nodes.node_pool(entry, context)),
+        *(item for entry in entries for item in nodes.node_pool(entry, context)),
         *nodes.queues(on_pods.training, context),
         *storage.checkpoints(on_pods.training, context),
         *storage.datasets(entries, context),
         *deletion_cost.policy(on_pods.services, context),
-        *(one for service in on_pods.services for one in services.service_manifests(service, context)),
-        *(one for job in on_pods.training for one in jobs.job_manifests(job, context)),
+        *(item for service in on_pods.services for item in services.service_manifests(service, context)),
+        *(item for job in on_pods.training for item in jobs.job_manifests(job, context)),
     ]
 
 

@@ -266,6 +266,22 @@ def test_a_changed_password_is_read_at_once(deployment: Deployment, api: Api) ->
     assert len(api.requests) == requests + 1
 
 
+@pytest.mark.parametrize("minutes", [1, 5])
+def test_another_broker_in_the_secret_is_read_whether_the_one_before_answers_or_not(
+    deployment: Deployment, api: Api, minutes: int
+) -> None:
+    watcher = deployment.watcher(queue(api))
+    deployment.minute(watcher)
+    if minutes == 1:
+        api.answer = lambda to: None
+        assert "does not respond" in deployment.minute(watcher).error
+        api.respond(BUSY)
+    deployment.secrets.put_secret_value(SecretId=SECRET, SecretString="amqps://ocr:second@other")
+    for _ in range(minutes):
+        deployment.minute(watcher)
+    assert api.requests[-1][1] == "Basic b2NyOnNlY29uZA=="  # ocr:second
+
+
 @pytest.mark.parametrize(
     ("text", "message"), [("nonsense", "the broker's URL"), ("amqps://b", "has no host")]
 )

@@ -17,11 +17,13 @@ from lambdas.core.queues import management_api
 from lambdas.core.queues.history import QueueHistory
 
 _DENIED: Final = (401, 403)
+_URL_SECONDS: Final = 300.0
+"""A secret is read again after this time: it may name another broker, while the one before still answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class RabbitMqReader:
-    """Reads RabbitMQ queues; caches the URLs from Secrets Manager until a broker denies access.
+    """Reads RabbitMQ queues; caches the URLs from Secrets Manager while their brokers answer.
 
     ``secrets`` is the client of Secrets Manager. ``tls`` verifies the broker's certificate, by default with
     the system's authorities.
@@ -29,32 +31,26 @@ class RabbitMqReader:
 
     secrets: Any
     tls: ssl.SSLContext = field(default_factory=ssl.create_default_context)
-    _urls: dict[str, str] = field(default_factory=dict)
+    _urls: dict[str, tuple[float, str]] = field(default_factory=dict)
 
     def observe(
         self, queue: WatchedQueue, history: QueueHistory, now: float, timeout: float
     ) -> tuple[QueueState | None, QueueHistory]:
         """Return the queue's state; raise ``ValueError``, or errors of the network and AWS."""
         ends_at = time.monotonic() + timeout
-        was_cached = queue.location in self._urls
-        status, body = self._get(queue, ends_at)
+        read_at, url = self._urls.pop(queue.location, (-_URL_SECONDS, ""))
+        is_cached = abs(now - read_at) < _URL_SECONDS
+        status, body = self._get(queue, url, ends_at) if is_cached else (_DENIED[0], b"")
         if status in _DENIED:
             # The password may have been rotated.
-            self._urls.pop(queue.location, None)
-            if was_cached:
-                status, body = self._get(queue, ends_at)
+            read_at, url = now, self.secrets.get_secret_value(SecretId=queue.location)["SecretString"]
+            status, body = self._get(queue, url, ends_at)
+        if status not in _DENIED:
+            self._urls[queue.location] = read_at, url
         return queue_history.observe(history, management_api.parse_counts(status, body), now)
 
-    def _get(self, queue: WatchedQueue, ends_at: float) -> tuple[int, bytes]:
-        if queue.location not in self._urls:
-            self._urls[queue.location] = self.secrets.get_secret_value(SecretId=queue.location)[
-                "SecretString"
-            ]
-        try:
-            api = management_api.from_broker_url(self._urls[queue.location], queue.management)
-        except ValueError:
-            del self._urls[queue.location]
-            raise
+    def _get(self, queue: WatchedQueue, url: str, ends_at: float) -> tuple[int, bytes]:
+        api = management_api.from_broker_url(url, queue.management)
         try:
             return management_client.call(api, api.queue_path(queue.name), self.tls, ends_at)
         except (OSError, http.client.HTTPException) as error:

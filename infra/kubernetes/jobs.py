@@ -223,7 +223,7 @@ def _pod(job: Training, context: ClusterContext) -> Manifest:
     }
     # Without karpenter.sh/do-not-disrupt: Karpenter would delete the pod instead of evicting it, later and
     # without the condition DisruptionTarget. Nothing else moves a job (nodes.node_pool).
-    return pods.pod_template(context.labels(job.name), spec)
+    return pods.pod_template(job, spec, context)
 
 
 def pod_container(job: Training, user: int, group: int) -> Container:

@@ -104,6 +104,13 @@ def storage_class(entry: Work, number: int, context: ClusterContext) -> str:
     return context.cluster_name(entry.name, f"dataset-{number}")
 
 
-def pod_template(labels: Mapping[str, str], spec: Manifest) -> Manifest:
-    """Return a pod template."""
-    return {"metadata": {"labels": labels}, "spec": spec}
+def pod_template(entry: Work, spec: Manifest, context: ClusterContext) -> Manifest:
+    """Return the template of an entry's pods.
+
+    EKS gives credentials to pods that are created after their role: with a first permission of the command,
+    and without the last, they are replaced.
+    """
+    metadata: Manifest = {"labels": context.labels(entry.name)}
+    if entry.uses_aws:
+        metadata["annotations"] = {"gpu-spot/permissions": "yes"}
+    return {"metadata": metadata, "spec": spec}

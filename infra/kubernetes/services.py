@@ -170,7 +170,7 @@ def _pod(service: Service, queue: agent.Queue | None, context: ClusterContext) -
         "containers": [container],
         "volumes": volumes,
     }
-    return pods.pod_template(context.labels(service.name), spec)
+    return pods.pod_template(service, spec, context)
 
 
 def _extend(lists: tuple[list[Manifest], ...], more: tuple[list[Manifest], ...]) -> None:

@@ -16,7 +16,7 @@ from pulumi_on_moto.cluster.api import ApiServer
 from tests import iam
 from tests.apart import apart
 from tests.infra.declared import ROOT, Run, stack_of
-from tests.kubernetes.entries import STACK
+from tests.kubernetes.entries import STACK, rendered
 from tests.oracles.kubernetes import validation_error
 
 VERSION = get_args(Kubernetes.model_fields["version"].annotation)[-1]
@@ -101,6 +101,26 @@ def test_a_services_pods_may_read_their_queue_only(known: Run) -> None:
         "SendAnswers",
     }  # as an instance's, by the same function
     assert not [one for one in known.of("RolePolicy") if "resnet" in one]  # a job has no role
+
+
+def test_pods_are_created_after_their_role_is_theirs_and_deleted_before_it(known: Run) -> None:
+    """EKS injects credentials when a pod is created: one from before never works on its queue."""
+    for one in known.declared:
+        if one["type"].endswith(":Deployment"):
+            assert {"ocr-pods", "asr-pods"} <= {*one["dependencies"]}
+
+
+def test_pods_without_permissions_are_replaced_when_they_get_some() -> None:
+    permissions = [{"actions": ["s3:GetObject"], "resources": ["arn:aws:s3:::models/*"]}]
+    before, after = (
+        {
+            one["kind"]: one["spec"]["template"]
+            for one in rendered(job=changes, service=changes)
+            if one["kind"] in ("Job", "Deployment")
+        }
+        for changes in ({}, {"permissions": permissions})
+    )
+    assert not [kind for kind in before if before[kind] == after[kind]]
 
 
 def test_a_role_trusts_one_service_account_of_one_cluster(known: Run) -> None:

@@ -49,7 +49,7 @@ def declare(settings: Settings, foundation: Foundation) -> list[Workload]:
 def _declare(settings: Settings, kubernetes: Kubernetes, foundation: Foundation) -> None:
     scope, engines = foundation.scope, _engines(settings.on_kubernetes, foundation)
     created = _created_cluster(settings, kubernetes, foundation, engines)
-    _pods(settings.on_kubernetes, kubernetes, foundation, created)
+    identities = _pods(settings.on_kubernetes, kubernetes, foundation, created)
     if created is None:
         endpoint = _existing_cluster(kubernetes.cluster, foundation)
         provider, depends_on = cluster_objects.provider(scope, endpoint), endpoint.depends_on
@@ -67,33 +67,31 @@ def _declare(settings: Settings, kubernetes: Kubernetes, foundation: Foundation)
     locations = {job.name: checkpoints.stay(job, scope, paths) for job in settings.on_kubernetes.training}
     profile = created.node_profile if created else ""
     manifests = objects.build_objects(settings, foundation, profile, locations)
-    ClusterObjects(
-        scope.name("objects"), ClusterObjectsArgs(scope, provider, manifests, depends_on), scope.child_options
-    )
+    # EKS gives credentials to a pod when it is created, and only if its account has an association.
+    arguments = ClusterObjectsArgs(scope, provider, manifests, [*depends_on, *identities])
+    ClusterObjects(scope.name("objects"), arguments, scope.child_options)
 
 
 def _pods(
     entries: Settings, kubernetes: Kubernetes, foundation: Foundation, created: EksCluster | None
-) -> None:
+) -> list[PodIdentity]:
     """Declare the identities of pods that use AWS services."""
-    scope = foundation.scope
+    scope, identities = foundation.scope, []
     for entry in (*entries.services, *entries.training):
         queue = foundation.queues.get(entry.name)
         if queue is not None or entry.secrets or entry.uses_aws:
-            PodIdentity(
-                scope.name(entry.name, "pods"),
-                PodIdentityArgs(
-                    scope,
-                    kubernetes.cluster,
-                    kubernetes.namespace_of(scope.stack),
-                    entry.name,
-                    kubernetes_statements.command(scope, entry, queue.access if queue else None),
-                    policy_arns=entry.policy_arns,
-                    group=entry.name,
-                    created_cluster_name=created.created_name if created else None,
-                ),
-                scope.child_options,
+            arguments = PodIdentityArgs(
+                scope,
+                kubernetes.cluster,
+                kubernetes.namespace_of(scope.stack),
+                entry.name,
+                kubernetes_statements.command(scope, entry, queue.access if queue else None),
+                policy_arns=entry.policy_arns,
+                group=entry.name,
+                created_cluster_name=created.created_name if created else None,
             )
+            identities.append(PodIdentity(scope.name(entry.name, "pods"), arguments, scope.child_options))
+    return identities
 
 
 def _created_cluster(

@@ -65,6 +65,10 @@ class ClusterContext:
         """
         return f"gpu-spot-{self.stack.lower()}.{'-'.join(parts)}"
 
+    def bound_name(self, name: str) -> str:
+        """Return the name of a cluster-scoped object that is bound to an object of the namespace for ever."""
+        return f"{self.namespace}.{name}"
+
     def tags(self, group: str) -> dict[str, str]:
         """Return the AWS tags of an entry's nodes and volumes."""
         return {**self.extra_tags, names.TAG_STACK: self.stack, names.TAG_GROUP: group}

@@ -84,16 +84,12 @@ def policy(services: Sequence[Service], context: ClusterContext) -> list[Manifes
         f"{after}.all(key, key == '{ANNOTATION}' || {before}[?key] == optional.of({after}[key]))"
         f" && {before}.all(key, key in {after})": f"a worker changes the annotation {ANNOTATION} only",
     }
+    updates = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["pods"]}
     spec: Manifest = {
         "failurePolicy": "Fail",
         "matchConstraints": {
             "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": context.namespace}},
-            "resourceRules": [
-                {
-                    **{"apiGroups": [""], "apiVersions": ["v1"]},
-                    **{"operations": ["UPDATE"], "resources": ["pods"]},
-                }
-            ],
+            "resourceRules": [updates],
         },
         "matchConditions": [{"name": "workers", "expression": f"request.userInfo.username in {accounts}"}],
         "validations": [

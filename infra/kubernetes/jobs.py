@@ -56,9 +56,8 @@ def job_manifests(job: Training, context: ClusterContext) -> list[Manifest]:
     common = [account, *secrets.secret_manifests(job, context)]
     if job.nodes.needs_all:
         return [*common, *_train_job(job, context)]
-    if job.matrix is not None:
-        return [*common, _experiments(job, context), _job(job, context)]
-    return [*common, _job(job, context)]
+    table = [] if job.matrix is None else [_experiments(job, context)]
+    return [*common, *table, _job(job, context)]
 
 
 def run_name(job: Training) -> str:

@@ -155,6 +155,7 @@ def max_gpus(entry: Service | Training) -> int:
 
 def _node_class(name: str, entry: Work, context: ClusterContext) -> Manifest:
     cluster = context.cluster
+    role = {"instanceProfile": context.node_profile} if context.node_profile else {"role": cluster.node_role}
     # EKS's tag of the cluster's security group.
     groups: list[Manifest] = [{"tags": {"aws:eks:cluster-name": cluster.cluster}}]
     groups += [{"id": group} for group in context.security_groups]
@@ -172,11 +173,7 @@ def _node_class(name: str, entry: Work, context: ClusterContext) -> Manifest:
         "metadata": context.metadata(name, entry.name, in_cluster=True),
         "spec": {
             "amiSelectorTerms": [{"alias": cluster.node_image}],
-            **(
-                {"instanceProfile": context.node_profile}
-                if context.node_profile
-                else {"role": cluster.node_role}
-            ),
+            **role,
             "subnetSelectorTerms": [{"id": subnet} for subnet in context.subnets],
             "securityGroupSelectorTerms": groups,
             # By default Karpenter ignores the instance store: for images and emptyDirs (GPU_SPOT_SCRATCH).

@@ -13,14 +13,15 @@ from infra.schema.work import Work
 def checkpoints(jobs: Iterable[Training], context: ClusterContext) -> list[Manifest]:
     """Return a static volume and claim for each access point that jobs save to.
 
-    Kubernetes requires a size, which EFS ignores.
+    Kubernetes requires a size, which EFS ignores. A volume whose claim is gone takes no other (Kubernetes,
+    "Persistent Volumes", Retain), nor does a snapshot's content: in another namespace both are others.
     """
     manifests: list[Manifest] = []
     for point in sorted({job.checkpoints for job in jobs}):
-        volume = context.cluster_name(point)
+        volume = context.bound_name(point)
         size = {"storage": "1Gi"}
         spec: Manifest = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
-        manifests.append(
+        manifests += [
             {
                 "apiVersion": "v1",
                 "kind": "PersistentVolume",
@@ -37,16 +38,14 @@ def checkpoints(jobs: Iterable[Training], context: ClusterContext) -> list[Manif
                         "volumeHandle": f"{context.file_system}::{context.access_points[point]}",
                     },
                 },
-            }
-        )
-        manifests.append(
+            },
             {
                 "apiVersion": "v1",
                 "kind": "PersistentVolumeClaim",
                 "metadata": context.metadata(point),
                 "spec": {**spec, "resources": {"requests": size}, "volumeName": volume},
-            }
-        )
+            },
+        ]
     return manifests
 
 
@@ -78,23 +77,22 @@ def datasets(entries: Iterable[Work], context: ClusterContext) -> list[Manifest]
             for position, (key, value) in enumerate(context.tags(entry.name).items(), 1):
                 parameters[f"tagSpecification_{position}"] = f"{key}={value}"
             name = pods.storage_class(entry, number, context)
-            classes.append(
-                {
-                    "apiVersion": "storage.k8s.io/v1",
-                    "kind": "StorageClass",
-                    "metadata": context.metadata(name, entry.name, in_cluster=True),
-                    "provisioner": "ebs.csi.aws.com",
-                    "parameters": parameters,
-                    "reclaimPolicy": "Delete",
-                    # By default the volume is created before the pod has a zone.
-                    "volumeBindingMode": "WaitForFirstConsumer",
-                }
-            )
+            storage_class: Manifest = {
+                "apiVersion": "storage.k8s.io/v1",
+                "kind": "StorageClass",
+                "metadata": context.metadata(name, entry.name, in_cluster=True),
+                "provisioner": "ebs.csi.aws.com",
+                "parameters": parameters,
+                "reclaimPolicy": "Delete",
+                # By default the volume is created before the pod has a zone.
+                "volumeBindingMode": "WaitForFirstConsumer",
+            }
+            classes.append(storage_class)
     return [*snapshots.values(), *classes]
 
 
 def _snapshot(snapshot: str, context: ClusterContext) -> list[Manifest]:
-    group, content = "snapshot.storage.k8s.io/v1", context.cluster_name(snapshot)
+    group, content = "snapshot.storage.k8s.io/v1", context.bound_name(snapshot)
     return [
         {
             "apiVersion": group,

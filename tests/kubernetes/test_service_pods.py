@@ -10,8 +10,9 @@ import pytest
 from infra.kubernetes import deletion_cost, pods
 from infra.kubernetes.context import ClusterContext, Manifest
 from infra.kubernetes.render import manifests
+from infra.settings import SettingsError
 from spot_work import pod as worker_pod
-from tests.kubernetes.entries import SERVICE, context, of_kind, rendered, settings, variants
+from tests.kubernetes.entries import CLUSTER, SERVICE, context, of_kind, rendered, settings, variants
 
 CAPACITY = SERVICE["capacity"]
 ON_DEMAND = {**CAPACITY, "spotPercentage": 0}
@@ -144,6 +145,26 @@ def identities(items: list[Manifest]) -> set[tuple[str, str, str]]:
 def test_objects_of_two_stacks_have_different_names() -> None:
     """Also where stack and entry read the same in a row: dev and eu-ocr, dev-eu and ocr."""
     assert not identities(of_stack("dev", name="eu-ocr")) & identities(of_stack("dev-eu", name="ocr"))
+
+
+def test_what_is_bound_to_an_object_of_the_namespace_is_another_in_another_one() -> None:
+    """A released volume, and a snapshot's content, take no other claim: its pod would wait for ever."""
+    names = [
+        {
+            item["metadata"]["name"]
+            for item in rendered(kubernetes={**CLUSTER, **cluster})
+            if item["kind"] in ("PersistentVolume", "VolumeSnapshotContent")
+        }
+        for cluster in ({}, {"namespace": "vision"})
+    ]
+    assert len(names[0]) == len(names[1]) == 2
+    assert not names[0] & names[1]
+
+
+@pytest.mark.parametrize("namespace", ["default", "kube-system", "nvidia"])
+def test_a_namespace_of_others_is_refused(namespace: str) -> None:
+    with pytest.raises(SettingsError, match="must be a namespace of the stack's own"):
+        settings(kubernetes={**CLUSTER, "namespace": namespace})
 
 
 def test_pods_run_on_nodes_of_their_own_stack() -> None:

@@ -21,7 +21,7 @@ from infra.scope import Scope
 _SYSTEM: Final = "kube-system"
 BEFORE_NODES: Final = ("vpc-cni", "kube-proxy", "eks-pod-identity-agent")
 """Add-ons that make a node ready; the others need a ready node."""
-_SECRETS: Final = "aws-secrets-store-csi-driver-provider"
+SECRETS: Final = "aws-secrets-store-csi-driver-provider"
 _AFTER: Final = {"aws-ebs-csi-driver": "snapshot-controller"}
 """Add-ons that start after another. The EBS driver needs the definitions of snapshots (aws-ebs-csi-driver,
 docs/install.md)."""
@@ -33,7 +33,7 @@ _CONFIGURATION: Final[dict[str, Any]] = {
     "eks-node-monitoring-agent": {"dcgmAgent": {"tolerations": GPU_TOLERATIONS}},
     # Both off by default; a worker whose queue URL is in a secret would never start. The driver tolerates all
     # taints, AWS's provider none (secrets-store-csi-driver-provider-aws 267, and its chart's values).
-    _SECRETS: {
+    SECRETS: {
         "tolerations": GPU_TOLERATIONS,
         "secrets-store-csi-driver": {"syncSecret": {"enabled": True}, "enableSecretRotation": True},
     },

@@ -10,7 +10,7 @@ import pulumi
 import pulumi_kubernetes as kubernetes
 
 from infra.components.cluster import charts, job_failures, objects
-from infra.components.cluster.addons import BEFORE_NODES, Addons, AddonsArgs
+from infra.components.cluster.addons import BEFORE_NODES, SECRETS, Addons, AddonsArgs
 from infra.components.cluster.charts import Charts, ChartsArgs
 from infra.components.cluster.control_plane import ControlPlane, ControlPlaneArgs
 from infra.components.cluster.ingress import ClusterIngress, ClusterIngressArgs
@@ -30,7 +30,6 @@ _ALWAYS: Final = (
     "aws-efs-csi-driver",
     "eks-node-monitoring-agent",
 )
-_SECRETS: Final = "aws-secrets-store-csi-driver-provider"
 
 
 @dataclass(frozen=True)
@@ -99,7 +98,7 @@ class EksCluster(pulumi.ComponentResource):
             ),
             self._child,
         )
-        rest = self._addons("addons", (*_ALWAYS, *([_SECRETS] if self._has_secrets else [])), [nodes.group])
+        rest = self._addons("addons", (*_ALWAYS, *([SECRETS] if self._has_secrets else [])), [nodes.group])
         karpenter = Karpenter(scope.name("karpenter"), KarpenterArgs(scope, cluster, plane.name), self._child)
         self.node_profile = karpenter.node_profile
         self.provider = objects.provider(scope, plane.endpoint)

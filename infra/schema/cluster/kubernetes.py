@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from contracts import limits
 from infra.catalogue import accelerators as catalogue
@@ -15,6 +15,8 @@ from infra.schema.network import Network
 
 ClusterName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$")]
 """Name of an EKS cluster. Source: EKS API reference, ``CreateCluster``."""
+_OF_OTHERS: Final = ("default", "karpenter", "keda", "kubeflow-system", "kueue-system", "nvidia")
+"""Namespaces of others, whose pods the stack would restrict. Kubernetes' own begin with ``kube-``."""
 RoleName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9+=,.@_-]{1,64}$")]
 
 
@@ -35,7 +37,8 @@ class Kubernetes(Model):
     """Kubernetes version of the cluster, for which its objects are rendered. A created cluster's add-ons,
     system nodes and charts follow it."""
     namespace: limits.Name | None = None
-    """Namespace of all namespaced objects, of no other stack. Default: ``gpu-spot-`` and the stack's name."""
+    """Namespace of all namespaced objects, of nothing else: the stack creates, restricts and deletes it.
+    Default: ``gpu-spot-`` and the stack's name."""
     quota_gpus: Annotated[int, Field(ge=1, le=10_000)] = 64
     """Kueue quota: the number of GPUs that all training jobs may use at the same time."""
     queued_per_worker: Annotated[int, Field(ge=1, le=10_000)] = 5
@@ -47,6 +50,15 @@ class Kubernetes(Model):
     def namespace_of(self, stack: str) -> str:
         """Return the namespace of a stack's objects."""
         return self.namespace or f"gpu-spot-{stack.lower()}"
+
+    @field_validator("namespace")
+    @classmethod
+    def _is_of_nothing_else(cls, namespace: str | None) -> str | None:
+        if namespace is not None and (namespace in _OF_OTHERS or namespace.startswith("kube-")):
+            raise ValueError(
+                f"must be a namespace of the stack's own, not {namespace!r}; choose another name"
+            )
+        return namespace
 
     @model_validator(mode="after")
     def _has_an_image_of_its_version(self) -> Kubernetes:

@@ -110,6 +110,18 @@ def test_pods_are_created_after_their_role_is_theirs_and_deleted_before_it(known
             assert {"ocr-pods", "asr-pods"} <= {*one["dependencies"]}
 
 
+def test_workers_stay_when_a_service_begins_to_scale() -> None:
+    """Server-side apply sets a field that its only owner omits to its default: one worker."""
+    raw = both()
+    raw["gpu-spot:services"][0] |= {"scaling": None}
+    ignored = {
+        one["name"].rpartition("-")[2]: one["ignore_changes"]
+        for one in stack_of(raw).declared
+        if one["type"].endswith(":Deployment")
+    }
+    assert ignored == {"ocr": [], "asr": ["spec.replicas"]}
+
+
 def test_pods_without_permissions_are_replaced_when_they_get_some() -> None:
     permissions = [{"actions": ["s3:GetObject"], "resources": ["arn:aws:s3:::models/*"]}]
     before, after = (

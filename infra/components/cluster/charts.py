@@ -98,16 +98,14 @@ class Charts(pulumi.ComponentResource):
     def _release(self, args: ChartsArgs, chart: Chart) -> pulumi.Resource:
         short = chart.name.rpartition("/")[2]
         before = [] if chart.before is None else [self._release(args, chart.before)]
-        repository = (
-            kubernetes.helm.v3.RepositoryOptsArgs(repo=chart.repository) if chart.repository else None
-        )
+        options = kubernetes.helm.v3.RepositoryOptsArgs(repo=chart.repository) if chart.repository else None
         resource: pulumi.Resource = kubernetes.helm.v3.Release(
             args.scope.name("chart", short),
             name=short,
             chart=chart.name,
             version=chart_versions.for_kubernetes(chart.versions, args.settings.version).version,
             skip_crds=True if before else None,
-            repository_opts=repository,
+            repository_opts=options,
             namespace=chart.namespace,
             create_namespace=chart.namespace != "kube-system",
             values=_values(args, chart),

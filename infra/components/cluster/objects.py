@@ -53,7 +53,7 @@ class ClusterEndpoint:
 
 @dataclass(frozen=True)
 class KubernetesObject:
-    """A manifest: ``header`` has ``apiVersion``, ``kind`` and ``metadata``, ``body`` all other keys."""
+    """A manifest: all of it with placeholders for AWS's values in ``header``, the values in ``body``."""
 
     header: Mapping[str, Any]
     body: Mapping[str, pulumi.Input[Any]]
@@ -92,6 +92,9 @@ class ClusterObjects(pulumi.ComponentResource):
             metadata["annotations"] = {**metadata.get("annotations", {}), **_SKIP_AWAIT}
         # Cluster-scoped names and the default namespace have the stack's name, logical names do not.
         short = metadata["name"].removeprefix(args.scope.prefix.lower().rstrip("-")).lstrip(".")
+        timeouts = pulumi.CustomTimeouts(delete=f"{_NODES_END_MINUTES}m") if kind == "NodePool" else None
+        # An omitted field is taken back from the cluster, and one worker left, if the scaler never set it.
+        is_scaled = kind == "Deployment" and "replicas" not in item.header["spec"]
         # By type token: built-in and custom kinds alike, with the keys of the manifest.
         return pulumi.CustomResource(
             f"kubernetes:{version if '/' in version else f'core/{version}'}:{kind}",
@@ -103,9 +106,8 @@ class ClusterObjects(pulumi.ComponentResource):
                 depends_on=depends_on,
                 replace_on_changes=list(_REPLACED_FOR.get(kind, ())),
                 delete_before_replace=True if kind in _REPLACED_FOR else None,
-                custom_timeouts=pulumi.CustomTimeouts(delete=f"{_NODES_END_MINUTES}m")
-                if kind == "NodePool"
-                else None,
+                ignore_changes=["spec.replicas"] if is_scaled else None,
+                custom_timeouts=timeouts,
             ),
         )
 

@@ -387,6 +387,18 @@ def test_users_of_former_services_are_deleted_and_no_others(account: Account, br
     }
 
 
+def test_a_user_that_another_run_has_deleted_stops_nothing(account: Account, broker: Broker) -> None:
+    account.run()
+    answer, before = broker.answer, account.url("mq")
+
+    def late(method: str, *rest: Any) -> tuple[int, Any]:
+        return (404, {"reason": "Not Found"}) if method == "DELETE" else answer(method, *rest)
+
+    broker.answer = late
+    assert account.run("administrator", broker=ManagedBroker("mq", (OCR,), (WORKERS, MONITOR))) == []
+    assert account.url("mq") != before
+
+
 def test_a_queue_that_differs_is_an_error_and_the_users_are_maintained(
     account: Account, broker: Broker
 ) -> None:

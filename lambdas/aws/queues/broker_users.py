@@ -224,9 +224,12 @@ class _Session:
         return entries
 
     def make(self, call: BrokerCall) -> None:
-        """Make a call; raise ``ValueError`` with the broker's reason if it is rejected."""
+        """Make a call; raise ``ValueError`` with the broker's reason if it is rejected.
+
+        What is to be deleted and is not there has been deleted by another run.
+        """
         status, body = self._call(call.method, call.path, call.body)
-        if not 200 <= status < 300:
+        if not 200 <= status < 300 and (call.method, status) != ("DELETE", 404):
             raise ValueError(f"{call.method} {call.path}: {_reason(status, body)}")
 
     def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> tuple[int, bytes]:

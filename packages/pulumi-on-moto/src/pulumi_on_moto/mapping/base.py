@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -15,9 +15,9 @@ from pulumi_on_moto.emulator import ACCOUNT, AwsClients
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.mapping.shapes import UnmatchedInputError, convert, key_values, member
 
-TagStyle = Literal["none", "ec2", "list", "map", "after", "specification"]
-"""How tags are set: not at all, by EC2's ``CreateTags``, by the operation itself as ``Key``/``Value`` or as a
-mapping, or by follow-up calls."""
+TagStyle = Literal["", "none", "ec2", "after", "specification"]
+"""How tags are set: as the operation's model says (by its parameter; by EC2's ``CreateTags`` where it has
+``TagSpecifications``), not at all, by EC2's ``CreateTags``, by follow-up calls, by ``TagSpecifications``."""
 
 
 DEFAULT_NAME: Final = "${name}-${hex(7)}"
@@ -43,7 +43,7 @@ class ResourceRequest:
     def need(self, key: str) -> Any:
         """Remove a required input and return it."""
         if key not in self.inputs:
-            raise LocalCloudError(f'{self.type} "{self.name}": input {key!r} is missing')
+            raise self.fail(f"input {key!r} is missing")
         return self.inputs.pop(key)
 
     def put(self, **params: Any) -> None:
@@ -68,17 +68,17 @@ class ResourceRequest:
             raise self.fail(f"{error} ({service} {operation} in the local cloud)") from None
 
 
-@dataclass(frozen=True, slots=True)
-class CreatedResource:
-    """A created resource."""
+@dataclass(slots=True)
+class CreatedResource(ResourceRequest):
+    """A created resource: its request, of which all inputs remain, with AWS's response and the id in it."""
 
-    type: str
-    name: str
-    id: str
-    clients: AwsClients
-    inputs: Mapping[str, Any]
-    params: Mapping[str, Any]
-    response: Mapping[str, Any]
+    response: Mapping[str, Any] = field(default_factory=dict)
+    id: str = ""
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """All its tags, with the provider's default tags."""
+        return {**(self.inputs.get("tagsAll") or {}), **(self.inputs.get("tags") or {})}
 
     def arn(self, service: str, rest: str) -> str:
         """Return an ARN in this account and region."""
@@ -106,7 +106,7 @@ class Spec:
         parameter, or a function of the created resource.
         rename: input → request parameter, if the names differ.
         autoname: the input for which Pulumi generates a name if it is omitted.
-        tags: how the operation accepts tags; ``specification``: EC2's ``TagSpecifications``.
+        tags: how tags are set, if the operation's model does not say it.
         shape: sets parameters that name matching cannot; runs before it.
         after: follow-up calls, for the inputs in ``takes``.
         takes: inputs that ``after`` applies.
@@ -118,10 +118,10 @@ class Spec:
     identity: str | Callable[[CreatedResource], str]
     rename: Mapping[str, str] = field(default_factory=dict)
     autoname: str = ""
-    tags: TagStyle = "none"
+    tags: TagStyle = ""
     shape: Callable[[ResourceRequest], None] | None = None
     after: Callable[[CreatedResource], None] | None = None
-    takes: frozenset[str] = frozenset()
+    takes: Collection[str] = ()
     outputs: Outputs = _no_outputs
     no_effect: Mapping[str, str] = field(default_factory=dict)
 
@@ -136,7 +136,6 @@ class Spec:
         return self.operation.partition(".")[2]
 
 
-_TAG_INPUTS: Final = ("tags", "tagsAll")
 _DOCUMENTS: Final = frozenset(
     {"policy", "assumeRolePolicy", "eventPattern", "redrivePolicy", "redriveAllowPolicy"}
 )
@@ -156,20 +155,26 @@ def create(spec: Spec, draft: ResourceRequest) -> tuple[CreatedResource, dict[st
     if spec.autoname and draft.inputs.get(spec.autoname) is None:
         draft.inputs[spec.autoname] = remaining[spec.autoname] = generated_name(draft)
     tags = _take_tags(draft)
-    if tags and spec.tags == "none" and "tags" in remaining:
+    style = tag_style(spec, draft.clients)
+    if tags and style == "none" and "tags" in remaining:
         raise draft.fail(f"input 'tags' has no mapping to {spec.operation} in the local cloud")
     skipped = {key: reason for key, reason in spec.no_effect.items() if draft.take(key) is not None}
     for key in spec.takes:
         draft.take(key)
     if spec.shape is not None:
         spec.shape(draft)
-    client = draft.clients(spec.service)
-    _match(spec, draft, client)
-    _put_tags(spec, draft, client, tags)
-    response = getattr(client, spec.method)(**draft.params)
-    created = CreatedResource(draft.type, draft.name, "", draft.clients, remaining, draft.params, response)
-    created = _identified(spec, created)
-    if tags and spec.tags == "ec2":
+    _match(spec, draft)
+    if tags and style == "specification":
+        kind = spec.method.removeprefix("create_").replace("_", "-")
+        draft.put(TagSpecifications=[{"ResourceType": kind, "Tags": key_values(tags)}])
+    elif tags and style not in ("none", "ec2", "after"):
+        draft.params[style] = convert(tags, _input_shape(spec, draft.clients).members[style], "tags")
+    response = getattr(draft.clients(spec.service), spec.method)(**draft.params)
+    created = CreatedResource(
+        draft.type, draft.name, draft.urn, draft.clients, remaining, draft.params, response=response
+    )
+    created.id = _identity(spec, created)
+    if tags and style == "ec2":
         draft.clients("ec2").create_tags(Resources=[created.id], Tags=key_values(tags))
     if spec.after is not None:
         spec.after(created)
@@ -208,25 +213,21 @@ def output_paths(**paths: str) -> Outputs:
 def _take_tags(draft: ResourceRequest) -> dict[str, str]:
     if isinstance(draft.inputs.get("tags"), list):
         return {}  # Auto Scaling's own list of tags is an input like any other
-    every = [draft.take(key) or {} for key in _TAG_INPUTS]
-    return {**every[1], **every[0]}
+    tags = draft.take("tags") or {}
+    return {**(draft.take("tagsAll") or {}), **tags}
 
 
-def _put_tags(spec: Spec, draft: ResourceRequest, client: Any, tags: Mapping[str, str]) -> None:
-    if tags and spec.tags == "specification":
-        kind = spec.method.removeprefix("create_").replace("_", "-")
-        draft.params["TagSpecifications"] = [{"ResourceType": kind, "Tags": key_values(tags)}]
-    if not tags or spec.tags not in ("list", "map"):
-        return
-    shape = _input_shape(spec, client)
-    name = spec.rename.get("tags") or member(shape, "tags")
-    if name is None:
-        raise draft.fail(f"input 'tags' has no mapping to {spec.operation} in the local cloud")
-    draft.params[name] = convert(dict(tags), shape.members[name], "tags")
+def tag_style(spec: Spec, clients: AwsClients) -> str:
+    """Return how tags are set: a style other than ``""``, or the name of the operation's parameter."""
+    shape = _input_shape(spec, clients)
+    derived = (
+        "ec2" if "TagSpecifications" in shape.members else spec.rename.get("tags") or member(shape, "tags")
+    )
+    return spec.tags or derived or "none"
 
 
-def _match(spec: Spec, draft: ResourceRequest, client: Any) -> None:
-    shape = _input_shape(spec, client)
+def _match(spec: Spec, draft: ResourceRequest) -> None:
+    shape = _input_shape(spec, draft.clients)
     for key, value in list(draft.inputs.items()):
         name = spec.rename.get(key) or member(shape, key)
         if name is None:
@@ -237,12 +238,12 @@ def _match(spec: Spec, draft: ResourceRequest, client: Any) -> None:
             raise draft.fail(f"{error} ({spec.operation} in the local cloud)") from None
 
 
-def _input_shape(spec: Spec, client: Any) -> Any:
-    operation = client.meta.method_to_api_mapping[spec.method]
-    return client.meta.service_model.operation_model(operation).input_shape
+def _input_shape(spec: Spec, clients: AwsClients) -> Any:
+    meta = clients(spec.service).meta
+    return meta.service_model.operation_model(meta.method_to_api_mapping[spec.method]).input_shape
 
 
-def _identified(spec: Spec, resource: CreatedResource) -> CreatedResource:
+def _identity(spec: Spec, resource: CreatedResource) -> str:
     if callable(spec.identity):
         identity: Any = spec.identity(resource)
     elif spec.identity.startswith("="):
@@ -250,13 +251,5 @@ def _identified(spec: Spec, resource: CreatedResource) -> CreatedResource:
     else:
         identity = resource.find(spec.identity)
     if not isinstance(identity, str) or not identity:
-        raise LocalCloudError(f'{resource.type} "{resource.name}": {spec.operation} returned no id')
-    return CreatedResource(
-        resource.type,
-        resource.name,
-        identity,
-        resource.clients,
-        resource.inputs,
-        resource.params,
-        resource.response,
-    )
+        raise resource.fail(f"{spec.operation} returned no id")
+    return identity

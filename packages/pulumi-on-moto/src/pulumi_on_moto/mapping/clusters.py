@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pulumi_on_moto.mapping.base import CreatedResource, ResourceRequest, Spec, json_text, output_paths
+from pulumi_on_moto.mapping.base import CreatedResource, ResourceRequest, Spec, output_paths
 
 _WAITS: Final = "nothing to wait for or to delete here"
 _LOGS: Final = ("api", "audit", "authenticator", "controllerManager", "scheduler")
@@ -15,8 +15,6 @@ def _cluster(draft: ResourceRequest) -> None:
     types = [{"types": sorted(on), "enabled": True}] if on else []
     off = sorted({*_LOGS} - {*on})
     draft.put(logging={"clusterLogging": [*types, *([{"types": off, "enabled": False}] if off else [])]})
-    if encryption := draft.take("encryptionConfig"):
-        draft.put(encryptionConfig=[encryption])
 
 
 def _cluster_outputs(resource: CreatedResource) -> dict[str, Any]:
@@ -34,18 +32,9 @@ def _cluster_outputs(resource: CreatedResource) -> dict[str, Any]:
     }
 
 
-def _key_extras(resource: CreatedResource) -> None:
-    tags = {**(resource.inputs.get("tagsAll") or {}), **(resource.inputs.get("tags") or {})}
-    if tags:
-        key_tags = [{"TagKey": key, "TagValue": value} for key, value in tags.items()]
-        resource.clients("kms").tag_resource(KeyId=resource.id, Tags=key_tags)
+def _rotation(resource: CreatedResource) -> None:
     if resource.inputs.get("enableKeyRotation"):
         resource.clients("kms").enable_key_rotation(KeyId=resource.id)
-
-
-def _key(draft: ResourceRequest) -> None:
-    if policy := draft.take("policy"):
-        draft.put(Policy=json_text(policy))
 
 
 SPECS: dict[str, Spec] = {
@@ -54,7 +43,6 @@ SPECS: dict[str, Spec] = {
         "=name",
         rename={"vpcConfig": "resourcesVpcConfig"},
         autoname="name",
-        tags="map",
         shape=_cluster,
         outputs=_cluster_outputs,
     ),
@@ -63,21 +51,18 @@ SPECS: dict[str, Spec] = {
         lambda resource: f"{resource.params['clusterName']}:{resource.params['nodegroupName']}",
         rename={"nodeGroupName": "nodegroupName", "nodeRoleArn": "nodeRole", "subnetIds": "subnets"},
         autoname="nodeGroupName",
-        tags="map",
         outputs=output_paths(arn="nodegroup.nodegroupArn", status="nodegroup.status"),
     ),
     "aws:eks/addon:Addon": Spec(
         "eks.create_addon",
         lambda resource: f"{resource.params['clusterName']}:{resource.params['addonName']}",
         rename={"resolveConflictsOnCreate": "resolveConflicts"},
-        tags="map",
         outputs=output_paths(arn="addon.addonArn", addonVersion="addon.addonVersion"),
         no_effect={"resolveConflictsOnUpdate": "nothing is updated here", "preserve": _WAITS},
     ),
     "aws:eks/accessEntry:AccessEntry": Spec(
         "eks.create_access_entry",
         lambda resource: f"{resource.params['clusterName']}:{resource.params['principalArn']}",
-        tags="map",
         outputs=output_paths(accessEntryArn="accessEntry.accessEntryArn"),
     ),
     "aws:eks/accessPolicyAssociation:AccessPolicyAssociation": Spec(
@@ -89,10 +74,8 @@ SPECS: dict[str, Spec] = {
     "aws:kms/key:Key": Spec(
         "kms.create_key",
         "KeyMetadata.KeyId",
-        tags="after",
-        shape=_key,
-        after=_key_extras,
-        takes=frozenset({"enableKeyRotation"}),
+        after=_rotation,
+        takes={"enableKeyRotation"},
         outputs=output_paths(arn="KeyMetadata.Arn", keyId="KeyMetadata.KeyId"),
         no_effect={"deletionWindowInDays": _WAITS},
     ),

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from pulumi_on_moto.mapping.base import CreatedResource, ResourceRequest, Spec, json_text, output_paths
-
-
-def _role(draft: ResourceRequest) -> None:
-    draft.put(AssumeRolePolicyDocument=json_text(draft.need("assumeRolePolicy")))
+from pulumi_on_moto.mapping.base import CreatedResource, Spec, json_text, output_paths
 
 
 def _role_policies(resource: CreatedResource) -> None:
@@ -21,56 +15,34 @@ def _role_policies(resource: CreatedResource) -> None:
         )
 
 
-def _inline_policy(draft: ResourceRequest) -> None:
-    draft.put(PolicyDocument=json_text(draft.need("policy")), RoleName=draft.need("role"))
-
-
-def _policy(draft: ResourceRequest) -> None:
-    draft.put(PolicyDocument=json_text(draft.need("policy")))
-
-
 def _profile_role(resource: CreatedResource) -> None:
     role = resource.inputs.get("role")
     if role:
         resource.clients("iam").add_role_to_instance_profile(InstanceProfileName=resource.id, RoleName=role)
 
 
-def _secret_outputs(resource: CreatedResource) -> dict[str, Any]:
-    return {"arn": resource.id}
-
-
-def _version(draft: ResourceRequest) -> None:
-    if not {"secretString", "secretBinary"} & draft.inputs.keys():
-        raise draft.fail("neither secretString nor secretBinary is given")
-
-
 SPECS: dict[str, Spec] = {
     "aws:iam/role:Role": Spec(
         "iam.create_role",
         "=RoleName",
-        rename={"name": "RoleName"},
+        rename={"name": "RoleName", "assumeRolePolicy": "AssumeRolePolicyDocument"},
         autoname="name",
-        tags="list",
-        shape=_role,
         after=_role_policies,
-        takes=frozenset({"managedPolicyArns", "inlinePolicies"}),
+        takes={"managedPolicyArns", "inlinePolicies"},
         outputs=output_paths(arn="Role.Arn", uniqueId="Role.RoleId"),
         no_effect={"forceDetachPolicies": "nothing is ever deleted here"},
     ),
     "aws:iam/rolePolicy:RolePolicy": Spec(
         "iam.put_role_policy",
         lambda resource: f"{resource.params['RoleName']}:{resource.params['PolicyName']}",
-        rename={"name": "PolicyName"},
+        rename={"name": "PolicyName", "role": "RoleName", "policy": "PolicyDocument"},
         autoname="name",
-        shape=_inline_policy,
     ),
     "aws:iam/policy:Policy": Spec(
         "iam.create_policy",
         "Policy.Arn",
-        rename={"name": "PolicyName"},
+        rename={"name": "PolicyName", "policy": "PolicyDocument"},
         autoname="name",
-        tags="list",
-        shape=_policy,
         outputs=output_paths(arn="Policy.Arn", policyId="Policy.PolicyId"),
     ),
     "aws:iam/rolePolicyAttachment:RolePolicyAttachment": Spec(
@@ -82,13 +54,11 @@ SPECS: dict[str, Spec] = {
         "iam.create_open_id_connect_provider",
         "OpenIDConnectProviderArn",
         rename={"clientIdLists": "ClientIDList"},
-        tags="list",
         outputs=lambda resource: {"arn": resource.id},
     ),
     "aws:eks/podIdentityAssociation:PodIdentityAssociation": Spec(
         "eks.create_pod_identity_association",
         "association.associationId",
-        tags="map",
         outputs=output_paths(
             associationArn="association.associationArn", associationId="association.associationId"
         ),
@@ -99,23 +69,20 @@ SPECS: dict[str, Spec] = {
         "=InstanceProfileName",
         rename={"name": "InstanceProfileName"},
         autoname="name",
-        tags="list",
         after=_profile_role,
-        takes=frozenset({"role"}),
+        takes={"role"},
         outputs=output_paths(arn="InstanceProfile.Arn", uniqueId="InstanceProfile.InstanceProfileId"),
     ),
     "aws:secretsmanager/secret:Secret": Spec(
         "secretsmanager.create_secret",
         "ARN",
         autoname="name",
-        tags="list",
-        outputs=_secret_outputs,
+        outputs=output_paths(arn="ARN"),
         no_effect={"recoveryWindowInDays": "nothing is ever deleted here"},
     ),
     "aws:secretsmanager/secretVersion:SecretVersion": Spec(
         "secretsmanager.put_secret_value",
         lambda resource: f"{resource.find('ARN')}|{resource.find('VersionId')}",
-        shape=_version,
         outputs=output_paths(arn="ARN", versionId="VersionId"),
     ),
 }

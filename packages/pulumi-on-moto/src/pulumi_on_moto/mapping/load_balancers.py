@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from pulumi_on_moto.mapping.base import CreatedResource, ResourceRequest, Spec, generated_name, output_paths
+from pulumi_on_moto.mapping.shapes import text
 
 _BALANCER_ATTRIBUTES: Final = {
     "clientKeepAlive": "client_keep_alive.seconds",
@@ -23,29 +24,20 @@ _GROUP_ATTRIBUTES: Final = {
     "slowStart": "slow_start.duration_seconds",
 }
 _CHECK_NAMES: Final = {
-    "enabled": "HealthCheckEnabled",
-    "healthyThreshold": "HealthyThresholdCount",
-    "interval": "HealthCheckIntervalSeconds",
-    "path": "HealthCheckPath",
-    "port": "HealthCheckPort",
-    "protocol": "HealthCheckProtocol",
-    "timeout": "HealthCheckTimeoutSeconds",
-    "unhealthyThreshold": "UnhealthyThresholdCount",
+    "healthCheck.healthyThreshold": "HealthyThresholdCount",
+    "healthCheck.interval": "HealthCheckIntervalSeconds",
+    "healthCheck.timeout": "HealthCheckTimeoutSeconds",
+    "healthCheck.unhealthyThreshold": "UnhealthyThresholdCount",
 }
+"""Those that differ from the members' names by more than case and punctuation."""
 
 
 def _attributes(names: Mapping[str, str], inputs: Mapping[str, Any]) -> list[dict[str, str]]:
     return [
-        {"Key": name, "Value": _text(inputs[key])}
+        {"Key": name, "Value": text(inputs[key])}
         for key, name in names.items()
         if inputs.get(key) is not None
     ]
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def _named(draft: ResourceRequest) -> None:
@@ -56,15 +48,14 @@ def _named(draft: ResourceRequest) -> None:
 
 def _balancer(draft: ResourceRequest) -> None:
     _named(draft)
-    is_internal = draft.take("internal")
-    draft.put(Scheme="internal" if is_internal else "internet-facing")
+    draft.put(Scheme="internal" if draft.take("internal") else "internet-facing")
 
 
 def _balancer_attributes(resource: CreatedResource) -> None:
     attributes = _attributes(_BALANCER_ATTRIBUTES, resource.inputs)
     if logs := resource.inputs.get("accessLogs"):
         attributes += [
-            {"Key": f"access_logs.s3.{key}", "Value": _text(value)}
+            {"Key": f"access_logs.s3.{key}", "Value": text(value)}
             for key, value in logs.items()
             if value is not None
         ]
@@ -79,10 +70,7 @@ def _group(draft: ResourceRequest) -> None:
     version = draft.inputs.get("protocolVersion")
     if (matcher := check.pop("matcher", None)) is not None:
         draft.put(Matcher={"GrpcCode" if version == "GRPC" else "HttpCode": matcher})
-    for key, value in check.items():
-        if key not in _CHECK_NAMES:
-            raise draft.fail(f"input 'healthCheck.{key}' has no mapping in the local cloud")
-        draft.put(**{_CHECK_NAMES[key]: int(value) if isinstance(value, float) else value})
+    draft.inputs |= {f"healthCheck.{key}": value for key, value in check.items()}
 
 
 def _group_attributes(resource: CreatedResource) -> None:
@@ -136,26 +124,24 @@ SPECS: dict[str, Spec] = {
         "LoadBalancers[0].LoadBalancerArn",
         rename={"loadBalancerType": "Type"},
         autoname="name",
-        tags="list",
         shape=_balancer,
         after=_balancer_attributes,
-        takes=frozenset({*_BALANCER_ATTRIBUTES, "accessLogs"}),
+        takes={*_BALANCER_ATTRIBUTES, "accessLogs"},
         outputs=_balancer_outputs,
     ),
     "aws:lb/targetGroup:TargetGroup": Spec(
         "elbv2.create_target_group",
         "TargetGroups[0].TargetGroupArn",
+        rename=_CHECK_NAMES,
         autoname="name",
-        tags="list",
         shape=_group,
         after=_group_attributes,
-        takes=frozenset(_GROUP_ATTRIBUTES),
+        takes=_GROUP_ATTRIBUTES,
         outputs=_group_outputs,
     ),
     "aws:lb/listener:Listener": Spec(
         "elbv2.create_listener",
         "Listeners[0].ListenerArn",
-        tags="list",
         shape=_listener,
         outputs=output_paths(arn="Listeners[0].ListenerArn"),
     ),

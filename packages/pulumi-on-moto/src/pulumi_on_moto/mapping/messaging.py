@@ -4,52 +4,22 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pulumi_on_moto.mapping.base import (
-    CreatedResource,
-    ResourceRequest,
-    Spec,
-    generated_name,
-    json_text,
-    output_paths,
-)
+from pulumi_on_moto.mapping.base import CreatedResource, ResourceRequest, Spec, generated_name, output_paths
 from pulumi_on_moto.mapping.shapes import text
 
-_QUEUE_ATTRIBUTES: Final = {
-    "contentBasedDeduplication": "ContentBasedDeduplication",
-    "deduplicationScope": "DeduplicationScope",
-    "delaySeconds": "DelaySeconds",
-    "fifoQueue": "FifoQueue",
-    "fifoThroughputLimit": "FifoThroughputLimit",
-    "kmsDataKeyReusePeriodSeconds": "KmsDataKeyReusePeriodSeconds",
-    "kmsMasterKeyId": "KmsMasterKeyId",
+_QUEUE_NAMES: Final = {
     "maxMessageSize": "MaximumMessageSize",
     "messageRetentionSeconds": "MessageRetentionPeriod",
     "receiveWaitTimeSeconds": "ReceiveMessageWaitTimeSeconds",
-    "sqsManagedSseEnabled": "SqsManagedSseEnabled",
     "visibilityTimeoutSeconds": "VisibilityTimeout",
 }
-_QUEUE_DOCUMENTS: Final = {
-    "policy": "Policy",
-    "redrivePolicy": "RedrivePolicy",
-    "redriveAllowPolicy": "RedriveAllowPolicy",
-}
+"""Attributes of a queue whose name differs by more than its first letter."""
 
 
 def _queue(draft: ResourceRequest) -> None:
-    attributes: dict[str, Any] = {}
-    for key, name in _QUEUE_ATTRIBUTES.items():
-        value = draft.take(key)
-        if value is not None:
-            attributes[name] = text(value)
-    for key, name in _QUEUE_DOCUMENTS.items():
-        value = draft.take(key)
-        if value is not None:
-            attributes[name] = json_text(value)
-    draft.put(Attributes=attributes)
-
-
-def _queue_policy(draft: ResourceRequest) -> None:
-    draft.put(Attributes={"Policy": json_text(draft.need("policy"))})
+    attributes = draft.clients("sqs").meta.service_model.shape_for("QueueAttributeName").enum
+    names = {key: _QUEUE_NAMES.get(key, key[0].upper() + key[1:]) for key in draft.inputs}
+    draft.put(Attributes={name: text(draft.take(key)) for key, name in names.items() if name in attributes})
 
 
 def _queue_outputs(resource: CreatedResource) -> dict[str, Any]:
@@ -57,10 +27,7 @@ def _queue_outputs(resource: CreatedResource) -> dict[str, Any]:
 
 
 def _rule(draft: ResourceRequest) -> None:
-    pattern = draft.take("eventPattern")
-    enabled = draft.take("isEnabled")
-    draft.put(EventPattern=json_text(pattern))
-    if enabled is not None:
+    if (enabled := draft.take("isEnabled")) is not None:
         draft.put(State="ENABLED" if enabled else "DISABLED")
 
 
@@ -80,17 +47,14 @@ def _target(draft: ResourceRequest) -> None:
 
 
 def _topic_document(draft: ResourceRequest) -> None:
-    draft.put(
-        TopicArn=draft.need("arn"), AttributeName="Policy", AttributeValue=json_text(draft.need("policy"))
-    )
+    draft.put(TopicArn=draft.need("arn"), AttributeName="Policy", AttributeValue=draft.need("policy"))
 
 
 def _broker(draft: ResourceRequest) -> None:
     draft.inputs["engineType"] = str(draft.need("engineType")).upper()  # the provider accepts any case
     draft.inputs.setdefault("deploymentMode", "SINGLE_INSTANCE")
-    # Defaults that the provider sends.
-    draft.inputs.setdefault("autoMinorVersionUpgrade", False)
-    draft.inputs.setdefault("publiclyAccessible", False)
+    for key in ("autoMinorVersionUpgrade", "publiclyAccessible"):
+        draft.inputs.setdefault(key, False)  # as the provider sends it
 
 
 def _broker_outputs(resource: CreatedResource) -> dict[str, Any]:
@@ -114,16 +78,18 @@ SPECS: dict[str, Spec] = {
         "QueueUrl",
         rename={"name": "QueueName"},
         autoname="name",
-        tags="map",
         shape=_queue,
         outputs=_queue_outputs,
     ),
-    "aws:sqs/queuePolicy:QueuePolicy": Spec("sqs.set_queue_attributes", "=QueueUrl", shape=_queue_policy),
+    "aws:sqs/queuePolicy:QueuePolicy": Spec(
+        "sqs.set_queue_attributes",
+        "=QueueUrl",
+        shape=lambda draft: draft.put(Attributes={"Policy": draft.need("policy")}),
+    ),
     "aws:cloudwatch/eventRule:EventRule": Spec(
         "events.put_rule",
         "=Name",
         autoname="name",
-        tags="list",
         shape=_rule,
         outputs=output_paths(arn="RuleArn"),
         no_effect={"forceDestroy": "nothing is ever deleted here"},
@@ -144,7 +110,6 @@ SPECS: dict[str, Spec] = {
         "sns.create_topic",
         "TopicArn",
         autoname="name",
-        tags="list",
         shape=lambda draft: draft.put(
             Attributes={
                 name: text(draft.take(key))
@@ -166,7 +131,6 @@ SPECS: dict[str, Spec] = {
         "mq.create_broker",
         "BrokerId",
         autoname="brokerName",
-        tags="map",
         shape=_broker,
         outputs=_broker_outputs,
         no_effect={"applyImmediately": "says when changes come into effect, and nothing changes here"},

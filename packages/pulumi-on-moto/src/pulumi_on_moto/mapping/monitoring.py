@@ -8,39 +8,27 @@ from pulumi_on_moto.emulator import ACCOUNT
 from pulumi_on_moto.mapping.base import CreatedResource, ResourceRequest, Spec, output_paths
 
 
-def _dimensions(draft: ResourceRequest) -> None:
-    dimensions = draft.take("dimensions")
-    if dimensions:
-        draft.put(Dimensions=[{"Name": name, "Value": value} for name, value in dimensions.items()])
-
-
 def _alarm(draft: ResourceRequest) -> None:
-    _dimensions(draft)
-    queries = draft.take("metricQueries")
-    if queries:
+    if queries := draft.take("metricQueries"):
         draft.put(Metrics=[_query(draft, dict(query)) for query in queries])
 
 
 def _query(draft: ResourceRequest, query: dict[str, Any]) -> Any:
-    """Return a metric query in AWS's shape, with a nested metric and a list of dimensions."""
+    """Return a metric query in AWS's shape, with a nested metric."""
     if metric := query.pop("metric", None):
         fields = dict(metric)
-        dimensions = [{"name": k, "value": v} for k, v in (fields.pop("dimensions", None) or {}).items()]
-        name = {"namespace": fields.pop("namespace", None), "metricName": fields.pop("metricName")}
-        query["metricStat"] = {**fields, "metric": {**name, "dimensions": dimensions}}
+        named = {key: fields.pop(key, None) for key in ("namespace", "metricName", "dimensions")}
+        query["metricStat"] = {**fields, "metric": named}
     return draft.matched("cloudwatch", "PutMetricAlarm", query, "metricQueries", "Metrics", "[]")
 
 
 def _budget(draft: ResourceRequest) -> None:
-    limit = {"Amount": str(draft.need("limitAmount")), "Unit": draft.need("limitUnit")}
-    budget: dict[str, Any] = {
+    budget = {
         "BudgetName": draft.need("name"),
         "BudgetType": draft.need("budgetType"),
         "TimeUnit": draft.need("timeUnit"),
-        "BudgetLimit": limit,
-        "CostFilters": {
-            cost_filter["name"]: cost_filter["values"] for cost_filter in draft.take("costFilters") or []
-        },
+        "BudgetLimit": {"Amount": str(draft.need("limitAmount")), "Unit": draft.need("limitUnit")},
+        "CostFilters": {item["name"]: item["values"] for item in draft.take("costFilters") or []},
     }
     draft.put(AccountId=draft.take("accountId") or ACCOUNT, Budget=budget)
 
@@ -76,18 +64,14 @@ def _template(draft: ResourceRequest) -> None:
 
 
 def _experiment_target(draft: ResourceRequest, values: dict[str, Any]) -> Any:
-    tags = {tag["key"]: tag["value"] for tag in values.pop("resourceTags", None) or []}
-    if tags:
-        values["resourceTags"] = tags
+    if tags := values.pop("resourceTags", None):
+        values["resourceTags"] = {tag["key"]: tag["value"] for tag in tags}
     return draft.matched("fis", "CreateExperimentTemplate", values, "targets", "targets", "{}")
 
 
 def _action(draft: ResourceRequest, values: dict[str, Any]) -> Any:
-    values["parameters"] = {
-        parameter["key"]: parameter["value"] for parameter in values.pop("parameters", None) or []
-    }
-    target = values.pop("target", None)
-    if target:
+    values["parameters"] = {item["key"]: item["value"] for item in values.pop("parameters", None) or []}
+    if target := values.pop("target", None):
         values["targets"] = {target["key"]: target["value"]}
     return draft.matched("fis", "CreateExperimentTemplate", values, "actions", "actions", "{}")
 
@@ -98,13 +82,13 @@ SPECS: dict[str, Spec] = {
         "=AlarmName",
         rename={"name": "AlarmName", "alarmDescription": "AlarmDescription"},
         autoname="name",
-        tags="list",
         shape=_alarm,
         outputs=lambda resource: {"arn": resource.arn("cloudwatch", f"alarm:{resource.id}")},
     ),
     "aws:cloudwatch/dashboard:Dashboard": Spec(
         "cloudwatch.put_dashboard",
         "=DashboardName",
+        tags="none",
         outputs=lambda resource: {"dashboardArn": f"arn:aws:cloudwatch::{ACCOUNT}:dashboard/{resource.id}"},
     ),
     "aws:budgets/budget:Budget": Spec(
@@ -112,15 +96,13 @@ SPECS: dict[str, Spec] = {
         lambda resource: f"{resource.params['AccountId']}:{resource.params['Budget']['BudgetName']}",
         rename={"tags": "ResourceTags"},
         autoname="name",
-        tags="list",
         shape=_budget,
         after=_notifications,
-        takes=frozenset({"notifications"}),
+        takes={"notifications"},
     ),
     "aws:fis/experimentTemplate:ExperimentTemplate": Spec(
         "fis.create_experiment_template",
         "experimentTemplate.id",
-        tags="map",
         shape=_template,
         outputs=output_paths(arn="experimentTemplate.arn"),
     ),

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from pulumi_on_moto.mapping.base import CreatedResource, ResourceRequest, Spec, json_text, output_paths
+from pulumi_on_moto.mapping.base import CreatedResource, ResourceRequest, Spec, output_paths
 
 _WAITS = "nothing to wait for or to clean up here"
+_VPC_ATTRIBUTES = ("enableDnsSupport", "enableDnsHostnames")
 
 
 def _vpc_attributes(resource: CreatedResource) -> None:
-    ec2 = resource.clients("ec2")
-    for key, parameter in (
-        ("enableDnsSupport", "EnableDnsSupport"),
-        ("enableDnsHostnames", "EnableDnsHostnames"),
-    ):
-        if resource.inputs.get(key) is not None:
-            ec2.modify_vpc_attribute(VpcId=resource.id, **{parameter: {"Value": resource.inputs[key]}})
+    for key in _VPC_ATTRIBUTES:
+        if (value := resource.inputs.get(key)) is not None:
+            changed = {f"E{key[1:]}": {"Value": value}}
+            resource.clients("ec2").modify_vpc_attribute(VpcId=resource.id, **changed)
 
 
 def _vpc_outputs(resource: CreatedResource) -> dict[str, Any]:
@@ -52,11 +51,9 @@ _ROUTE_RENAMES = {"cidrBlock": "DestinationCidrBlock", "ipv6CidrBlock": "Destina
 
 def _inline_routes(resource: CreatedResource) -> None:
     for route in resource.inputs.get("routes") or []:
-        draft = ResourceRequest(resource.type, resource.name, "", resource.clients, {})
-        renamed = {
-            _ROUTE_RENAMES.get(key, key): value for key, value in route.items() if value not in (None, "")
-        }
-        shaped = draft.matched("ec2", "CreateRoute", renamed, "routes[]")
+        present = {key: value for key, value in route.items() if value not in (None, "")}
+        renamed = {_ROUTE_RENAMES.get(key, key): value for key, value in present.items()}
+        shaped = resource.matched("ec2", "CreateRoute", renamed, "routes[]")
         resource.clients("ec2").create_route(RouteTableId=resource.id, **shaped)
 
 
@@ -81,22 +78,22 @@ def _permission(rule: dict[str, Any], group_id: str) -> dict[str, Any]:
 
 
 def _group_rules(resource: CreatedResource) -> None:
+    """Replace a group's rules, as pulumi-aws does: AWS makes a new one with an allow-all egress rule."""
     ec2 = resource.clients("ec2")
-    # AWS adds an allow-all egress rule to a new group; pulumi-aws removes it before it adds rules.
-    group = ec2.describe_security_groups(GroupIds=[resource.id])["SecurityGroups"][0]
-    if group["IpPermissionsEgress"]:
-        ec2.revoke_security_group_egress(GroupId=resource.id, IpPermissions=group["IpPermissionsEgress"])
-    if resource.inputs.get("ingress"):
-        rules = [_permission(rule, resource.id) for rule in resource.inputs["ingress"]]
-        ec2.authorize_security_group_ingress(GroupId=resource.id, IpPermissions=rules)
-    if resource.inputs.get("egress"):
-        rules = [_permission(rule, resource.id) for rule in resource.inputs["egress"]]
-        ec2.authorize_security_group_egress(GroupId=resource.id, IpPermissions=rules)
+    [group] = ec2.describe_security_groups(GroupIds=[resource.id])["SecurityGroups"]
+    for direction, present in (("ingress", "IpPermissions"), ("egress", "IpPermissionsEgress")):
+        if group[present]:
+            revoke = getattr(ec2, f"revoke_security_group_{direction}")
+            revoke(GroupId=resource.id, IpPermissions=group[present])
+        if declared := resource.inputs.get(direction):
+            rules = [_permission(rule, resource.id) for rule in declared]
+            authorize = getattr(ec2, f"authorize_security_group_{direction}")
+            authorize(GroupId=resource.id, IpPermissions=rules)
 
 
 def _single_rule(draft: ResourceRequest) -> None:
-    description = {"Description": draft.inputs["description"]} if draft.inputs.get("description") else {}
-    draft.take("description")
+    text = draft.take("description")
+    description = {"Description": text} if text else {}
     permission: dict[str, Any] = {"IpProtocol": str(draft.need("ipProtocol"))}
     for key, name in (("fromPort", "FromPort"), ("toPort", "ToPort")):
         value = draft.take(key)
@@ -119,61 +116,34 @@ def _default_group(draft: ResourceRequest) -> None:
     draft.put(Filters=[{"Name": "vpc-id", "Values": [vpc]}, {"Name": "group-name", "Values": ["default"]}])
 
 
-def _default_group_rules(resource: CreatedResource) -> None:
-    ec2, group = resource.clients("ec2"), resource.find("SecurityGroups[0]")
-    for rules, revoke in (
-        (group["IpPermissions"], ec2.revoke_security_group_ingress),
-        (group["IpPermissionsEgress"], ec2.revoke_security_group_egress),
-    ):
-        if rules:
-            revoke(GroupId=resource.id, IpPermissions=rules)
-    _group_rules(resource)
-
-
 def _flow_log(draft: ResourceRequest) -> None:
     for key, kind in (("vpcId", "VPC"), ("subnetId", "Subnet"), ("eniId", "NetworkInterface")):
         resource = draft.take(key)
         if resource:
             draft.put(ResourceIds=[resource], ResourceType=kind)
-    draft.put(DeliverLogsPermissionArn=draft.take("iamRoleArn"))
-
-
-def _endpoint(draft: ResourceRequest) -> None:
-    draft.put(PolicyDocument=json_text(draft.take("policy")))
 
 
 def _route_id(resource: CreatedResource) -> str:
-    destination = (
-        resource.params.get("DestinationCidrBlock")
-        or resource.params.get("DestinationIpv6CidrBlock")
-        or "prefix"
-    )
-    return f"r-{resource.params['RouteTableId']}-{destination}"
+    named = (resource.params.get(f"Destination{kind}") for kind in ("CidrBlock", "Ipv6CidrBlock"))
+    return f"r-{resource.params['RouteTableId']}-{next(filter(None, named), 'prefix')}"
 
 
 _RULE = Spec(
     "ec2.authorize_security_group_ingress",
     "SecurityGroupRules[0].SecurityGroupRuleId",
-    tags="ec2",
     shape=_single_rule,
     outputs=output_paths(securityGroupRuleId="SecurityGroupRules[0].SecurityGroupRuleId"),
 )
 
 SPECS: dict[str, Spec] = {
     "aws:ec2/vpc:Vpc": Spec(
-        "ec2.create_vpc",
-        "Vpc.VpcId",
-        tags="ec2",
-        after=_vpc_attributes,
-        takes=frozenset({"enableDnsSupport", "enableDnsHostnames"}),
-        outputs=_vpc_outputs,
+        "ec2.create_vpc", "Vpc.VpcId", after=_vpc_attributes, takes=_VPC_ATTRIBUTES, outputs=_vpc_outputs
     ),
     "aws:ec2/subnet:Subnet": Spec(
         "ec2.create_subnet",
         "Subnet.SubnetId",
-        tags="ec2",
         after=_subnet_attributes,
-        takes=frozenset({"mapPublicIpOnLaunch"}),
+        takes={"mapPublicIpOnLaunch"},
         outputs=output_paths(
             arn="Subnet.SubnetArn",
             availabilityZone="Subnet.AvailabilityZone",
@@ -183,36 +153,28 @@ SPECS: dict[str, Spec] = {
     "aws:ec2/internetGateway:InternetGateway": Spec(
         "ec2.create_internet_gateway",
         "InternetGateway.InternetGatewayId",
-        tags="ec2",
         after=_attach_gateway,
-        takes=frozenset({"vpcId"}),
+        takes={"vpcId"},
     ),
     "aws:ec2/routeTable:RouteTable": Spec(
-        "ec2.create_route_table",
-        "RouteTable.RouteTableId",
-        tags="ec2",
-        after=_inline_routes,
-        takes=frozenset({"routes"}),
+        "ec2.create_route_table", "RouteTable.RouteTableId", after=_inline_routes, takes={"routes"}
     ),
     "aws:ec2/route:Route": Spec("ec2.create_route", _route_id),
     "aws:ec2/routeTableAssociation:RouteTableAssociation": Spec("ec2.associate_route_table", "AssociationId"),
     "aws:ec2/eip:Eip": Spec(
         "ec2.allocate_address",
         "AllocationId",
-        tags="ec2",
         outputs=output_paths(allocationId="AllocationId", publicIp="PublicIp"),
     ),
     "aws:ec2/natGateway:NatGateway": Spec(
         "ec2.create_nat_gateway",
         "NatGateway.NatGatewayId",
-        tags="ec2",
         outputs=output_paths(publicIp="NatGateway.NatGatewayAddresses[0].PublicIp"),
     ),
     "aws:ec2/vpcEndpoint:VpcEndpoint": Spec(
         "ec2.create_vpc_endpoint",
         "VpcEndpoint.VpcEndpointId",
-        tags="ec2",
-        shape=_endpoint,
+        rename={"policy": "PolicyDocument"},
         outputs=lambda resource: {"arn": resource.arn("ec2", f"vpc-endpoint/{resource.id}")},
         no_effect={"autoAccept": _WAITS},
     ),
@@ -221,10 +183,9 @@ SPECS: dict[str, Spec] = {
         "GroupId",
         rename={"name": "GroupName"},
         autoname="name",
-        tags="ec2",
         shape=lambda draft: draft.put(Description=draft.take("description", "Managed by Pulumi")),
         after=_group_rules,
-        takes=frozenset({"ingress", "egress"}),
+        takes={"ingress", "egress"},
         outputs=lambda resource: {"arn": resource.arn("ec2", f"security-group/{resource.id}")},
         no_effect={"revokeRulesOnDelete": _WAITS},
     ),
@@ -233,23 +194,19 @@ SPECS: dict[str, Spec] = {
         "SecurityGroups[0].GroupId",
         tags="ec2",
         shape=_default_group,
-        after=_default_group_rules,
-        takes=frozenset({"ingress", "egress"}),
+        after=_group_rules,
+        takes={"ingress", "egress"},
         outputs=lambda resource: {"arn": resource.arn("ec2", f"security-group/{resource.id}")},
     ),
     "aws:ec2/flowLog:FlowLog": Spec(
         "ec2.create_flow_logs",
         "FlowLogIds[0]",
-        tags="ec2",
+        rename={"iamRoleArn": "DeliverLogsPermissionArn"},
         shape=_flow_log,
         outputs=lambda resource: {"arn": resource.arn("ec2", f"vpc-flow-log/{resource.id}")},
     ),
     "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule": _RULE,
-    "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule": Spec(
-        "ec2.authorize_security_group_egress",
-        _RULE.identity,
-        tags="ec2",
-        shape=_single_rule,
-        outputs=_RULE.outputs,
+    "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule": replace(
+        _RULE, operation="ec2.authorize_security_group_egress"
     ),
 }

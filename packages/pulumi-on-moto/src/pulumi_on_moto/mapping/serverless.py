@@ -8,21 +8,16 @@ from pulumi_on_moto.mapping.archives import zip_bytes
 from pulumi_on_moto.mapping.base import CreatedResource, ResourceRequest, Spec, generated_name, output_paths
 
 
+def _archive(draft: ResourceRequest) -> dict[str, bytes]:
+    if (archive := draft.take("code")) is None:
+        raise draft.fail("input 'code' is missing: the local cloud takes code from archives only")
+    return {"ZipFile": zip_bytes(archive)}
+
+
 def _function(draft: ResourceRequest) -> None:
-    name = draft.need("name")
-    archive = draft.take("code")
-    if archive is None:
-        raise draft.fail("input 'code' is missing: only functions from an archive run in the local cloud")
-    code = zip_bytes(archive)
-    draft.code[name] = code
-    draft.put(FunctionName=name, Code={"ZipFile": code})
-
-
-def _layer(draft: ResourceRequest) -> None:
-    archive = draft.take("code")
-    if archive is None:
-        raise draft.fail("input 'code' is missing: only layers from an archive exist in the local cloud")
-    draft.put(Content={"ZipFile": zip_bytes(archive)})
+    name, code = draft.need("name"), _archive(draft)
+    draft.code[name] = code["ZipFile"]
+    draft.put(FunctionName=name, Code=code)
 
 
 def _concurrency(resource: CreatedResource) -> None:
@@ -53,24 +48,16 @@ def _permission(draft: ResourceRequest) -> None:
 
 
 def _retention(resource: CreatedResource) -> None:
-    days = resource.inputs.get("retentionInDays")
-    if days:
+    if days := resource.inputs.get("retentionInDays"):
         resource.clients("logs").put_retention_policy(logGroupName=resource.id, retentionInDays=int(days))
 
 
 def _metric_filter(draft: ResourceRequest) -> None:
     transformation = dict(draft.need("metricTransformation"))
     renamed = {f"metric{key.capitalize()}": transformation.pop(key) for key in ("name", "namespace", "value")}
-    default = transformation.pop("defaultValue", None)
-    if default is not None:
+    if (default := transformation.pop("defaultValue", None)) is not None:
         renamed["defaultValue"] = float(default)
     draft.put(metricTransformations=[{**renamed, **transformation}])
-
-
-def _parameter(draft: ResourceRequest) -> None:
-    insecure = draft.take("insecureValue")
-    if insecure is not None:
-        draft.put(Value=insecure)
 
 
 def _table(draft: ResourceRequest) -> None:
@@ -85,17 +72,12 @@ def _table(draft: ResourceRequest) -> None:
             ProvisionedThroughput={"ReadCapacityUnits": int(read or 1), "WriteCapacityUnits": int(write or 1)}
         )
         draft.inputs["billingMode"] = "PROVISIONED"
-    encryption = draft.take("serverSideEncryption")
-    if encryption:
-        key = encryption.get("kmsKeyArn")
-        draft.put(
-            SSESpecification={"Enabled": encryption["enabled"], "SSEType": "KMS"}
-            | ({"KMSMasterKeyId": key} if key else {})
-        )
+    if encryption := draft.take("serverSideEncryption"):
+        key = {"KMSMasterKeyId": encryption["kmsKeyArn"]} if encryption.get("kmsKeyArn") else {}
+        draft.put(SSESpecification={"Enabled": encryption["enabled"], "SSEType": "KMS", **key})
     if draft.take("streamEnabled"):
         draft.put(StreamSpecification={"StreamEnabled": True, "StreamViewType": draft.need("streamViewType")})
-    indexes = draft.take("globalSecondaryIndexes") or []
-    if indexes:
+    if indexes := draft.take("globalSecondaryIndexes"):
         draft.put(GlobalSecondaryIndexes=[_index(index) for index in indexes])
 
 
@@ -125,8 +107,7 @@ def _table_extras(resource: CreatedResource) -> None:
             TableName=resource.id,
             TimeToLiveSpecification={"Enabled": True, "AttributeName": ttl["attributeName"]},
         )
-    recovery = resource.inputs.get("pointInTimeRecovery")
-    if recovery:
+    if recovery := resource.inputs.get("pointInTimeRecovery"):
         dynamodb.update_continuous_backups(
             TableName=resource.id,
             PointInTimeRecoverySpecification={"PointInTimeRecoveryEnabled": recovery["enabled"]},
@@ -141,10 +122,9 @@ SPECS: dict[str, Spec] = {
         "FunctionName",
         rename={"kmsKeyArn": "KMSKeyArn"},
         autoname="name",
-        tags="map",
         shape=_function,
         after=_concurrency,
-        takes=frozenset({"reservedConcurrentExecutions"}),
+        takes={"reservedConcurrentExecutions"},
         outputs=_function_outputs,
         no_effect={
             "layers": _LOCAL_PACKAGES,
@@ -156,14 +136,13 @@ SPECS: dict[str, Spec] = {
         "lambda.publish_layer_version",
         "LayerVersionArn",
         autoname="layerName",
-        shape=_layer,
+        shape=lambda draft: draft.put(Content=_archive(draft)),
         outputs=output_paths(arn="LayerVersionArn", layerArn="LayerArn", version="Version"),
         no_effect={"skipDestroy": "nothing is ever deleted here"},
     ),
     "aws:lambda/eventSourceMapping:EventSourceMapping": Spec(
         "lambda.create_event_source_mapping",
         "UUID",
-        tags="map",
         outputs=output_paths(
             uuid="UUID", functionArn="FunctionArn", state="State", arn="EventSourceMappingArn"
         ),
@@ -177,9 +156,8 @@ SPECS: dict[str, Spec] = {
         "=logGroupName",
         rename={"name": "logGroupName"},
         autoname="name",
-        tags="map",
         after=_retention,
-        takes=frozenset({"retentionInDays"}),
+        takes={"retentionInDays"},
         outputs=lambda resource: {"arn": resource.arn("logs", f"log-group:{resource.id}")},
         no_effect={"skipDestroy": "nothing is ever deleted here"},
     ),
@@ -193,9 +171,8 @@ SPECS: dict[str, Spec] = {
     "aws:ssm/parameter:Parameter": Spec(
         "ssm.put_parameter",
         "=Name",
+        rename={"insecureValue": "Value"},
         autoname="name",
-        tags="list",
-        shape=_parameter,
         outputs=lambda resource: {
             "arn": resource.arn("ssm", f"parameter/{resource.id.lstrip('/')}"),
             "version": resource.find("Version"),
@@ -205,7 +182,6 @@ SPECS: dict[str, Spec] = {
         "ssm.create_document",
         "=Name",
         autoname="name",
-        tags="list",
         outputs=lambda resource: {"arn": resource.arn("ssm", f"document/{resource.id}"), "name": resource.id},
     ),
     "aws:dynamodb/table:Table": Spec(
@@ -213,10 +189,9 @@ SPECS: dict[str, Spec] = {
         "=TableName",
         rename={"name": "TableName"},
         autoname="name",
-        tags="list",
         shape=_table,
         after=_table_extras,
-        takes=frozenset({"ttl", "pointInTimeRecovery"}),
+        takes={"ttl", "pointInTimeRecovery"},
         outputs=output_paths(arn="TableDescription.TableArn"),
     ),
 }

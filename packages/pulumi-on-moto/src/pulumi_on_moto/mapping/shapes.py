@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 from botocore.model import ListShape, MapShape, Shape, StructureShape
+
+_PAIRS: Final = (("key", "value"), ("name", "value"), ("tagkey", "tagvalue"))
+"""Members of the structures whose list is a mapping in Pulumi; the last are of KMS's tags."""
 
 
 class UnmatchedInputError(Exception):
@@ -23,7 +26,8 @@ def convert(value: Any, shape: Shape, path: str) -> Any:
     """Return ``value`` in the form of ``shape``.
 
     Members are matched by name without regard to case and punctuation, a plural matching its singular. A
-    list of one object matches a single object, and a mapping of text matches a list of ``Key``/``Value``.
+    list of one object matches a single object and the other way round, and a mapping of text matches a list
+    of ``Key``/``Value`` or ``Name``/``Value``.
 
     Raises:
         UnmatchedInputError: a name or a type of value has no counterpart.
@@ -73,9 +77,11 @@ def _structure(value: Any, shape: StructureShape, path: str) -> dict[str, Any]:
 def _list(value: Any, shape: ListShape, path: str) -> list[Any]:
     item_shape = shape.member
     if isinstance(value, Mapping) and isinstance(item_shape, StructureShape):
-        names = {_plain(name): name for name in item_shape.members}
-        if {"key", "value"} <= names.keys():
-            return [{names["key"]: key, names["value"]: str(item)} for key, item in value.items()]
+        names = _members(item_shape)
+        for key_name, value_name in _PAIRS:
+            if {key_name, value_name} <= names.keys():
+                return [{names[key_name]: key, names[value_name]: str(item)} for key, item in value.items()]
+        value = [value]
     if not isinstance(value, list):
         raise UnmatchedInputError(path, f"must be a list, not {value!r}")
     return [convert(item, item_shape, f"{path}[{index}]") for index, item in enumerate(value)]

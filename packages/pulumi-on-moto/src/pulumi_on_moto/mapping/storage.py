@@ -12,15 +12,10 @@ _NEVER_DELETED: Final = "nothing is ever deleted here"
 
 
 def _file_system_extras(resource: CreatedResource) -> None:
-    policies = resource.inputs.get("lifecyclePolicies") or []
-    if policies:
-        draft = ResourceRequest(resource.type, resource.name, "", resource.clients, {})
-        shaped = draft.matched(
-            "efs", "PutLifecycleConfiguration", policies, "lifecyclePolicies", "LifecyclePolicies"
-        )
-        resource.clients("efs").put_lifecycle_configuration(
-            FileSystemId=resource.id, LifecyclePolicies=shaped
-        )
+    if policies := resource.inputs.get("lifecyclePolicies"):
+        name = "lifecyclePolicies"
+        shaped = resource.matched("efs", "PutLifecycleConfiguration", {name: policies}, name)
+        resource.clients("efs").put_lifecycle_configuration(FileSystemId=resource.id, **shaped)
 
 
 def _file_system_outputs(resource: CreatedResource) -> dict[str, Any]:
@@ -31,19 +26,14 @@ def _file_system_outputs(resource: CreatedResource) -> dict[str, Any]:
 
 
 def _bucket(draft: ResourceRequest) -> None:
-    name = draft.need("bucket")
-    draft.put(Bucket=name)
     if draft.clients.region != "us-east-1":
         draft.put(CreateBucketConfiguration={"LocationConstraint": draft.clients.region})
 
 
 def _bucket_tags(resource: CreatedResource) -> None:
-    tags = {**(resource.inputs.get("tagsAll") or {}), **(resource.inputs.get("tags") or {})}
-    if tags:
-        resource.clients("s3").put_bucket_tagging(
-            Bucket=resource.id,
-            Tagging={"TagSet": [{"Key": key, "Value": value} for key, value in tags.items()]},
-        )
+    if resource.tags:
+        tagging = {"TagSet": key_values(resource.tags)}
+        resource.clients("s3").put_bucket_tagging(Bucket=resource.id, Tagging=tagging)
 
 
 def _bucket_outputs(resource: CreatedResource) -> dict[str, Any]:
@@ -62,11 +52,9 @@ def _object(draft: ResourceRequest) -> None:
 
 
 def _object_tags(resource: CreatedResource) -> None:
-    tags = {**(resource.inputs.get("tagsAll") or {}), **(resource.inputs.get("tags") or {})}
-    if tags:
-        resource.clients("s3").put_object_tagging(
-            Bucket=resource.params["Bucket"], Key=resource.id, Tagging={"TagSet": key_values(tags)}
-        )
+    if resource.tags:
+        bucket, tagging = resource.params["Bucket"], {"TagSet": key_values(resource.tags)}
+        resource.clients("s3").put_object_tagging(Bucket=bucket, Key=resource.id, Tagging=tagging)
 
 
 def _object_outputs(resource: CreatedResource) -> dict[str, Any]:
@@ -89,44 +77,12 @@ def _nested(operation: str, parameter: str) -> Any:
     return shape
 
 
-def _versioning(draft: ResourceRequest) -> None:
-    draft.put(
-        Bucket=draft.need("bucket"),
-        VersioningConfiguration={"Status": draft.need("versioningConfiguration")["status"]},
-    )
-
-
-def _ownership(draft: ResourceRequest) -> None:
-    rule = draft.need("rule")
-    draft.put(
-        Bucket=draft.need("bucket"),
-        OwnershipControls={"Rules": [{"ObjectOwnership": rule["objectOwnership"]}]},
-    )
-
-
-def _bucket_lifecycle(draft: ResourceRequest) -> None:
-    rules = [
-        {"iD" if key == "id" else key: value for key, value in rule.items()} for rule in draft.need("rules")
-    ]
-    shaped = draft.matched(
-        "s3", "PutBucketLifecycleConfiguration", {"rules": rules}, "rules", "LifecycleConfiguration"
-    )
-    draft.put(Bucket=draft.need("bucket"), LifecycleConfiguration=shaped)
-
-
-def _repository(draft: ResourceRequest) -> None:
-    encryption = draft.take("encryptionConfigurations")
-    if encryption:
-        draft.inputs["encryptionConfiguration"] = encryption[0]
-
-
 SPECS: dict[str, Spec] = {
     "aws:efs/fileSystem:FileSystem": Spec(
         "efs.create_file_system",
         "FileSystemId",
-        tags="list",
         after=_file_system_extras,
-        takes=frozenset({"lifecyclePolicies"}),
+        takes={"lifecyclePolicies"},
         outputs=_file_system_outputs,
     ),
     "aws:efs/fileSystemPolicy:FileSystemPolicy": Spec("efs.put_file_system_policy", "=FileSystemId"),
@@ -134,7 +90,7 @@ SPECS: dict[str, Spec] = {
         "efs.create_mount_target", "MountTargetId", outputs=output_paths(ipAddress="IpAddress")
     ),
     "aws:efs/accessPoint:AccessPoint": Spec(
-        "efs.create_access_point", "AccessPointId", tags="list", outputs=output_paths(arn="AccessPointArn")
+        "efs.create_access_point", "AccessPointId", outputs=output_paths(arn="AccessPointArn")
     ),
     "aws:s3/bucket:Bucket": Spec(
         "s3.create_bucket",
@@ -161,11 +117,11 @@ SPECS: dict[str, Spec] = {
         "=Bucket",
         shape=_nested("PutPublicAccessBlock", "PublicAccessBlockConfiguration"),
     ),
-    "aws:s3/bucketVersioning:BucketVersioning": Spec(
-        "s3.put_bucket_versioning", "=Bucket", shape=_versioning
-    ),
+    "aws:s3/bucketVersioning:BucketVersioning": Spec("s3.put_bucket_versioning", "=Bucket"),
     "aws:s3/bucketOwnershipControls:BucketOwnershipControls": Spec(
-        "s3.put_bucket_ownership_controls", "=Bucket", shape=_ownership
+        "s3.put_bucket_ownership_controls",
+        "=Bucket",
+        shape=_nested("PutBucketOwnershipControls", "OwnershipControls"),
     ),
     "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration": Spec(
         "s3.put_bucket_encryption",
@@ -173,15 +129,15 @@ SPECS: dict[str, Spec] = {
         shape=_nested("PutBucketEncryption", "ServerSideEncryptionConfiguration"),
     ),
     "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration": Spec(
-        "s3.put_bucket_lifecycle_configuration", "=Bucket", shape=_bucket_lifecycle
+        "s3.put_bucket_lifecycle_configuration",
+        "=Bucket",
+        shape=_nested("PutBucketLifecycleConfiguration", "LifecycleConfiguration"),
     ),
     "aws:ecr/repository:Repository": Spec(
         "ecr.create_repository",
         "=repositoryName",
         rename={"name": "repositoryName"},
         autoname="name",
-        tags="list",
-        shape=_repository,
         outputs=output_paths(
             arn="repository.repositoryArn",
             repositoryUrl="repository.repositoryUri",

@@ -13,7 +13,7 @@ from pulumi_on_moto.cluster.clusters import PREFIX, PROVIDER, Clusters
 from pulumi_on_moto.emulator import AwsClients
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.mapping import SPECS
-from pulumi_on_moto.mapping.base import DEFAULT_NAME, ResourceRequest, Spec, create, outputs
+from pulumi_on_moto.mapping.base import DEFAULT_NAME, ResourceRequest, Spec, create, outputs, tag_style
 from pulumi_on_moto.program.lookups import Lookups
 from pulumi_on_moto.program.monitor import Monitor, Resource
 from pulumi_on_moto.program.stackfile import Stack
@@ -134,7 +134,7 @@ class Provisioner(Monitor):
 
     def _with_default_tags(self, spec: Spec, inputs: dict[str, Any], provider: str) -> dict[str, Any]:
         tags = self._provider_tags.get(provider.rpartition("::")[2], self._provider_tags[""])
-        if not tags or spec.tags == "none" or isinstance(inputs.get("tags"), list):
+        if not tags or tag_style(spec, self._clients) == "none" or isinstance(inputs.get("tags"), list):
             return dict(inputs)
         return {**inputs, "tagsAll": {**tags, **(inputs.get("tags") or {})}}
 

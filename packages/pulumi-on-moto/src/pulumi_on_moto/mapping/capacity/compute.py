@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from pulumi_on_moto.mapping.base import CreatedResource, ResourceRequest, Spec, output_paths
-from pulumi_on_moto.mapping.capacity.requirements import check, expand
+from pulumi_on_moto.mapping.capacity.requirements import check, expand, specification
 
 _HOOK_NAMES: Final = {"name": "lifecycleHookName"}
 _TEMPLATE_NAMES: Final = {"vpcSecurityGroupIds": "securityGroupIds", "securityGroupNames": "securityGroups"}
@@ -55,22 +55,14 @@ def _group(draft: ResourceRequest) -> None:
         check(draft, launch.get("launchTemplateSpecification"), launch["overrides"])
         plain = expand(draft, launch["overrides"])
         draft.inputs["mixedInstancesPolicy"] = {**policy, "launchTemplate": {**launch, "overrides": plain}}
-    subnets = draft.take("vpcZoneIdentifiers")
-    if subnets:
+    if subnets := draft.take("vpcZoneIdentifiers"):
         draft.put(VPCZoneIdentifier=",".join(subnets))
-    template = draft.take("launchTemplate")
-    if template:
-        names = {"id": "launchTemplateId", "name": "launchTemplateName", "version": "version"}
-        renamed = {names[key]: value for key, value in template.items() if value is not None}
-        shaped = draft.matched(
-            "autoscaling", "CreateAutoScalingGroup", renamed, "launchTemplate", "LaunchTemplate"
-        )
-        draft.put(LaunchTemplate=shaped)
+    if template := draft.take("launchTemplate"):
+        draft.inputs["launchTemplate"] = specification(template)
 
 
 def _group_extras(resource: CreatedResource) -> None:
     autoscaling = resource.clients("autoscaling")
-    draft = ResourceRequest(resource.type, resource.name, "", resource.clients, {})
     if resource.inputs.get("suspendedProcesses"):
         autoscaling.suspend_processes(
             AutoScalingGroupName=resource.id, ScalingProcesses=resource.inputs["suspendedProcesses"]
@@ -84,10 +76,10 @@ def _group_extras(resource: CreatedResource) -> None:
     # moto ignores the hooks of CreateAutoScalingGroup; each is created separately.
     for hook in resource.inputs.get("initialLifecycleHooks") or []:
         named = {_HOOK_NAMES.get(key, key): value for key, value in hook.items()}
-        shaped = draft.matched("autoscaling", "PutLifecycleHook", named, "initialLifecycleHooks[]")
+        shaped = resource.matched("autoscaling", "PutLifecycleHook", named, "initialLifecycleHooks[]")
         autoscaling.put_lifecycle_hook(AutoScalingGroupName=resource.id, **shaped)
     if resource.inputs.get("warmPool"):
-        shaped = draft.matched("autoscaling", "PutWarmPool", resource.inputs["warmPool"], "warmPool")
+        shaped = resource.matched("autoscaling", "PutWarmPool", resource.inputs["warmPool"], "warmPool")
         autoscaling.put_warm_pool(AutoScalingGroupName=resource.id, **shaped)
 
 
@@ -106,7 +98,6 @@ SPECS: dict[str, Spec] = {
         "ec2.create_launch_template",
         "LaunchTemplate.LaunchTemplateId",
         autoname="name",
-        tags="ec2",
         shape=_launch_template,
         outputs=lambda resource: {
             "arn": resource.arn("ec2", f"launch-template/{resource.id}"),
@@ -133,18 +124,15 @@ SPECS: dict[str, Spec] = {
             "serviceLinkedRoleArn": "ServiceLinkedRoleARN",
         },
         autoname="name",
-        tags="list",
         shape=_group,
         after=_group_extras,
-        takes=frozenset(
-            {
-                "suspendedProcesses",
-                "enabledMetrics",
-                "metricsGranularity",
-                "warmPool",
-                "initialLifecycleHooks",
-            }
-        ),
+        takes={
+            "suspendedProcesses",
+            "enabledMetrics",
+            "metricsGranularity",
+            "warmPool",
+            "initialLifecycleHooks",
+        },
         outputs=_group_outputs,
         no_effect={
             "forceDelete": _WAITS,

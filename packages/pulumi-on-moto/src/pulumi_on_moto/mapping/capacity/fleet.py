@@ -5,25 +5,22 @@ from __future__ import annotations
 from typing import Any, Final
 
 from pulumi_on_moto.mapping.base import CreatedResource, ResourceRequest, Spec
-from pulumi_on_moto.mapping.capacity.requirements import check_of_fleet, expand
+from pulumi_on_moto.mapping.capacity.requirements import check_of_fleet, expand, specification
 
 _WAITS: Final = "nothing to wait for or to delete here"
 _RENAMED: Final = {"fleetType": "type", "instanceInterruptionBehaviour": "instanceInterruptionBehavior"}
-_SPECIFICATION: Final = {"id": "launchTemplateId", "name": "launchTemplateName", "version": "version"}
 
 
 def _template_config(draft: ResourceRequest, config: dict[str, Any]) -> dict[str, Any]:
-    specification = config["launchTemplateSpecification"]
-    named = {_SPECIFICATION[key]: value for key, value in specification.items() if value is not None}
+    named = specification(config["launchTemplateSpecification"])
     check_of_fleet(draft, config.get("overrides") or [])
     overrides = expand(draft, config.get("overrides") or [])
     return {**config, "launchTemplateSpecification": named, "overrides": overrides}
 
 
 def _request(draft: ResourceRequest) -> None:
-    pools = draft.take("instancePoolsToUseCount")
-    if pools is not None and draft.inputs.get("allocationStrategy") == "lowestPrice":
-        draft.inputs["instancePoolsToUseCount"] = pools
+    if draft.inputs.get("allocationStrategy") != "lowestPrice":
+        draft.take("instancePoolsToUseCount")
     for key in ("loadBalancers", "targetGroupArns"):
         if draft.take(key):
             raise draft.fail(f"input {key!r}: load balancers are not emulated locally")

@@ -19,6 +19,12 @@ _IMPLIED: Final = {
 }
 
 
+def specification(template: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a launch template's id, name and version by AWS's names."""
+    names = {"id": "launchTemplateId", "name": "launchTemplateName"}
+    return {names.get(key, key): value for key, value in template.items() if value is not None}
+
+
 def expand(draft: ResourceRequest, overrides: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return overrides with requirements replaced by one plain override for each matching type.
 

@@ -19,7 +19,7 @@ from pulumi_on_moto.emulator import AwsClients
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.fixes.ec2 import spot_prices, terminations
 from pulumi_on_moto.fixes.ec2.spot_requests import ENDED_BY_USER, NO_CAPACITY, request_of
-from pulumi_on_moto.fixes.fleets.changing import modifying_takes
+from pulumi_on_moto.fixes.fleets.operations import modifying_takes
 from pulumi_on_moto.fixes.groups import launches, leaving
 from pulumi_on_moto.fixes.groups import members as moto_groups
 from pulumi_on_moto.program.record import Deployment

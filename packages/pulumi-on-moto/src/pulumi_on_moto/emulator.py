@@ -6,7 +6,6 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Final
-from unittest import mock
 
 import boto3
 from botocore.client import BaseClient
@@ -17,8 +16,8 @@ from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.moto_api._internal import mock_random
 
 from pulumi_on_moto.errors import LocalCloudError
-from pulumi_on_moto.fixes import parameters
-from pulumi_on_moto.fixes.everything import applied
+from pulumi_on_moto.fixes import around, parameters, patched
+from pulumi_on_moto.fixes.everything import FIXES, SPEED_UPS
 from pulumi_on_moto.fixes.speedups import cached_responses
 
 ACCOUNT: Final = DEFAULT_ACCOUNT_ID
@@ -26,16 +25,12 @@ ACCOUNT: Final = DEFAULT_ACCOUNT_ID
 _active = False
 
 
-def _guarded(process: Callable[..., Any]) -> Callable[..., Any]:
-    """Return moto's request handler with an error for requests that it would pass to the network."""
-
-    def guarded(stubber: BotocoreStubber, request: Any) -> Any:
-        response = process(stubber, request)
-        if response is None and "://127.0.0.1:" not in request.url:
-            raise LocalCloudError(f"not emulated locally: {request.method} {request.url.partition('?')[0]}")
-        return response
-
-    return guarded
+def _guarded(process: Callable[..., Any], stubber: BotocoreStubber, request: Any) -> Any:
+    """Return moto's response; raise an error for requests that it would pass to the network."""
+    response = process(stubber, request)
+    if response is None and "://127.0.0.1:" not in request.url:
+        raise LocalCloudError(f"not emulated locally: {request.method} {request.url.partition('?')[0]}")
+    return response
 
 
 class AwsClients:
@@ -83,9 +78,9 @@ def sandbox(region: str, seed: int = 0) -> Iterator[AwsClients]:
     parameters.REFUSED.clear()
     try:
         with (
-            applied(),  # also while moto resets at the end
+            patched((*FIXES, *SPEED_UPS)),  # also while moto resets at the end
             mock_aws(config={"iam": {"load_aws_managed_policies": True}}),
-            mock.patch.object(BotocoreStubber, "process_request", _guarded(BotocoreStubber.process_request)),
+            patched([around(BotocoreStubber, "process_request", _guarded)]),
             contextlib.ExitStack() as closing,
         ):
             mock_random.seed(seed)

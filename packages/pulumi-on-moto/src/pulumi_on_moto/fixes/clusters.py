@@ -9,18 +9,18 @@ AWS services": one role for a service account, which trusts pods.eks.amazonaws.c
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any, Final
 
-from moto.core.exceptions import ServiceException
 from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.core.responses import ActionResult
 from moto.ec2.models import ec2_backends
 from moto.eks import urls
 from moto.eks.models import EKSBackend, eks_backends
 from moto.eks.responses import EKSResponse
-from moto.iam.models import iam_backends
 
-from pulumi_on_moto.fixes import Patches
+from pulumi_on_moto.fixes import Patches, RefusedError, around, local
+from pulumi_on_moto.fixes.simulation import trusted_actions
 
 ADDONS: Final = "addons"
 _PODS: Final = "pod_identity_associations"
@@ -32,28 +32,14 @@ EXISTING: Final = "given_clusters"
 """Existing clusters, not declared by a program."""
 _VERSION: Final = "1.36"
 _ADMIN: Final = ":cluster-access-policy/AmazonEKSClusterAdminPolicy"
-_create_cluster = EKSResponse.create_cluster
-
-
-class _TakenError(ServiceException):
-    code = "ResourceInUseException"
-
-
-class _RefusedRequestError(ServiceException):
-    code = "InvalidRequestException"
-
-
-class _NoEntryError(ServiceException):
-    code = "ResourceNotFoundException"
-
-
-class _InvalidError(ServiceException):
-    code = "InvalidParameterException"
+_IN_USE: Final = "ResourceInUseException"
+_REFUSED: Final = "InvalidRequestException"
+_INVALID: Final = "InvalidParameterException"
 
 
 def stored_on(backend: EKSBackend, attribute: str) -> dict[str, Any]:
     """Return the state that moto lacks, by cluster."""
-    stored: dict[str, Any] = backend.__dict__.setdefault(attribute, {})
+    stored: dict[str, Any] = local(backend, attribute, {})
     return stored
 
 
@@ -85,8 +71,8 @@ def is_administered(backend: EKSBackend, cluster: str) -> bool:
     return by_entry or config.get("bootstrapClusterCreatorAdminPermissions", True)
 
 
-def _create(response: EKSResponse) -> ActionResult:
-    result = _create_cluster(response)
+def _create(create: Callable[..., ActionResult], response: EKSResponse) -> ActionResult:
+    result = create(response)
     name, access_config = str(response._get_param("name")), response._get_param("accessConfig")
     stored_on(response.eks_backend, MODES)[name] = access_config or {}
     _add_security_group(response.eks_backend, name)
@@ -95,10 +81,8 @@ def _create(response: EKSResponse) -> ActionResult:
 
 def _add_security_group(backend: EKSBackend, name: str) -> None:
     """Create a cluster's security group (EKS guide, "security group requirements for clusters")."""
-    ec2, config = (
-        ec2_backends[backend.account_id][backend.region_name],
-        backend.clusters[name].resources_vpc_config,
-    )
+    ec2 = ec2_backends[backend.account_id][backend.region_name]
+    config = backend.clusters[name].resources_vpc_config
     subnets = config.get("subnetIds") or []
     default = ec2.get_default_vpc()
     vpc = ec2.get_subnet(subnets[0]).vpc_id if subnets else default.id if default else ""
@@ -113,7 +97,7 @@ def _addon(response: EKSResponse) -> ActionResult:
     addons = stored_on(response.eks_backend, ADDONS).setdefault(cluster, {})
     name = body["addonName"]
     if name in addons:
-        raise _TakenError(f"Addon already exists: {name}")
+        raise RefusedError(_IN_USE, f"Addon already exists: {name}")
     if text := body.get("configurationValues"):
         json.loads(text)
     addons[name] = body
@@ -126,11 +110,12 @@ def _entry(response: EKSResponse) -> ActionResult:
     cluster, body = _cluster(response), json.loads(response.body)
     mode = stored_on(response.eks_backend, MODES).get(cluster, {}).get("authenticationMode", "CONFIG_MAP")
     if "API" not in mode.split("_AND_"):
-        raise _RefusedRequestError(f"The cluster's authentication mode {mode} must include API")
+        raise RefusedError(_REFUSED, f"The cluster's authentication mode {mode} must include API")
     entries = stored_on(response.eks_backend, ACCESS).setdefault(cluster, {})
     principal = body["principalArn"]
     if principal in entries:
-        raise _TakenError(f"The specified access entry resource is already in use: {principal}")
+        message = f"The specified access entry resource is already in use: {principal}"
+        raise RefusedError(_IN_USE, message)
     entries[principal] = {"type": body.get("type") or "STANDARD", "policies": []}
     arn = f"arn:aws:eks:{response.region}:{response.current_account}:access-entry/{cluster}/{len(entries)}"
     entry = {"clusterName": cluster, "principalArn": principal, "accessEntryArn": arn}
@@ -142,9 +127,10 @@ def _policy(response: EKSResponse) -> ActionResult:
     principal = response._get_param("principalArn")
     entry = stored_on(response.eks_backend, ACCESS).get(cluster, {}).get(principal)
     if entry is None:
-        raise _NoEntryError(f"The specified principalArn could not be found: {principal}")
+        missing = f"The specified principalArn could not be found: {principal}"
+        raise RefusedError("ResourceNotFoundException", missing)
     if entry["type"] != "STANDARD":
-        raise _RefusedRequestError(f"Access entries of type {entry['type']} take no access policy")
+        raise RefusedError(_REFUSED, f"Access entries of type {entry['type']} take no access policy")
     entry["policies"].append(body["policyArn"])
     scope = {"policyArn": body["policyArn"], "accessScope": body["accessScope"]}
     return ActionResult({"clusterName": cluster, "principalArn": principal, "associatedAccessPolicy": scope})
@@ -163,53 +149,40 @@ def _pod_identity(response: EKSResponse) -> ActionResult:
     associations = stored_on(backend, _PODS)
     key = f"{cluster}/{body['namespace']}/{body['serviceAccount']}"
     if key in associations:
-        raise _TakenError("Association already exists: " + associations[key]["associationId"])
+        raise RefusedError(_IN_USE, f"Association already exists: {associations[key]['associationId']}")
     _check_trust(backend.account_id, body["roleArn"])
     identity = f"a-{len(associations):017d}"
+    scope = f"{backend.region_name}:{backend.account_id}"
     associations[key] = {
         "clusterName": cluster,
-        "namespace": body["namespace"],
-        "serviceAccount": body["serviceAccount"],
-        "roleArn": body["roleArn"],
+        **{name: body[name] for name in ("namespace", "serviceAccount", "roleArn")},
         "tags": body.get("tags") or {},
         "associationId": identity,
-        "associationArn": f"arn:aws:eks:{backend.region_name}:{backend.account_id}:"
-        f"podidentityassociation/{cluster}/{identity}",
+        "associationArn": f"arn:aws:eks:{scope}:podidentityassociation/{cluster}/{identity}",
     }
     return ActionResult({"association": associations[key]})
 
 
 def _check_trust(account: str, arn: str) -> None:
-    role = next(
-        (candidate for candidate in iam_backends[account]["aws"].roles.values() if candidate.arn == arn), None
+    trusted = trusted_actions(account, arn, _POD_SERVICE)
+    if trusted is None:
+        raise RefusedError(_INVALID, f"Role provided in the request does not exist: {arn}")
+    if not trusted >= _POD_ACTIONS:
+        refused = f"Trust policy of role {arn} does not let {_POD_SERVICE} assume it and tag its session"
+        raise RefusedError(_INVALID, refused)
+
+
+_ENTRIES: Final = "access-entries"
+_PATHS: Final = {
+    f"{{0}}/clusters/(?P<name>[^/]+)/{path}$": EKSResponse.dispatch
+    for path in (
+        *("addons", _ENTRIES, "pod-identity-associations"),
+        f"{_ENTRIES}/(?P<principalArn>.+)/access-policies",
     )
-    if role is None:
-        raise _InvalidError(f"Role provided in the request does not exist: {arn}")
-    trusted = [
-        action
-        for statement in json.loads(role.assume_role_policy_document)["Statement"]
-        if _POD_SERVICE in str(statement.get("Principal", {}).get("Service", ""))
-        for action in ([statement["Action"]] if isinstance(statement["Action"], str) else statement["Action"])
-    ]
-    if not _POD_ACTIONS.issubset(trusted):
-        raise _InvalidError(
-            f"Trust policy of role {arn} does not let {_POD_SERVICE} assume it and tag its session"
-        )
-
-
-_PATHS: Final = dict.fromkeys(
-    (
-        "{0}/clusters/(?P<name>[^/]+)/addons$",
-        "{0}/clusters/(?P<name>[^/]+)/access-entries$",
-        "{0}/clusters/(?P<name>[^/]+)/access-entries/(?P<principalArn>.+)/access-policies$",
-        "{0}/clusters/(?P<name>[^/]+)/pod-identity-associations$",
-    ),
-    EKSResponse.dispatch,
-)
-
+}
 
 PATCHES: Final[Patches] = (
-    (EKSResponse, "create_cluster", _create),
+    around(EKSResponse, "create_cluster", _create),
     (EKSResponse, "create_addon", _addon),
     (EKSResponse, "create_access_entry", _entry),
     (EKSResponse, "associate_access_policy", _policy),

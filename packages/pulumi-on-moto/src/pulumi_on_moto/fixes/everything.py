@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from typing import Final
 
 from pulumi_on_moto.fixes import (
@@ -13,15 +11,13 @@ from pulumi_on_moto.fixes import (
     experiments,
     functions,
     parameters,
-    patched,
     simulation,
     storage,
 )
 from pulumi_on_moto.fixes.ec2 import placement, spot_prices, terminations
-from pulumi_on_moto.fixes.fleets import changing
-from pulumi_on_moto.fixes.fleets import showing as fleets_showing
-from pulumi_on_moto.fixes.groups import capacity, launches, lifecycle, validation
-from pulumi_on_moto.fixes.groups import showing as groups_showing
+from pulumi_on_moto.fixes.fleets import operations as fleet_operations
+from pulumi_on_moto.fixes.groups import launches, validation
+from pulumi_on_moto.fixes.groups import operations as group_operations
 from pulumi_on_moto.fixes.speedups.attributes import ATTRIBUTES
 from pulumi_on_moto.fixes.speedups.cached_responses import CACHED_RESPONSES
 from pulumi_on_moto.fixes.speedups.clients import METHODS_OF_CLIENTS, MODELS, TIMESTAMPS
@@ -30,8 +26,7 @@ from pulumi_on_moto.fixes.speedups.lookups import ACCOUNT, METHODS, RETENTION, T
 
 _MODULES: Final = (
     *(parameters, functions, storage, brokers, clusters, experiments, simulation),
-    *(spot_prices, placement, terminations, changing, fleets_showing),
-    *(capacity, validation, groups_showing, launches, lifecycle),
+    *(spot_prices, placement, terminations, fleet_operations, group_operations, validation, launches),
 )
 FIXES: Final[Patches] = tuple(patch for module in _MODULES for patch in module.PATCHES)
 SPEED_UPS: Final[Patches] = (
@@ -39,10 +34,3 @@ SPEED_UPS: Final[Patches] = (
     *(ACCOUNT, CACHED_RESPONSES, METHODS_OF_CLIENTS, *IMAGES, METHODS),
     *(*MODELS, RETENTION, TAGS, TIMESTAMPS),
 )
-
-
-@contextlib.contextmanager
-def applied() -> Iterator[None]:
-    """Patch moto while the body runs."""
-    with patched((*FIXES, *SPEED_UPS)):
-        yield

@@ -8,23 +8,22 @@ L-F3F4B54A).
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from moto.core.exceptions import ServiceException
 from moto.ec2.models import ec2_backends
 from moto.fis.models import Experiment, FISBackend
-from moto.iam.models import iam_backends
 from moto.moto_api._internal import mock_random
 
-from pulumi_on_moto.fixes import Patches
+from pulumi_on_moto.fixes import Patches, RefusedError, around, local, set_local
+from pulumi_on_moto.fixes.simulation import trusted_actions
 
 _ACTION: Final = "aws:ec2:send-spot-instance-interruptions"
 _TYPE: Final = "aws:ec2:spot-instance"
 _SERVICE: Final = "fis.amazonaws.com"
+_INVALID: Final = "ValidationException"
 _MAX_TARGETS: Final = 5
 _NUMBER: Final = r"([0-9]{1,9}(?:[.,][0-9]{1,9})?)"
 _DURATION: Final = re.compile(
@@ -35,13 +34,9 @@ _UNITS: Final = (604_800, 86_400, 3_600, 60, 1)
 Listener = Callable[[list[str]], None]
 
 
-class _ValidationError(ServiceException):
-    code = "ValidationException"
-
-
 def listen(backend: FISBackend, listener: Listener) -> None:
     """Call ``listener(instance_ids)`` when an experiment interrupts Spot instances."""
-    backend.__dict__["local_listener"] = listener
+    set_local(backend, "listener", listener)
 
 
 def seconds(duration: str) -> float:
@@ -59,47 +54,34 @@ def seconds(duration: str) -> float:
     )
 
 
-def _checked(create: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
-    def created(backend: FISBackend, **arguments: Any) -> dict[str, Any]:
-        roles = iam_backends[backend.account_id]["aws"].roles.values()
-        role = next((candidate for candidate in roles if candidate.arn == arguments["role_arn"]), None)
-        if role is None or not _trusted(role):
-            raise _ValidationError(
-                f"Role {arguments['role_arn']} does not exist, or does not trust {_SERVICE}."
+def _create(create: Callable[..., Any], backend: FISBackend, **arguments: Any) -> Any:
+    if not trusted_actions(backend.account_id, arguments["role_arn"], _SERVICE):
+        raise RefusedError(
+            _INVALID, f"Role {arguments['role_arn']} does not exist, or does not trust {_SERVICE}."
+        )
+    for name, action in arguments["actions"].items():
+        if action["actionId"] != _ACTION:
+            raise RefusedError(_INVALID, f"Action {name}: {action['actionId']} is not emulated locally.")
+        before = action.get("parameters", {}).get("durationBeforeInterruption", "")
+        if not 120 <= seconds(before) <= 900:
+            raise RefusedError(
+                _INVALID, f"durationBeforeInterruption must be from PT2M to PT15M (ISO 8601), not {before!r}."
             )
-        for name, action in arguments["actions"].items():
-            if action["actionId"] != _ACTION:
-                raise _ValidationError(f"Action {name}: {action['actionId']} is not emulated locally.")
-            before = action.get("parameters", {}).get("durationBeforeInterruption", "")
-            if not 120 <= seconds(before) <= 900:
-                raise _ValidationError(
-                    f"durationBeforeInterruption must be from PT2M to PT15M (ISO 8601), not {before!r}."
-                )
-            for target in action.get("targets", {}).values():
-                if (arguments["targets"] or {}).get(target, {}).get("resourceType") != _TYPE:
-                    raise _ValidationError(f"Target {target} of {_ACTION} must be of type {_TYPE}.")
-        return create(backend, **arguments)
-
-    return created
+        for target in action.get("targets", {}).values():
+            if (arguments["targets"] or {}).get(target, {}).get("resourceType") != _TYPE:
+                raise RefusedError(_INVALID, f"Target {target} of {_ACTION} must be of type {_TYPE}.")
+    return create(backend, **arguments)
 
 
-def _trusted(role: Any) -> bool:
-    statements = json.loads(role.assume_role_policy_document)["Statement"]
-    return any(_SERVICE in str(statement.get("Principal", {}).get("Service", "")) for statement in statements)
-
-
-def _acting(start: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
-    def started(backend: FISBackend, **arguments: Any) -> dict[str, Any]:
-        response = start(backend, **arguments)
-        experiment = backend.experiments[response["id"]]
-        chosen = [instance for target in experiment.targets.values() for instance in _chosen(backend, target)]
-        if not chosen or len(chosen) > _MAX_TARGETS:
-            experiment.status = "failed"
-        elif listener := backend.__dict__.get("local_listener"):
-            listener(chosen)
-        return {**response, **experiment.to_dict(tags=arguments.get("tags") or {})}
-
-    return started
+def _start(start: Callable[..., Any], backend: FISBackend, **arguments: Any) -> dict[str, Any]:
+    response = start(backend, **arguments)
+    experiment = backend.experiments[response["id"]]
+    chosen = [instance for target in experiment.targets.values() for instance in _chosen(backend, target)]
+    if not chosen or len(chosen) > _MAX_TARGETS:
+        experiment.status = "failed"
+    elif listener := local(backend, "listener"):
+        listener(chosen)
+    return {**response, **experiment.to_dict(tags=arguments.get("tags") or {})}
 
 
 def _chosen(backend: FISBackend, target: dict[str, Any]) -> list[str]:
@@ -117,12 +99,13 @@ def _chosen(backend: FISBackend, target: dict[str, Any]) -> list[str]:
     return mock_random.sample(fitting, min(len(fitting), int(count[1]))) if count else fitting
 
 
-def _reasons() -> dict[str, str]:
-    return {**Experiment.STATUS_REASONS, "failed": "Target resolution returned no or too many resources."}
-
+_REASONS: Final = {
+    **Experiment.STATUS_REASONS,
+    "failed": "Target resolution returned no or too many resources.",
+}
 
 PATCHES: Final[Patches] = (
-    (FISBackend, "create_experiment_template", _checked(FISBackend.create_experiment_template)),
-    (FISBackend, "start_experiment", _acting(FISBackend.start_experiment)),
-    (Experiment, "STATUS_REASONS", _reasons()),
+    around(FISBackend, "create_experiment_template", _create),
+    around(FISBackend, "start_experiment", _start),
+    (Experiment, "STATUS_REASONS", _REASONS),
 )

@@ -10,32 +10,29 @@ from moto.events.models import EventsBackend, Rule, events_backends
 from moto.sqs.models import sqs_backends
 
 from pulumi_on_moto.errors import LocalCloudError
-from pulumi_on_moto.fixes import Patches
+from pulumi_on_moto.fixes import Patches, around, local, set_local
 
 Runner = Callable[[str, Any], tuple[str, bool, str]]
 
 
 def run_by(backend: LambdaBackend, runner: Runner) -> None:
     """Set ``runner(name, event)``, which runs functions; it returns response, error flag and log."""
-    backend.local_runner = runner  # type: ignore[attr-defined]
+    set_local(backend, "runner", runner)
 
 
 def _invoke(function: LambdaFunction, event: Any = None) -> tuple[str, bool, str]:
     backend = lambda_backends[function.account_id][function.region]
-    runner: Runner | None = getattr(backend, "local_runner", None)
+    runner: Runner | None = local(backend, "runner")
     if runner is None:
         raise LocalCloudError(f"function {function.function_name!r} is called before the program has ended")
     return runner(function.function_name, {} if event in (None, "{}") else event)
 
 
-def _without_polling(create: Callable[..., Any]) -> Callable[..., Any]:
-    def created(backend: LambdaBackend, spec: dict[str, Any]) -> Any:
-        mapping = create(backend, spec)
-        for queue in sqs_backends[backend.account_id][backend.region_name].queues.values():
-            queue.lambda_event_source_mappings.clear()
-        return mapping
-
-    return created
+def _without_polling(create: Callable[..., Any], backend: LambdaBackend, spec: dict[str, Any]) -> Any:
+    mapping = create(backend, spec)
+    for queue in sqs_backends[backend.account_id][backend.region_name].queues.values():
+        queue.lambda_event_source_mappings.clear()
+    return mapping
 
 
 Carrier = Callable[[Rule, Any], None]
@@ -43,7 +40,7 @@ Carrier = Callable[[Rule, Any], None]
 
 def carry_by(backend: EventsBackend, carrier: Carrier) -> None:
     """Set ``carrier(rule, event)``, which delivers clients' events to the targets of matching rules."""
-    backend.local_carrier = carrier  # type: ignore[attr-defined]
+    set_local(backend, "carrier", carrier)
 
 
 def _send(rule: Rule, original_event: Any, transform_input: bool = True) -> None:
@@ -51,7 +48,7 @@ def _send(rule: Rule, original_event: Any, transform_input: bool = True) -> None
     if rule.state != "ENABLED" or not (pattern.get_pattern() and pattern.matches_event(original_event)):
         return
     backend = events_backends[rule.account_id][rule.region_name]
-    carrier: Carrier | None = getattr(backend, "local_carrier", None)
+    carrier: Carrier | None = local(backend, "carrier")
     if carrier is None:
         raise LocalCloudError(f"rule {rule.name!r}: an event is put before the program has ended")
     carrier(rule, original_event)
@@ -59,10 +56,6 @@ def _send(rule: Rule, original_event: Any, transform_input: bool = True) -> None
 
 PATCHES: Final[Patches] = (
     (LambdaFunction, "_invoke_lambda", _invoke),
-    (
-        LambdaBackend,
-        "create_event_source_mapping",
-        _without_polling(LambdaBackend.create_event_source_mapping),
-    ),
+    around(LambdaBackend, "create_event_source_mapping", _without_polling),
     (Rule, "send_to_targets", _send),
 )

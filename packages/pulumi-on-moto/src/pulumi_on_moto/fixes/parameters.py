@@ -16,7 +16,7 @@ from botocore.exceptions import ClientError
 from botocore.model import OperationModel
 from botocore.validate import ParamValidationDecorator
 
-from pulumi_on_moto.fixes import Patches
+from pulumi_on_moto.fixes import Patches, around
 
 REFUSED: Final[list[str]] = []
 """Rejected calls since the sandbox was opened, one line each. A test that expects one removes it."""
@@ -104,32 +104,23 @@ def readable(pattern: str) -> re.Pattern[str] | None:
         return None
 
 
-def _held_to_the_model(serialize: Callable[..., Any]) -> Callable[..., Any]:
-    def validated(validation: Any, parameters: Mapping[str, Any], operation_model: OperationModel) -> Any:
-        request = serialize(validation, parameters, operation_model)
-        try:
-            violations = faults(operation_model, parameters)
-        except DeprecationWarning as warning:  # an error if the process enables that
-            REFUSED.append(str(warning))
-            raise
-        if violations:
-            number = "1 validation error" if len(violations) == 1 else f"{len(violations)} validation errors"
-            text = f"{number} detected: {'; '.join(violations)}"
-            REFUSED.append(f"AWS refuses {_name(operation_model)}: {text}")
-            code = _CODES.get(operation_model.service_model.metadata["protocol"], "ValidationException")
-            raise ClientError(
-                {"Error": {"Code": code, "Message": text}, "ResponseMetadata": {"HTTPStatusCode": 400}},  # type: ignore[typeddict-item]
-                operation_model.name,
-            )
-        return request
-
-    return validated
+def _serialize(
+    serialize: Callable[..., Any], validation: Any, parameters: Mapping[str, Any], operation: OperationModel
+) -> Any:
+    request = serialize(validation, parameters, operation)
+    try:
+        violations = faults(operation, parameters)
+    except DeprecationWarning as warning:  # an error if the process enables that
+        REFUSED.append(str(warning))
+        raise
+    if violations:
+        number = "1 validation error" if len(violations) == 1 else f"{len(violations)} validation errors"
+        text = f"{number} detected: {'; '.join(violations)}"
+        REFUSED.append(f"AWS refuses {_name(operation)}: {text}")
+        code = _CODES.get(operation.service_model.metadata["protocol"], "ValidationException")
+        reply: Any = {"Error": {"Code": code, "Message": text}, "ResponseMetadata": {"HTTPStatusCode": 400}}
+        raise ClientError(reply, operation.name)
+    return request
 
 
-PATCHES: Final[Patches] = (
-    (
-        ParamValidationDecorator,
-        "serialize_to_request",
-        _held_to_the_model(ParamValidationDecorator.serialize_to_request),
-    ),
-)
+PATCHES: Final[Patches] = (around(ParamValidationDecorator, "serialize_to_request", _serialize),)

@@ -10,14 +10,26 @@ import json
 from itertools import product
 from typing import Any, Final
 
-from moto.core.exceptions import ServiceException
 from moto.core.responses import ActionResult
 from moto.events.models import EventPattern
 from moto.events.responses import EventsHandler
+from moto.iam.models import iam_backends
 from moto.iam.responses import IamResponse
 
-from pulumi_on_moto.fixes import Patches
-from pulumi_on_moto.policies import AccessRequest, allows, denies
+from pulumi_on_moto.fixes import Patches, RefusedError
+from pulumi_on_moto.policies import AccessRequest, allowed_actions, allows, denies
+
+
+def trusted_actions(account: str, role_arn: str, service: str) -> set[str] | None:
+    """Return the actions that a role's trust policy grants a service; None if there is no such role."""
+    for role in iam_backends[account]["aws"].roles.values():
+        if role.arn == role_arn:
+            statements = json.loads(role.assume_role_policy_document)["Statement"]
+            granting = [
+                item for item in statements if service in str(item.get("Principal", {}).get("Service"))
+            ]
+            return allowed_actions([{"Statement": granting}])
+    return None
 
 
 def _simulate(response: IamResponse) -> ActionResult:
@@ -38,14 +50,10 @@ def _simulate(response: IamResponse) -> ActionResult:
 _EVENT_FIELDS = ("id", "account", "source", "time", "region", "resources", "detail-type")
 
 
-class _IncompleteEventError(ServiceException):
-    code = "InvalidEventPatternException"
-
-
 def _test_pattern(response: EventsHandler) -> str:
     event = json.loads(response._get_param("Event"))
     if missing := [field for field in _EVENT_FIELDS if field not in event]:
-        raise _IncompleteEventError(f"Event lacks {', '.join(missing)}")
+        raise RefusedError("InvalidEventPatternException", f"Event lacks {', '.join(missing)}")
     pattern = EventPattern.load(response._get_param("EventPattern"))
     return json.dumps({"Result": pattern.matches_event(event)})
 

@@ -15,15 +15,12 @@ from moto.ec2.models import EC2Backend
 from moto.ec2.responses.instances import InstanceResponse
 from moto.moto_api._internal import mock_random
 
-from pulumi_on_moto.fixes import Patches
+from pulumi_on_moto.fixes import Patches, around, local
 from pulumi_on_moto.fixes.speedups.cached_responses import changed
 
 
 def _groups(response: InstanceResponse) -> dict[str, dict[str, Any]]:
-    backend = response.ec2_backend
-    if not hasattr(backend, "placement_groups"):
-        backend.placement_groups = {}
-    groups: dict[str, dict[str, Any]] = backend.placement_groups
+    groups: dict[str, dict[str, Any]] = local(response.ec2_backend, "placement_groups", {})
     return groups
 
 
@@ -31,9 +28,8 @@ def _create(response: InstanceResponse) -> ActionResult:
     changed()
     name, groups = response._get_param("GroupName"), _groups(response)
     if name in groups:
-        raise EC2ClientError(
-            "InvalidPlacementGroup.Duplicate", f"The Placement Group '{name}' already exists."
-        )
+        text = f"The Placement Group '{name}' already exists."
+        raise EC2ClientError("InvalidPlacementGroup.Duplicate", text)
     backend = response.ec2_backend
     group_id = f"pg-{mock_random.get_random_hex(17)}"
     specifications = response._get_param("TagSpecifications", [])
@@ -51,57 +47,42 @@ def _create(response: InstanceResponse) -> ActionResult:
 def _describe(response: InstanceResponse) -> ActionResult:
     groups = _groups(response)
     names = response._get_param("GroupNames", []) or list(groups)
-    for name in names:
-        if name not in groups:
-            raise EC2ClientError("InvalidPlacementGroup.Unknown", f"The Placement Group '{name}' is unknown.")
+    if unknown := [name for name in names if name not in groups]:
+        text = f"The Placement Group '{unknown[0]}' is unknown."
+        raise EC2ClientError("InvalidPlacementGroup.Unknown", text)
     return ActionResult({"PlacementGroups": [groups[name] for name in names]})
 
 
 def reserve(backend: Any, reservation: Mapping[str, Any]) -> None:
     """Add a reservation to ``DescribeCapacityReservations``, or replace that with the same id."""
     changed()
-    _reserved(backend)[reservation["CapacityReservationId"]] = reservation
-
-
-def _reserved(backend: Any) -> dict[str, Mapping[str, Any]]:
-    if not hasattr(backend, "local_reservations"):
-        backend.local_reservations = {}
-    reservations: dict[str, Mapping[str, Any]] = backend.local_reservations
-    return reservations
+    local(backend, "reservations", {})[reservation["CapacityReservationId"]] = reservation
 
 
 def _describe_reservations(response: InstanceResponse) -> ActionResult:
-    reservations = _reserved(response.ec2_backend)
+    reservations: dict[str, Mapping[str, Any]] = local(response.ec2_backend, "reservations", {})
     requested_ids = response._get_param("CapacityReservationIds", []) or list(reservations)
-    for reservation_id in requested_ids:
-        if reservation_id not in reservations:
-            raise EC2ClientError(
-                "InvalidCapacityReservationId.NotFound",
-                f"The capacity reservation ID '{reservation_id}' does not exist",
-            )
-    return ActionResult(
-        {"CapacityReservations": [reservations[reservation_id] for reservation_id in requested_ids]}
-    )
+    if unknown := [name for name in requested_ids if name not in reservations]:
+        text = f"The capacity reservation ID '{unknown[0]}' does not exist"
+        raise EC2ClientError("InvalidCapacityReservationId.NotFound", text)
+    return ActionResult({"CapacityReservations": [reservations[name] for name in requested_ids]})
 
 
-def _checked(attach: Callable[..., Any]) -> Callable[..., Any]:
-    def attached(backend: Any, volume_id: str, instance_id: str, *arguments: Any, **keywords: Any) -> Any:
-        volume, instance = backend.get_volume(volume_id), backend.get_instance(instance_id)
-        zone = instance.placement.zone
-        if volume.zone.name != zone:
-            raise EC2ClientError(
-                "InvalidVolume.ZoneMismatch", f"The volume '{volume_id}' is not in the same availability zone"
-            )
-        if volume.attachment is not None:
-            raise EC2ClientError("VolumeInUse", f"{volume_id} is already attached to an instance")
-        return attach(backend, volume_id, instance_id, *arguments, **keywords)
-
-    return attached
+def _attach(
+    attach: Callable[..., Any], backend: Any, volume_id: str, instance_id: str, *more: Any, **keywords: Any
+) -> Any:
+    volume, instance = backend.get_volume(volume_id), backend.get_instance(instance_id)
+    if volume.zone.name != instance.placement.zone:
+        text = f"The volume '{volume_id}' is not in the same availability zone"
+        raise EC2ClientError("InvalidVolume.ZoneMismatch", text)
+    if volume.attachment is not None:
+        raise EC2ClientError("VolumeInUse", f"{volume_id} is already attached to an instance")
+    return attach(backend, volume_id, instance_id, *more, **keywords)
 
 
 PATCHES: Final[Patches] = (
     (InstanceResponse, "create_placement_group", _create),
     (InstanceResponse, "describe_placement_groups", _describe),
     (InstanceResponse, "describe_capacity_reservations", _describe_reservations),
-    (EC2Backend, "attach_volume", _checked(EC2Backend.attach_volume)),
+    around(EC2Backend, "attach_volume", _attach),
 )

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from moto.core.responses import ActionResult
 from moto.core.utils import utcnow
 from moto.ec2.responses.spot_instances import SpotInstances
 
-from pulumi_on_moto.fixes import Patches
+from pulumi_on_moto.fixes import Patches, local, naive
 from pulumi_on_moto.fixes.speedups.cached_responses import changed
 
 _PRODUCT: Final = "Linux/UNIX"
@@ -20,9 +19,9 @@ _FILTERS: Final = {"availability-zone": "AvailabilityZone", "instance-type": "In
 def quote(backend: Any, prices: Mapping[tuple[str, str], float]) -> None:
     """Set the Spot prices (US dollars per hour) by type and zone from now on; others keep theirs."""
     changed()
-    history: list[dict[str, Any]] = getattr(backend, "local_spot_prices", [])
+    history: list[dict[str, Any]] = local(backend, "spot_prices", [])
     newest = {(price["InstanceType"], price["AvailabilityZone"]): price["SpotPrice"] for price in history}
-    backend.local_spot_prices = history + [
+    history += [
         {
             "InstanceType": instance_type,
             "AvailabilityZone": zone,
@@ -36,11 +35,10 @@ def quote(backend: Any, prices: Mapping[tuple[str, str], float]) -> None:
 
 
 def _describe(response: SpotInstances) -> ActionResult:
-    quoted: list[dict[str, Any]] = getattr(response.ec2_backend, "local_spot_prices", [])
+    quoted: list[dict[str, Any]] = local(response.ec2_backend, "spot_prices", [])
     products = response._get_param("ProductDescriptions", [])
     filters = {_FILTERS[name]: values for name, values in response._filters_from_querystring().items()}
-    types = response._get_param("InstanceTypes", [])
-    if types:
+    if types := response._get_param("InstanceTypes", []):
         filters["InstanceType"] = types
     shown = [
         price
@@ -48,7 +46,7 @@ def _describe(response: SpotInstances) -> ActionResult:
         if (not products or _PRODUCT in products)
         and all(price[key] in values for key, values in filters.items())
     ]
-    begin, end = (_naive(response._get_param(name)) for name in ("StartTime", "EndTime"))
+    begin, end = (naive(response._get_param(name)) for name in ("StartTime", "EndTime"))
     newest_before = {
         (price["InstanceType"], price["AvailabilityZone"]): price
         for price in shown
@@ -60,11 +58,6 @@ def _describe(response: SpotInstances) -> ActionResult:
         if (begin is None or price["Timestamp"] > begin) and (end is None or price["Timestamp"] <= end)
     ]
     return ActionResult({"SpotPriceHistory": [*reversed(between), *newest_before.values()]})
-
-
-def _naive(at: datetime | None) -> datetime | None:
-    """Return a time as moto has it, in UTC without a time zone."""
-    return at if at is None or at.tzinfo is None else at.astimezone(UTC).replace(tzinfo=None)
 
 
 PATCHES: Final[Patches] = ((SpotInstances, "describe_spot_price_history", _describe),)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from inspect import signature
 from typing import Any, Final
 
 from moto.core.utils import utcnow
@@ -20,6 +21,12 @@ _MESSAGES: Final = {
     ENDED_BY_USER: "Spot Instance terminated due to user-initiated termination.",
 }
 """Codes: EC2 user guide, "Spot request status"."""
+_FILTERS: Final = {
+    "status-code": "_status_code",
+    "launched-availability-zone": "launched_availability_zone",
+    "instance-id": "instance_id",
+}
+"""Filters that moto's class lacks."""
 
 
 class GroupSpotRequest(SpotInstanceRequest):
@@ -31,29 +38,22 @@ class GroupSpotRequest(SpotInstanceRequest):
     def __init__(self, backend: Any, instance: Any) -> None:
         """Record a fulfilled one-time request for ``instance``."""
         self._instance = instance
-        super().__init__(
-            backend,
-            random_spot_request_id(),
-            "",
-            instance.image_id,
-            "one-time",
-            None,
-            None,
-            None,
-            None,
-            instance.key_name,
-            [group.id for group in instance.security_groups],
-            None,
-            instance.instance_type,
-            instance.placement.zone,
-            None,
-            None,
-            False,
-            instance.subnet_id,
-            {},
-            None,
-            "terminate",
-        )
+        arguments: dict[str, Any] = dict.fromkeys([*signature(SpotInstanceRequest).parameters])
+        arguments |= {
+            "ec2_backend": backend,
+            "spot_request_id": random_spot_request_id(),
+            "price": "",
+            "image_id": instance.image_id,
+            "spot_instance_type": "one-time",
+            "key_name": instance.key_name,
+            "security_groups": [group.id for group in instance.security_groups],
+            "instance_type": instance.instance_type,
+            "placement": instance.placement.zone,
+            "monitoring_enabled": False,
+            "subnet_id": instance.subnet_id,
+            "tags": {},
+        }
+        super().__init__(**arguments)
         association = backend.iam_instance_profile_associations.get(instance.id)
         if association is not None:
             profile = association.iam_instance_profile
@@ -92,13 +92,8 @@ class GroupSpotRequest(SpotInstanceRequest):
 
     def get_filter_value(self, filter_name: str, method_name: str | None = None) -> Any:
         """Return the value that an API filter compares."""
-        if filter_name == "status-code":
-            return self._status_code
-        if filter_name == "launched-availability-zone":
-            return self.launched_availability_zone
-        if filter_name == "instance-id":
-            return self.instance_id
-        return super().get_filter_value(filter_name, method_name)
+        attribute = _FILTERS.get(filter_name)
+        return getattr(self, attribute) if attribute else super().get_filter_value(filter_name, method_name)
 
 
 def request_of(backend: Any, instance: Any) -> GroupSpotRequest | None:

@@ -9,7 +9,7 @@ from moto.autoscaling.models import AutoScalingBackend
 from moto.core.responses import ActionResult
 from moto.ec2.responses.instances import InstanceResponse
 
-from pulumi_on_moto.fixes import Patches
+from pulumi_on_moto.fixes import Patches, around, local, set_local
 from pulumi_on_moto.fixes.fleets.request import FleetRequest
 from pulumi_on_moto.fixes.groups.leaving import lose
 
@@ -21,12 +21,12 @@ def listen(backend: Any, listener: Callable[[Any, bool], None]) -> None:
 
     ``left`` is false while the instance waits for its group's termination hook.
     """
-    backend.local_listener = listener
+    set_local(backend, "listener", listener)
 
 
 def released(backend: Any, instance_ids: list[str]) -> None:
     """Remove terminated instances from their group or fleet, and notify the listener."""
-    listener: Callable[[Any, bool], None] | None = getattr(backend, "local_listener", None)
+    listener: Callable[[Any, bool], None] | None = local(backend, "listener")
     for instance_id in instance_ids:
         instance = backend.get_instance(instance_id)
         holder, has_left = _holder(instance), True
@@ -43,16 +43,13 @@ def _holder(instance: Any) -> Any:
     return getattr(instance, "local_fleet", None) or getattr(instance, "autoscaling_group", None)
 
 
-def _releasing(terminate: Callable[[InstanceResponse], ActionResult]) -> Callable[..., ActionResult]:
-    def terminated(response: InstanceResponse) -> ActionResult:
-        requested_ids = response._get_param("InstanceIds", [])
-        instances = [response.ec2_backend.get_instance(instance_id) for instance_id in requested_ids]
-        members = [i.id for i in instances if i.state not in _TERMINATED and _holder(i) is not None]
-        result = terminate(response)
-        released(response.ec2_backend, members)
-        return result
-
-    return terminated
+def _terminate(terminate: Callable[..., ActionResult], response: InstanceResponse) -> ActionResult:
+    requested_ids = response._get_param("InstanceIds", [])
+    instances = [response.ec2_backend.get_instance(instance_id) for instance_id in requested_ids]
+    members = [i.id for i in instances if i.state not in _TERMINATED and _holder(i) is not None]
+    result = terminate(response)
+    released(response.ec2_backend, members)
+    return result
 
 
 def _leave_groups_alone(backend: AutoScalingBackend, instance_ids: list[str]) -> None:
@@ -60,6 +57,6 @@ def _leave_groups_alone(backend: AutoScalingBackend, instance_ids: list[str]) ->
 
 
 PATCHES: Final[Patches] = (
-    (InstanceResponse, "terminate_instances", _releasing(InstanceResponse.terminate_instances)),
+    around(InstanceResponse, "terminate_instances", _terminate),
     (AutoScalingBackend, "notify_terminate_instances", _leave_groups_alone),
 )

@@ -14,7 +14,7 @@ from moto.autoscaling.models import AutoScalingBackend, FakeAutoScalingGroup
 from moto.autoscaling.responses import AutoScalingResponse
 from moto.core.responses import ActionResult
 
-from pulumi_on_moto.fixes import Patches
+from pulumi_on_moto.fixes import Patches, local, set_local
 from pulumi_on_moto.fixes.speedups.cached_responses import changed
 
 RETRY: Final = "retry-with-group-configuration"
@@ -34,7 +34,7 @@ class CapacityProvider(Protocol):
 
 def offer(backend: AutoScalingBackend, provider: CapacityProvider) -> None:
     """Set the ``seller`` of launches in one zone; without one no zone has capacity."""
-    backend.local_provider = provider  # type: ignore[attr-defined]
+    set_local(backend, "provider", provider)
 
 
 def _launch_instances(response: AutoScalingResponse) -> ActionResult:
@@ -46,15 +46,14 @@ def _launch_instances(response: AutoScalingResponse) -> ActionResult:
     strategy = response._get_param("RetryStrategy", "none")
     zones = response._get_param("AvailabilityZones", [])
     token = response._get_param("ClientToken")
-    responses: dict[str, Any] = backend.__dict__.setdefault("local_responses", {})
+    responses: dict[str, Any] = local(backend, "responses", {})
     if token in responses:
         return ActionResult(responses[token])
-    problem = _problem(group, capacity, zones, strategy)
-    if problem is not None:
+    if problem := _problem(group, capacity, zones, strategy):
         raise ValidationError(problem)
     changed()
     zone = zones[0] if zones else group.availability_zones[0]
-    provider: CapacityProvider | None = getattr(backend, "local_provider", None)
+    provider: CapacityProvider | None = local(backend, "provider")
     launched = [] if provider is None else provider.sell(group, zone, capacity)
     if launched or strategy == RETRY:
         group.desired_capacity = int(group.desired_capacity or 0) + capacity

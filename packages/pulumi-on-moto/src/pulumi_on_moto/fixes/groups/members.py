@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Final, Protocol
 
@@ -16,7 +16,7 @@ from moto.autoscaling.models import ASG_NAME_TAG, AutoScalingBackend, FakeAutoSc
 from moto.core.utils import utcnow
 from moto.moto_api._internal import mock_random
 
-from pulumi_on_moto.fixes.groups.weights import capacity, weigh
+from pulumi_on_moto.fixes import local, set_local
 from pulumi_on_moto.fixes.speedups.cached_responses import changed
 
 ACTIVITIES_LIMIT: Final = 200
@@ -52,15 +52,13 @@ class MembershipListener(Protocol):
 
 def activities(group: FakeAutoScalingGroup) -> deque[dict[str, Any]]:
     """Return the group's activities, newest first."""
-    recent: deque[dict[str, Any]] = _attribute_of(
-        group, "local_activities", lambda: deque(maxlen=ACTIVITIES_LIMIT)
-    )
+    recent: deque[dict[str, Any]] = local(group, "activities", deque(maxlen=ACTIVITIES_LIMIT))
     return recent
 
 
 def warm_instances(group: FakeAutoScalingGroup) -> list[Any]:
     """Return the stopped moto instances in the group's warm pool."""
-    waiting: list[Any] = _attribute_of(group, "local_warm", list)
+    waiting: list[Any] = local(group, "warm", [])
     return waiting
 
 
@@ -88,12 +86,12 @@ def reuses(group: FakeAutoScalingGroup) -> bool:
 
 def listen(backend: AutoScalingBackend, listener: MembershipListener) -> None:
     """Report the transitions of all groups' members to ``listener``."""
-    backend.local_listener = listener  # type: ignore[attr-defined]
+    set_local(backend, "listener", listener)
 
 
 def listener_of(group: FakeAutoScalingGroup) -> MembershipListener | None:
     """Return the listener of a group's members."""
-    listener: MembershipListener | None = getattr(group.autoscaling_backend, "local_listener", None)
+    listener: MembershipListener | None = local(group.autoscaling_backend, "listener")
     return listener
 
 
@@ -122,6 +120,28 @@ def member(group: FakeAutoScalingGroup, instance_id: str) -> InstanceState | Non
     return next((state for state in group.instance_states if state.instance.id == instance_id), None)
 
 
+def weight(state: InstanceState) -> int:
+    """Return a member's weight, its units of capacity; 1 in a group without weights.
+
+    Auto Scaling user guide, "Configure an Auto Scaling group to use instance weights": launches continue
+    until the desired capacity, in units, is reached or exceeded.
+    """
+    return int(getattr(state, "weighted_capacity", 1))
+
+
+def capacity(members: Iterable[InstanceState]) -> int:
+    """Return the sum of members' weights."""
+    return sum(map(weight, members))
+
+
+def _weigh(group: FakeAutoScalingGroup, state: InstanceState) -> None:
+    """Set a new member's weight by its type, which DescribeAutoScalingGroups then shows."""
+    policy: Mapping[str, Any] = group.mixed_instances_policy or {}
+    for override in policy.get("LaunchTemplate", {}).get("Overrides") or []:
+        if override.get("InstanceType") == state.instance_type and "WeightedCapacity" in override:
+            state.weighted_capacity = str(override["WeightedCapacity"])  # type: ignore[attr-defined]
+
+
 def join(group: FakeAutoScalingGroup, instance: Any) -> None:
     """Add a launched instance to its group; desired capacity does not change.
 
@@ -137,7 +157,7 @@ def join(group: FakeAutoScalingGroup, instance: Any) -> None:
         lifecycle_state=WAITING if hook else IN_SERVICE,
         protected_from_scale_in=group.new_instances_protected_from_scale_in,
     )
-    weigh(group, state)
+    _weigh(group, state)
     had = capacity(group.instance_states)
     group.instance_states.append(state)
     activity = record(
@@ -236,12 +256,6 @@ def record(
 def _hook(group: FakeAutoScalingGroup, transition: str) -> Any:
     hooks = group.autoscaling_backend.describe_lifecycle_hooks(group.name)
     return next((hook for hook in hooks if hook.lifecycle_transition == transition), None)
-
-
-def _attribute_of(group: FakeAutoScalingGroup, name: str, make: Callable[[], Any]) -> Any:
-    if not hasattr(group, name):
-        setattr(group, name, make())
-    return getattr(group, name)
 
 
 def details(instance: Any) -> str:

@@ -16,8 +16,7 @@ from moto.autoscaling.models import FakeAutoScalingGroup, InstanceState
 from moto.core.utils import unix_time, utcnow
 
 from pulumi_on_moto.fixes.groups.leaving import end
-from pulumi_on_moto.fixes.groups.members import IN_SERVICE, in_service, record, stamp
-from pulumi_on_moto.fixes.groups.weights import capacity, weight
+from pulumi_on_moto.fixes.groups.members import IN_SERVICE, capacity, in_service, record, stamp, weight
 
 
 def shrink(group: FakeAutoScalingGroup) -> None:

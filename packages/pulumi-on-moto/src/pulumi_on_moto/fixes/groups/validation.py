@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from moto.autoscaling.exceptions import ValidationError
-from moto.autoscaling.models import AutoScalingBackend, FakeAutoScalingGroup
+from moto.autoscaling.models import AutoScalingBackend
 
-from pulumi_on_moto.fixes import Patches
-from pulumi_on_moto.fixes.groups.weights import check_weights
+from pulumi_on_moto.fixes import Patches, around
 
 MOST_REQUIREMENTS: Final = 4
 """Maximum number of sets of instance requirements in a group (API reference, ``LaunchTemplateOverrides``)."""
 
 PARAMETER: Final = "resolve:ssm:"
+_WEIGHTS: Final = range(1, 1000)
+"""Valid weights (same page)."""
+
+
+def check_weights(overrides: Sequence[Mapping[str, Any]]) -> str | None:
+    """Return Auto Scaling's error for the weights of these overrides, None if they are valid."""
+    weights = [override["WeightedCapacity"] for override in overrides if "WeightedCapacity" in override]
+    if weights and len(weights) < len(overrides):
+        return f"all overrides or none must have a WeightedCapacity, not {len(weights)} of {len(overrides)}"
+    wrong = [item for item in weights if not (str(item).isdecimal() and int(item) in _WEIGHTS)]
+    return f"WeightedCapacity must be from 1 to {_WEIGHTS[-1]}, not {wrong[0]}" if wrong else None
 
 
 def check_requirements(sets: int, images: Iterable[str]) -> str | None:
@@ -30,33 +40,28 @@ def check_requirements(sets: int, images: Iterable[str]) -> str | None:
     return f'Invalid id: "{named}" (expecting "ami-...")' if sets and named is not None else None
 
 
-def _created(create: Callable[..., FakeAutoScalingGroup]) -> Callable[..., FakeAutoScalingGroup]:
-    def checked(backend: AutoScalingBackend, *args: Any, **kwargs: Any) -> FakeAutoScalingGroup:
-        policy: Mapping[str, Any] = kwargs.get("mixed_instances_policy") or {}
-        overrides = policy.get("LaunchTemplate", {}).get("Overrides") or []
-        sets = sum("InstanceRequirements" in override for override in overrides)
-        problem = check_weights(overrides) or check_requirements(sets, _images(backend, policy))
-        if problem is not None:
-            raise ValidationError(problem)
-        return create(backend, *args, **kwargs)
-
-    return checked
+def _create(create: Callable[..., Any], backend: AutoScalingBackend, *args: Any, **kwargs: Any) -> Any:
+    policy: Mapping[str, Any] = kwargs.get("mixed_instances_policy") or {}
+    overrides = policy.get("LaunchTemplate", {}).get("Overrides") or []
+    sets = sum("InstanceRequirements" in override for override in overrides)
+    if problem := check_weights(overrides) or check_requirements(sets, _images(backend, policy)):
+        raise ValidationError(problem)
+    return create(backend, *args, **kwargs)
 
 
-def _pooled(put: Callable[..., None]) -> Callable[..., None]:
-    def checked(backend: AutoScalingBackend, group_name: str, *args: Any, **kwargs: Any) -> None:
-        group = backend.autoscaling_groups[group_name]
-        policy = group.mixed_instances_policy
-        if not policy:
-            policy = {"LaunchTemplate": {"LaunchTemplateSpecification": group.launch_template}}
-        for image in _images(backend, policy):
-            if image.startswith(PARAMETER):
-                raise ValidationError(
-                    f"a warm pool behind a launch template whose image is {image} is not supported"
-                )
-        put(backend, group_name, *args, **kwargs)
-
-    return checked
+def _put_warm_pool(
+    put: Callable[..., None], backend: AutoScalingBackend, group_name: str, *args: Any, **kwargs: Any
+) -> None:
+    group = backend.autoscaling_groups[group_name]
+    policy = group.mixed_instances_policy
+    if not policy:
+        policy = {"LaunchTemplate": {"LaunchTemplateSpecification": group.launch_template}}
+    for image in _images(backend, policy):
+        if image.startswith(PARAMETER):
+            raise ValidationError(
+                f"a warm pool behind a launch template whose image is {image} is not supported"
+            )
+    put(backend, group_name, *args, **kwargs)
 
 
 def _images(backend: AutoScalingBackend, policy: Mapping[str, Any]) -> Iterator[str]:
@@ -79,6 +84,6 @@ def _image(ec2: Any, specification: Mapping[str, Any]) -> str:
 
 
 PATCHES: Final[Patches] = (
-    (AutoScalingBackend, "create_auto_scaling_group", _created(AutoScalingBackend.create_auto_scaling_group)),
-    (AutoScalingBackend, "put_warm_pool", _pooled(AutoScalingBackend.put_warm_pool)),
+    around(AutoScalingBackend, "create_auto_scaling_group", _create),
+    around(AutoScalingBackend, "put_warm_pool", _put_warm_pool),
 )

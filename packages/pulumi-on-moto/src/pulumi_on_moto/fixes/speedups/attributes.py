@@ -14,7 +14,7 @@ from moto.core.constants import MISSING
 from moto.core.serialize import AttributePicker, AttributePickerContext, ResponseSerializer
 from moto.core.utils import get_value
 
-from pulumi_on_moto.fixes import Patch
+from pulumi_on_moto.fixes import Patches, around
 
 _Lookups: TypeAlias = dict[tuple[Any, ...], tuple[tuple[str, ...], tuple[str, ...]]]
 """By class, shape and key: names to look for in order, and endings that the member's path may have."""
@@ -57,20 +57,16 @@ def _picked(picker: AttributePicker, context: AttributePickerContext) -> Any:
     return value
 
 
-def _without_context(get: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the serializer's ``get_value`` that describes the place of a member only where that matters."""
-
-    def value_of(serializer: Any, value: Any, key: str, shape: Any) -> Any:
-        if isinstance(picker := serializer._value_picker, AttributePicker):
-            names, endings = _lookups_of(picker).get((value.__class__, shape, key), ((), ("",)))
-            if not endings:
-                return _first(names, value)
-        return get(serializer, value, key, shape)
-
-    return value_of
+def _value(get: Callable[..., Any], serializer: Any, value: Any, key: str, shape: Any) -> Any:
+    """Return the value of a member; its place is described only where that matters."""
+    if isinstance(picker := serializer._value_picker, AttributePicker):
+        names, endings = _lookups_of(picker).get((value.__class__, shape, key), ((), ("",)))
+        if not endings:
+            return _first(names, value)
+    return get(serializer, value, key, shape)
 
 
-ATTRIBUTES: Final[Sequence[Patch]] = (
+ATTRIBUTES: Final[Patches] = (
     (AttributePicker, "__call__", _picked),
-    (ResponseSerializer, "get_value", _without_context(ResponseSerializer.get_value)),
+    around(ResponseSerializer, "get_value", _value),
 )

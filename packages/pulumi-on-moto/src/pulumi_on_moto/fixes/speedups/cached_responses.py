@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from moto.core.botocore_stubber import BotocoreStubber
 
-from pulumi_on_moto.fixes import Patch
+from pulumi_on_moto.fixes import around
 
 _SERVICES: Final = ("ec2.", "autoscaling.")
 _READ: Final = "Action=Describe"
@@ -44,39 +44,34 @@ def changes_at(moment: float) -> None:
     _due_times.append(moment)
 
 
-def _remembered(process: Callable[..., Any]) -> Callable[..., Any]:
-    """Return moto's request handler with the cache in front."""
+def _respond(process: Callable[..., Any], stubber: Any, request: Any) -> Any:
+    """Return moto's response to a request, from the cache if it is there."""
+    responses, body = _cache_of(request)
+    if responses is None:
+        return process(stubber, request)
+    key = (request.url, body)
+    if key not in responses:
+        response = process(stubber, request)
+        if response is None or response[0] != 200:
+            return response
+        responses[key] = response
+    return responses[key]
 
-    def respond(stubber: Any, request: Any) -> Any:
-        host = urlsplit(request.url).netloc
-        if host.startswith("dynamodb."):
-            body, action = _text(request.body), _text(request.headers["X-Amz-Target"]).rpartition(".")[2]
-            rows = _cacheable_rows(action, body)
-            return (
-                process(stubber, request)
-                if rows is None
-                else _once(rows, (request.url, action + body), stubber, request)
-            )
-        if not host.startswith(_SERVICES):
-            return process(stubber, request)
-        body = _text(request.body)
-        if not body.startswith(_READ):
-            changed()
-            return process(stubber, request)
-        if _due_times and min(_due_times) <= time.time():
-            _due_times[:] = [moment for moment in _due_times if moment > time.time()]
-            changed()
-        return _once(_cached, (request.url, body), stubber, request)
 
-    def _once(rows: dict[tuple[str, str], Any], key: tuple[str, str], stubber: Any, request: Any) -> Any:
-        if key not in rows:
-            response = process(stubber, request)
-            if response is None or response[0] != 200:
-                return response
-            rows[key] = response
-        return rows[key]
-
-    return respond
+def _cache_of(request: Any) -> tuple[dict[tuple[str, str], Any] | None, str]:
+    """Return the cache of a read, None for others, and what is asked; drop what a request may change."""
+    host = urlsplit(request.url).netloc
+    if host.startswith("dynamodb."):
+        body, action = _text(request.body), _text(request.headers["X-Amz-Target"]).rpartition(".")[2]
+        return _cacheable_rows(action, body), action + body
+    if not host.startswith(_SERVICES):
+        return None, ""
+    body = _text(request.body)
+    is_read = body.startswith(_READ)
+    if not is_read or (_due_times and min(_due_times) <= time.time()):
+        _due_times[:] = [moment for moment in _due_times if moment > time.time()]
+        changed()
+    return _cached if is_read else None, body
 
 
 def _text(value: Any) -> str:
@@ -97,8 +92,4 @@ def _cacheable_rows(action: str, body: str) -> dict[tuple[str, str], Any] | None
     return None
 
 
-CACHED_RESPONSES: Final[Patch] = (
-    BotocoreStubber,
-    "process_request",
-    _remembered(BotocoreStubber.process_request),
-)
+CACHED_RESPONSES: Final = around(BotocoreStubber, "process_request", _respond)

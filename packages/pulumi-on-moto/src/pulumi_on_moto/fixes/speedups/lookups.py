@@ -1,25 +1,25 @@
 """Lookups of moto that read what is asked for and no more.
 
-The account of an access key without an IAM backend with all managed policies for each partition; whether a
-class has a method without a list of all; a message's age without all attributes of its queue; one resource's
-tags without a pattern against those of all: moto has two thousand of its own, with its snapshots.
+The account of an access key without an IAM backend with all managed policies for each partition; a class's
+methods once; a message's age without all attributes of its queue; one resource's tags without a pattern
+against those of all: moto has two thousand of its own, with its snapshots.
 """
 
 from __future__ import annotations
 
-import inspect
-from dataclasses import dataclass
+from collections.abc import Callable
+from functools import cache
+from types import SimpleNamespace
 from typing import Any, Final
 
 from moto.core import responses
 from moto.core.models import DEFAULT_ACCOUNT_ID
-from moto.core.utils import unix_time
+from moto.core.utils import method_names_from_class, unix_time
 from moto.ec2.models.tags import TagBackend
-from moto.ec2.utils import EC2_PREFIX_TO_RESOURCE, get_prefix
 from moto.iam import models
 from moto.sqs.models import SQSBackend
 
-from pulumi_on_moto.fixes import Patch
+from pulumi_on_moto.fixes import Patch, around
 
 
 def _account_of(access_key: str) -> str:
@@ -32,17 +32,7 @@ def _account_of(access_key: str) -> str:
 ACCOUNT: Final[Patch] = (models, "get_account_id_from", _account_of)
 
 
-@dataclass(frozen=True, slots=True)
-class _Methods:
-    """Replacement of the list of methods; ``in`` checks a single name."""
-
-    of: type
-
-    def __contains__(self, name: str) -> bool:
-        return inspect.isfunction(getattr(self.of, name, None))
-
-
-METHODS: Final[Patch] = (responses, "method_names_from_class", _Methods)
+METHODS: Final[Patch] = (responses, "method_names_from_class", cache(method_names_from_class))
 
 
 def _is_valid(backend: Any, queue_name: str, message: Any) -> bool:
@@ -54,23 +44,13 @@ RETENTION: Final[Patch] = (SQSBackend, "is_message_valid_based_on_retention_peri
 
 
 _WILDCARDS: Final = frozenset("*?[")
-_described = TagBackend.describe_tags
 
 
-def _tags(backend: Any, filters: dict[str, list[str]] | None = None) -> list[dict[str, str]]:
-    if filters is None or list(filters) != ["resource-id"] or len(filters["resource-id"]) != 1:
-        return _described(backend, filters)
-    [resource] = filters["resource-id"]
-    if not _WILDCARDS.isdisjoint(resource):
-        return _described(backend, filters)
-    of_resource = backend.tags.get(resource, {})
-    if not of_resource:
-        return []
-    kind = EC2_PREFIX_TO_RESOURCE.get(get_prefix(resource), "")
-    return [
-        {"resource_id": resource, "key": key, "value": value, "resource_type": kind}
-        for key, value in of_resource.items()
-    ]
+def _tags(describe: Callable[..., Any], backend: Any, filters: dict[str, list[str]] | None = None) -> Any:
+    resources = filters.get("resource-id", ()) if filters is not None and len(filters) == 1 else ()
+    if len(resources) != 1 or not _WILDCARDS.isdisjoint(resources[0]):
+        return describe(backend, filters)
+    return describe(SimpleNamespace(tags={resources[0]: backend.tags.get(resources[0], {})}))
 
 
-TAGS: Final[Patch] = (TagBackend, "describe_tags", _tags)
+TAGS: Final = around(TagBackend, "describe_tags", _tags)

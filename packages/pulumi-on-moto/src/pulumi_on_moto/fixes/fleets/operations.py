@@ -1,4 +1,4 @@
-"""Request, modify and cancel Spot Fleets, without launching or terminating instances."""
+"""Operations of Spot Fleets: request, modify, cancel, without launches; describe, in pages."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from moto.ec2.exceptions import EC2ClientError
 from moto.ec2.responses.spot_fleets import SpotFleets
 from moto.ec2.utils import random_spot_fleet_request_id
 
-from pulumi_on_moto.fixes import Patches
+from pulumi_on_moto.fixes import Patches, local, naive, page, set_local
 from pulumi_on_moto.fixes.ec2.terminations import released
 from pulumi_on_moto.fixes.fleets.request import FleetRequest, find
 
 _ENDED: Final = ("cancelled_running", "cancelled_terminating")
+_PAGE: Final = 1000
+"""Requests, members or records of the history per page, the default and the maximum."""
 _MODIFIABLE: Final = ("TargetCapacity", "OnDemandTargetCapacity", "ExcessCapacityTerminationPolicy")
 
 
@@ -52,13 +54,13 @@ def _modify(response: SpotFleets) -> ActionResult:
     excess = fleet.weigh(fleet.members.values()) > int(config["TargetCapacity"])
     if config.get("ExcessCapacityTerminationPolicy") != "noTermination" and excess:
         raise NotImplementedError("excess capacity is not terminated locally: use the policy noTermination")
-    fleet.modify(changes, getattr(response.ec2_backend, "local_modifying_seconds", 0.0))
+    fleet.modify(changes, local(response.ec2_backend, "modifying_seconds", 0.0))
     return ActionResult({"Return": True})
 
 
 def modifying_takes(backend: Any, seconds: float) -> None:
     """Set how long fleets are ``modifying`` after a modification, in moto's EC2 backend."""
-    backend.local_modifying_seconds = seconds
+    set_local(backend, "modifying_seconds", seconds)
 
 
 def _not_modifiable(fleet: FleetRequest, reason: str) -> EC2ClientError:
@@ -97,8 +99,49 @@ def _refused(problem: str) -> EC2ClientError:
     return EC2ClientError("InvalidSpotFleetRequestConfig", problem)
 
 
+def _describe_requests(response: SpotFleets) -> ActionResult:
+    requested_ids = response._get_param("SpotFleetRequestIds", [])
+    fleets = [find(response.ec2_backend, fleet_id) for fleet_id in requested_ids] or list(
+        response.ec2_backend.spot_fleet_requests.values()
+    )
+    shown = []
+    for fleet in fleets:
+        tags = response.ec2_backend.tags.get(fleet.id, {})
+        shown.append({**fleet.shown(), "Tags": [{"Key": key, "Value": tags[key]} for key in tags]})
+    return ActionResult(page(response, "SpotFleetRequestConfigs", shown, "MaxResults", _PAGE))
+
+
+def _describe_instances(response: SpotFleets) -> ActionResult:
+    fleet = find(response.ec2_backend, response._get_param("SpotFleetRequestId"))
+    members = []
+    for instance in fleet.members.values():
+        kind = {"InstanceType": instance.instance_type}
+        member = {"InstanceId": instance.id, **kind, "InstanceHealth": "healthy"}
+        if getattr(instance, "spot_instance_request_id", None):
+            member["SpotInstanceRequestId"] = instance.spot_instance_request_id
+        members.append(member)
+    shown = page(response, "ActiveInstances", members, "MaxResults", _PAGE)
+    return ActionResult({"SpotFleetRequestId": fleet.id, **shown})
+
+
+def _describe_history(response: SpotFleets) -> ActionResult:
+    fleet = find(response.ec2_backend, response._get_param("SpotFleetRequestId"))
+    kind, start = response._get_param("EventType"), naive(response._get_param("StartTime"))
+    records = [
+        record
+        for record in fleet.history
+        if kind in (None, record["EventType"]) and record["Timestamp"] >= start
+    ]
+    shown = page(response, "HistoryRecords", records, "MaxResults", _PAGE)
+    times = {"StartTime": start, "LastEvaluatedTime": utcnow()}
+    return ActionResult({"SpotFleetRequestId": fleet.id, **times, **shown})
+
+
 PATCHES: Final[Patches] = (
     (SpotFleets, "request_spot_fleet", _request),
     (SpotFleets, "modify_spot_fleet_request", _modify),
     (SpotFleets, "cancel_spot_fleet_requests", _cancel),
+    (SpotFleets, "describe_spot_fleet_requests", _describe_requests),
+    (SpotFleets, "describe_spot_fleet_instances", _describe_instances),
+    (SpotFleets, "describe_spot_fleet_request_history", _describe_history),
 )

@@ -35,7 +35,7 @@ with warnings.catch_warnings():
         "gpu_spot.preflight.stack",
         "infra.program.stack",
         "rehearsal.rehearse",
-        "pulumi_on_moto.program.run",
+        "pulumi_on_moto.program.deployment",
         "pulumi_kubernetes.apiextensions.v1",
         "pulumi_kubernetes.helm.v3",
         "pulumi_kubernetes.yaml.yaml",

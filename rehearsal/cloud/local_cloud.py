@@ -22,7 +22,7 @@ from pulumi_on_moto.fixes.ec2.spot_requests import ENDED_BY_USER, NO_CAPACITY, r
 from pulumi_on_moto.fixes.fleets.operations import modifying_takes
 from pulumi_on_moto.fixes.groups import launches, leaving
 from pulumi_on_moto.fixes.groups import members as moto_groups
-from pulumi_on_moto.program.record import Deployment
+from pulumi_on_moto.program.deployment import Deployment
 from pulumi_on_moto.running.clock import SimulatedTime
 from pulumi_on_moto.running.functions import Call, Invocation
 from rehearsal.cloud.heartbeats import Heartbeats
@@ -43,7 +43,7 @@ Source: Auto Scaling user guide, "Suspend and resume processes".
 _ENDING: Final = ("shutting-down", "terminated")
 
 
-class LocalCloud:
+class LocalCloud(moto_groups.MembershipListener):
     """A running deployment with all its groups. Times are epoch seconds of ``clock``."""
 
     def __init__(self, clients: AwsClients, deployment: Deployment, clock: SimulatedTime) -> None:
@@ -69,7 +69,7 @@ class LocalCloud:
         modifying_takes(self._instances.ec2, _MODIFYING_SECONDS)
         deployment.functions.listener = self._on_call
         moto_groups.listen(self._instances.autoscaling, self)
-        launches.offer(self._instances.autoscaling, self)
+        launches.offer(self._instances.autoscaling, self.sell)
         terminations.listen(self._instances.ec2, self._terminated_by_client)
 
     def set_time(self, now: float) -> None:

@@ -11,7 +11,7 @@ from contracts.group.config import GroupConfig
 from lambdas.aws.settings import read_group_parameters
 from lambdas.core.model import GroupRole
 from pulumi_on_moto.errors import LocalCloudError
-from pulumi_on_moto.program.record import Deployment
+from pulumi_on_moto.program.deployment import Deployment
 from rehearsal.cloud.instances import Instances
 
 

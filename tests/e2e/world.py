@@ -25,8 +25,7 @@ from market.supply import drawn_market, placement, trace
 from market.supply.spot import SpotMarket
 from market.supply.trace import PoolTrace
 from pulumi_on_moto.emulator import AwsClients, sandbox
-from pulumi_on_moto.program.record import Deployment
-from pulumi_on_moto.program.run import deploy
+from pulumi_on_moto.program.deployment import Deployment, deploy
 from pulumi_on_moto.running.clock import SimulatedTime, simulated
 from rehearsal.cloud.local_cloud import LocalCloud
 from rehearsal.cloud.views import GroupView

@@ -14,7 +14,7 @@ from moto.sqs.models import sqs_backends
 from contracts import names
 from lambdas.core.model import GroupRole, PurchaseOption
 from pulumi_on_moto.emulator import ACCOUNT, AwsClients
-from pulumi_on_moto.program.record import Deployment
+from pulumi_on_moto.program.deployment import Deployment
 from pulumi_on_moto.running.clock import SimulatedTime
 from rehearsal.cloud.local_cloud import LocalCloud
 

@@ -12,7 +12,7 @@ from gpu_spot.declared import stackfile
 from infra.settings import load_settings
 from pulumi_on_moto.emulator import sandbox
 from pulumi_on_moto.fixes import parameters
-from pulumi_on_moto.program.run import deploy
+from pulumi_on_moto.program.deployment import deploy
 from rehearsal.commands.deployed import make_given
 from tests.apart import apart
 from tests.infra import training

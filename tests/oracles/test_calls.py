@@ -22,7 +22,7 @@ from botocore.exceptions import ClientError
 from gpu_spot import cli
 from pulumi_on_moto.emulator import sandbox
 from pulumi_on_moto.errors import LocalCloudError
-from pulumi_on_moto.program.run import deploy
+from pulumi_on_moto.program.deployment import deploy
 from tests import models
 from tests.apart import apart
 from tests.e2e.world import REPOSITORY, living, load, small

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pulumi_on_moto.errors import LocalCloudError
     from pulumi_on_moto.mapping import register
     from pulumi_on_moto.mapping.base import CreatedResource, ResourceRequest, Spec
+    from pulumi_on_moto.program.deployment import Deployment, deliver, deploy, invoke, tick
     from pulumi_on_moto.program.existing import (
         existing_certificates,
         existing_network,
@@ -19,12 +20,9 @@ if TYPE_CHECKING:
         existing_zones,
     )
     from pulumi_on_moto.program.monitor import Resource
-    from pulumi_on_moto.program.record import Deployment
-    from pulumi_on_moto.program.run import deploy
     from pulumi_on_moto.program.second_run import Change, changes, up
     from pulumi_on_moto.program.stackfile import Stack, StackConfig, load
     from pulumi_on_moto.program.tree import outline, tree
-    from pulumi_on_moto.program.use import deliver, invoke, tick
     from pulumi_on_moto.running.functions import Invocation
 else:
     _NAMES = {
@@ -36,12 +34,10 @@ else:
             f"existing_{kind}" for kind in ("certificates", "network", "policies", "zones")
         ),
         "program.monitor": ("Resource",),
-        "program.record": ("Deployment",),
-        "program.run": ("deploy",),
+        "program.deployment": ("Deployment", "deliver", "deploy", "invoke", "tick"),
         "program.second_run": ("Change", "changes", "up"),
         "program.stackfile": ("Stack", "StackConfig", "load"),
         "program.tree": ("outline", "tree"),
-        "program.use": ("deliver", "invoke", "tick"),
         "running.functions": ("Invocation",),
     }
 

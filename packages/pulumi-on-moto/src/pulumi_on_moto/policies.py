@@ -6,6 +6,7 @@ Source: IAM user guide, "Policy evaluation logic", "Condition operators", "Varia
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -72,8 +73,8 @@ def _matches(statement: Mapping[str, Any], request: AccessRequest) -> bool:
         any(_like(action.lower(), request.action.lower()) for action in _as_list(statement["Action"]))
         and _is_on(statement, request)
         and all(
-            _holds(operator, key, [str(value) for value in _as_list(values)], request.context)
-            for operator, tests in statement.get("Condition", {}).items()
+            _holds(test, key, [str(value) for value in _as_list(values)], request.context)
+            for test, tests in statement.get("Condition", {}).items()
             for key, values in tests.items()
         )
     )
@@ -88,17 +89,17 @@ def _is_on(statement: Mapping[str, Any], request: AccessRequest) -> bool:
     return is_excluding != any(_covers(text, request.resource) for text in filled if text is not None)
 
 
-def _holds(operator: str, key: str, patterns: Sequence[str], context: ConditionKeys) -> bool:
+def _holds(test: str, key: str, patterns: Sequence[str], context: ConditionKeys) -> bool:
     lowered = {name.lower(): values for name, values in context.items()}
     actual = lowered.get(key.lower())
     # A variable that the request has no value for: the condition's value matches nothing.
     filled = [text for text in (_filled(pattern, lowered) for pattern in patterns) if text is not None]
-    if operator == "Null":
+    if test == "Null":
         return (actual is None) == (patterns[0].lower() == "true")
-    quantifier, _, name = operator.rpartition(":")
+    quantifier, _, name = test.rpartition(":")
     compare = _OPERATORS.get(name.removesuffix("IfExists"))
     if compare is None or quantifier not in ("", "ForAllValues", "ForAnyValue"):
-        raise LocalCloudError(f"condition operator {operator!r} is not supported")
+        raise LocalCloudError(f"condition operator {test!r} is not supported")
     if actual is None:
         return compare in _NEGATED or quantifier == "ForAllValues" or name.endswith("IfExists")
     over = all if compare in _NEGATED else any  # neither this nor that
@@ -121,10 +122,6 @@ def _filled(pattern: str, lowered: ConditionKeys) -> str | None:
     return "".join(parts)
 
 
-def _equal(expected: str, value: str) -> bool:
-    return expected == value
-
-
 def _like(pattern: str, text: str) -> bool:
     return _pattern(pattern).fullmatch(text) is not None
 
@@ -145,18 +142,14 @@ def _like_arn(pattern: str, arn: str) -> bool:
     return len(pattern_parts) == len(parts) and all(map(_like, pattern_parts, parts))
 
 
-def _unequal(expected: str, value: str) -> bool:
-    return not _equal(expected, value)
-
-
 def _unlike(pattern: str, text: str) -> bool:
     return not _like(pattern, text)
 
 
-_NEGATED: Final = (_unequal, _unlike)
+_NEGATED: Final = (operator.ne, _unlike)
 _OPERATORS: Final[dict[str, Callable[[str, str], bool]]] = {
-    "StringEquals": _equal,
-    "StringNotEquals": _unequal,
+    "StringEquals": operator.eq,
+    "StringNotEquals": operator.ne,
     "StringLike": _like,
     "StringNotLike": _unlike,
     "ArnEquals": _like_arn,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any, Final
 
 from botocore.exceptions import ClientError
@@ -15,17 +15,22 @@ from pulumi_on_moto.cluster.fields import merge_key
 from pulumi_on_moto.emulator import ACCOUNT, AwsClients
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.fixes.clusters import ADDONS, EXISTING, is_administered, stored_on
+from pulumi_on_moto.mapping.shapes import supplied
 
 PROVIDER: Final = "pulumi:providers:kubernetes"
 PREFIX: Final = "kubernetes:"
 RELEASE: Final = "kubernetes:helm.sh/v3:Release"
-_PROVIDER_INPUTS: Final = frozenset({"kubeconfig", "version", "enableServerSideApply"})
-_RELEASE_INPUTS: Final = frozenset(
-    {
-        *("atomic", "chart", "compat", "createNamespace", "name", "namespace", "repositoryOpts"),
-        *("skipCrds", "timeout", "values", "version"),
-    }
-)
+_PROVIDER_INPUTS: Final = {"kubeconfig", "version", "enableServerSideApply"}
+_RELEASE_INPUTS: Final = {
+    *("atomic", "chart", "compat", "createNamespace", "name", "namespace", "repositoryOpts"),
+    *("skipCrds", "timeout", "values", "version"),
+}
+
+
+def check_inputs(type_: str, name: str, inputs: Mapping[str, Any], allowed: Set[str]) -> None:
+    """Raise ``LocalCloudError`` for an input with a value that is not a known one."""
+    if unknown := sorted(supplied(inputs).keys() - allowed):
+        raise LocalCloudError(f'{type_} "{name}": input {unknown[0]!r} has no meaning here')
 
 
 class Clusters:
@@ -44,9 +49,7 @@ class Clusters:
 
     def provider(self, name: str, inputs: Mapping[str, Any]) -> str:
         """Return the id of a provider; raise ``LocalCloudError`` if its kubeconfig names no cluster."""
-        unknown = sorted(key for key in inputs.keys() - _PROVIDER_INPUTS if inputs[key] is not None)
-        if unknown:
-            raise LocalCloudError(f'{PROVIDER} "{name}": input {unknown[0]!r} has no meaning here')
+        check_inputs(PROVIDER, name, inputs, _PROVIDER_INPUTS)
         try:
             cluster = self._reached(json.loads(inputs["kubeconfig"]))
         except (KeyError, IndexError, TypeError, ValueError) as error:
@@ -124,9 +127,7 @@ class Clusters:
                 server.groups |= rules.ADDONS.get(addon, frozenset())
 
     def _install(self, server: ApiServer, type_: str, name: str, inputs: Mapping[str, Any]) -> str:
-        unknown = sorted(key for key in inputs.keys() - _RELEASE_INPUTS if inputs[key] is not None)
-        if unknown:
-            raise LocalCloudError(f'{type_} "{name}": input {unknown[0]!r} has no meaning here')
+        check_inputs(type_, name, inputs, _RELEASE_INPUTS)
         if not inputs.get("version"):
             raise LocalCloudError(
                 f'{type_} "{name}": version is missing; a chart without a version is not reproducible'
@@ -151,7 +152,7 @@ def body(inputs: Mapping[str, Any]) -> dict[str, Any]:
 
     The engine passes all numbers as floats.
     """
-    return {key: _whole(value) for key, value in inputs.items() if value is not None}
+    return {key: _whole(value) for key, value in supplied(inputs).items()}
 
 
 def _whole(value: Any) -> Any:

@@ -43,36 +43,26 @@ ADDONS: Final[Mapping[str, frozenset[str]]] = {
 }
 """Groups of custom resources by EKS add-on (EKS guide, "CSI snapshot controller")."""
 
-_POD_SPECS: Final[Path] = ("spec", "template")
-_IMMUTABLE: Final[Mapping[tuple[str, str], tuple[Path, ...]]] = {
+
+def _of_spec(*fields: str) -> list[Path]:
+    return [("spec", field) for field in fields]
+
+
+_IMMUTABLE: Final[Mapping[tuple[str, str], list[Path]]] = {
     # pkg/apis/batch/validation: ValidateJobSpecUpdate (of an indexed Job completions go with parallelism)
-    ("batch/v1", "Job"): (
-        _POD_SPECS,
-        ("spec", "selector"),
-        ("spec", "completions"),
-        ("spec", "completionMode"),
-        ("spec", "podFailurePolicy"),
-        ("spec", "backoffLimitPerIndex"),
-        ("spec", "managedBy"),
-        ("spec", "successPolicy"),
+    ("batch/v1", "Job"): _of_spec(
+        *("template", "selector", "completions", "completionMode", "podFailurePolicy"),
+        *("backoffLimitPerIndex", "managedBy", "successPolicy"),
     ),
     # pkg/apis/apps/validation: ValidateDeploymentUpdate
-    ("apps/v1", "Deployment"): (("spec", "selector"),),
+    ("apps/v1", "Deployment"): _of_spec("selector"),
     # pkg/apis/storage/validation: ValidateStorageClassUpdate
-    ("storage.k8s.io/v1", "StorageClass"): (
-        ("parameters",),
-        ("provisioner",),
-        ("reclaimPolicy",),
-        ("volumeBindingMode",),
-    ),
+    ("storage.k8s.io/v1", "StorageClass"): [
+        (field,) for field in ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode")
+    ],
     # pkg/apis/core/validation: ValidatePersistentVolumeUpdate, ValidatePersistentVolumeClaimUpdate
-    ("v1", "PersistentVolume"): (("spec", "csi"),),
-    ("v1", "PersistentVolumeClaim"): (
-        ("spec", "accessModes"),
-        ("spec", "storageClassName"),
-        ("spec", "volumeName"),
-        ("spec", "dataSource"),
-    ),
+    ("v1", "PersistentVolume"): _of_spec("csi"),
+    ("v1", "PersistentVolumeClaim"): _of_spec("accessModes", "storageClassName", "volumeName", "dataSource"),
 }
 
 
@@ -109,7 +99,7 @@ def invalid(manifest: Mapping[str, Any], version: str) -> str:
 
 def immutable(manifest: Mapping[str, Any], changed: Path) -> bool:
     """Return whether this field of an existing object is immutable."""
-    immutable_paths = _IMMUTABLE.get((str(manifest["apiVersion"]), str(manifest["kind"])), ())
+    immutable_paths = _IMMUTABLE.get((str(manifest["apiVersion"]), str(manifest["kind"])), [])
     if manifest["kind"] == "ConfigMap" and manifest.get("immutable"):
-        immutable_paths = (("data",), ("immutable",))
+        immutable_paths = [("data",), ("immutable",)]
     return any(changed[: len(path)] == path for path in immutable_paths)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import zipfile
-from pathlib import Path
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
 
 import pulumi
 
@@ -26,8 +27,7 @@ def zip_bytes(archive: pulumi.Archive | pulumi.Asset) -> bytes:
         path = Path(archive.path)
         if path.is_file() and zipfile.is_zipfile(path):
             return path.read_bytes()
-    files: dict[str, bytes] = {}
-    _collect(archive, "", files)
+    files = {str(name): content for name, content in _files(archive, PurePosixPath())}
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as target:
         for name in sorted(files):
@@ -50,28 +50,25 @@ def asset_bytes(asset: pulumi.Asset) -> bytes:
     raise LocalCloudError(f"an asset of kind {type(asset).__name__} cannot be read by the local cloud")
 
 
-def _collect(item: object, name: str, files: dict[str, bytes]) -> None:
+def _files(item: object, name: PurePosixPath) -> Iterator[tuple[PurePosixPath, bytes]]:
     if isinstance(item, pulumi.AssetArchive):
         for key, value in item.assets.items():
-            _collect(value, f"{name}/{key}" if name else key, files)
+            yield from _files(value, name / key)
     elif isinstance(item, pulumi.FileArchive):
-        _collect_path(Path(item.path), name, files)
+        yield from _files_at(Path(item.path), name)
     elif isinstance(item, pulumi.Asset):
-        files[name] = asset_bytes(item)
+        yield name, asset_bytes(item)
     else:
         raise LocalCloudError(f"an archive of kind {type(item).__name__} cannot be read by the local cloud")
 
 
-def _collect_path(path: Path, name: str, files: dict[str, bytes]) -> None:
+def _files_at(path: Path, name: PurePosixPath) -> Iterator[tuple[PurePosixPath, bytes]]:
     if path.is_dir():
-        for entry in path.rglob("*"):
-            if entry.is_file():
-                relative = entry.relative_to(path).as_posix()
-                files[f"{name}/{relative}" if name else relative] = entry.read_bytes()
+        files = (entry for entry in path.rglob("*") if entry.is_file())
+        yield from ((name / entry.relative_to(path), entry.read_bytes()) for entry in files)
     elif path.is_file() and zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as source:
-            for entry_name in source.namelist():
-                if not entry_name.endswith("/"):
-                    files[f"{name}/{entry_name}" if name else entry_name] = source.read(entry_name)
+            entries = [entry for entry in source.namelist() if not entry.endswith("/")]
+            yield from ((name / entry, source.read(entry)) for entry in entries)
     else:
         raise LocalCloudError(f"archive {path}: no such folder or zip file")

@@ -13,7 +13,7 @@ import jmespath
 
 from pulumi_on_moto.emulator import ACCOUNT, AwsClients
 from pulumi_on_moto.errors import LocalCloudError
-from pulumi_on_moto.mapping.shapes import UnmatchedInputError, convert, key_values, member
+from pulumi_on_moto.mapping.shapes import UnmatchedInputError, convert, key_values, member, supplied
 
 TagStyle = Literal["", "none", "ec2", "after", "specification"]
 """How tags are set: as the operation's model says (by its parameter; by EC2's ``CreateTags`` where it has
@@ -48,7 +48,7 @@ class ResourceRequest:
 
     def put(self, **params: Any) -> None:
         """Set request parameters; None: not set."""
-        self.params.update({key: value for key, value in params.items() if value is not None})
+        self.params.update(supplied(params))
 
     def fail(self, problem: str) -> LocalCloudError:
         """Return an error with this resource's name."""
@@ -190,7 +190,7 @@ def outputs(spec: Spec, resource: CreatedResource) -> dict[str, Any]:
     if resource.inputs.get("tagsAll") is None and resource.inputs.get("tags") is not None:
         result["tagsAll"] = resource.inputs["tags"]
     result.update(spec.outputs(resource))
-    return {key: value for key, value in result.items() if value is not None}
+    return supplied(result)
 
 
 def generated_name(draft: ResourceRequest) -> str:

@@ -53,6 +53,11 @@ def member(shape: StructureShape, name: str) -> str | None:
     return None
 
 
+def supplied(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the inputs that have a value."""
+    return {key: value for key, value in inputs.items() if value is not None}
+
+
 def key_values(tags: Mapping[str, str]) -> list[dict[str, str]]:
     """Return tags as AWS's list of ``Key``/``Value``."""
     return [{"Key": key, "Value": str(value)} for key, value in tags.items()]

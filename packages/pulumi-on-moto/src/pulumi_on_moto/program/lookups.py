@@ -15,7 +15,7 @@ from moto.ec2.models.elastic_block_store import Snapshot
 from pulumi_on_moto.emulator import ACCOUNT, AwsClients
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.fixes import clusters
-from pulumi_on_moto.mapping.shapes import convert
+from pulumi_on_moto.mapping.shapes import convert, supplied
 
 LookupAnswer = dict[str, Any]
 
@@ -55,7 +55,8 @@ class Lookups:
         handler = self._handlers.get(token)
         if handler is None:
             raise LocalCloudError(f"lookup {token} is not emulated by the local cloud")
-        return {"id": token.rpartition(":")[2], **handler(args)}
+        echo = supplied(args)
+        return {"id": token.rpartition(":")[2], "region": self._clients.region, **echo, **handler(args)}
 
     def image(self, parameter: str) -> str:
         """Return the AMI id for a public parameter of AWS."""
@@ -86,8 +87,6 @@ class Lookups:
             "names": [zone["ZoneName"] for zone in remaining],
             "zoneIds": [zone["ZoneId"] for zone in remaining],
             "groupNames": [self._clients.region],
-            "region": self._clients.region,
-            **_echo(args),
         }
 
     def _instances(self, args: Mapping[str, Any]) -> LookupAnswer:
@@ -97,19 +96,9 @@ class Lookups:
             for entry in (states, *(args.get("filters") or ()))
         ]
         pages = self._clients("ec2").get_paginator("describe_instances").paginate(Filters=filters)
-        instances = [
-            instance
-            for page in pages
-            for reservation in page["Reservations"]
-            for instance in reservation["Instances"]
-        ]
         return {
-            "ids": [str(instance["InstanceId"]) for instance in instances],
-            "publicIps": [
-                instance["PublicIpAddress"] for instance in instances if "PublicIpAddress" in instance
-            ],
-            "region": self._clients.region,
-            **_echo(args),
+            "ids": list(pages.search("Reservations[].Instances[].InstanceId")),
+            "publicIps": list(filter(None, pages.search("Reservations[].Instances[].PublicIpAddress"))),
         }
 
     def _identity(self, args: Mapping[str, Any]) -> LookupAnswer:
@@ -126,34 +115,27 @@ class Lookups:
 
     def _parameter(self, args: Mapping[str, Any]) -> LookupAnswer:
         name = str(args["name"])
-        arn = f"arn:aws:ssm:{self._clients.region}:{ACCOUNT}:parameter/{name.lstrip('/')}"
         if name.startswith(_IMAGE_PARAMETERS):
             value, version, kind = self.image(name), 1, "String"
         else:
-            try:
+            with _reported(f"SSM parameter {name!r}"):
                 parameter = self._clients("ssm").get_parameter(Name=name, WithDecryption=True)["Parameter"]
-            except ClientError as error:
-                code = error.response["Error"]["Code"]
-                raise LocalCloudError(f"SSM parameter {name!r}: {code} in the local cloud") from None
             value, version, kind = parameter["Value"], parameter["Version"], parameter["Type"]
         return {
-            "arn": arn,
-            "name": name,
+            "arn": f"arn:aws:ssm:{self._clients.region}:{ACCOUNT}:parameter/{name.lstrip('/')}",
             "type": kind,
             "value": value,
             "insecureValue": value,
             "version": version,
-            "region": self._clients.region,
-            **_echo(args),
         }
 
     def _password(self, args: Mapping[str, Any]) -> LookupAnswer:
         """Generate a password, different at each run, as on AWS."""
         client = self._clients("secretsmanager")
         shape = client.meta.service_model.operation_model("GetRandomPassword").input_shape
-        arguments = {key: value for key, value in _echo(args).items() if key != "region"}
+        arguments = {key: value for key, value in supplied(args).items() if key != "region"}
         drawn = client.get_random_password(**convert(arguments, shape, "a password"))
-        return {**_echo(args), "randomPassword": drawn["RandomPassword"], "region": self._clients.region}
+        return {"randomPassword": drawn["RandomPassword"]}
 
     def _snapshot(self, args: Mapping[str, Any]) -> LookupAnswer:
         """Describe the user's snapshot in the stack file: an encrypted one with that id."""
@@ -172,21 +154,18 @@ class Lookups:
             "encrypted": snapshot["Encrypted"],
             "storageTier": snapshot["StorageTier"],
             "volumeSize": int(snapshot["VolumeSize"]),
-            "region": self._clients.region,
-            **_echo(args),
         }
 
     def _cluster(self, args: Mapping[str, Any]) -> LookupAnswer:
         """Describe the user's cluster in the stack file: one with that name."""
         name = str(args["name"])
         with self._lock:
-            cluster = clusters.existing_cluster(self._clients.region, name)
-        return {**cluster, "region": self._clients.region, **_echo(args)}
+            return clusters.existing_cluster(self._clients.region, name)
 
     def _addon_version(self, args: Mapping[str, Any]) -> LookupAnswer:
         """Return a version that differs by add-on and Kubernetes version; moto knows none."""
         minor = str(args["kubernetesVersion"]).partition(".")[2]
-        return {"version": f"v1.{minor}.0-eksbuild.1", "region": self._clients.region, **_echo(args)}
+        return {"version": f"v1.{minor}.0-eksbuild.1"}
 
     def _queues(self, args: Mapping[str, Any]) -> LookupAnswer:
         """List queues, brokers and secrets with given tags; moto's Resource Groups has not all of them."""
@@ -197,48 +176,37 @@ class Lookups:
             tags_of[attributes["QueueArn"]] = sqs.list_queue_tags(QueueUrl=url).get("Tags", {})
         for broker in mq.list_brokers()["BrokerSummaries"]:
             tags_of[broker["BrokerArn"]] = mq.list_tags(ResourceArn=broker["BrokerArn"]).get("Tags", {})
-        for page in secrets.get_paginator("list_secrets").paginate():
-            for secret in page["SecretList"]:
-                tags_of[secret["ARN"]] = {tag["Key"]: tag["Value"] for tag in secret.get("Tags", ())}
+        for secret in secrets.get_paginator("list_secrets").paginate().search("SecretList[]"):
+            tags_of[secret["ARN"]] = {tag["Key"]: tag["Value"] for tag in secret.get("Tags", ())}
         filters = {entry["key"]: entry["values"] for entry in args.get("tagFilters") or ()}
-        matching = {
-            arn: tags for arn, tags in tags_of.items() if all(tags.get(k) in v for k, v in filters.items())
-        }
         return {
             "resourceTagMappingLists": [
                 {"resourceArn": arn, "tags": dict(tags), "complianceDetails": []}
-                for arn, tags in matching.items()
-            ],
-            "region": self._clients.region,
-            **_echo(args),
+                for arn, tags in tags_of.items()
+                if all(tags.get(key) in values for key, values in filters.items())
+            ]
         }
 
     def _parameters(self, args: Mapping[str, Any]) -> LookupAnswer:
         pages = self._clients("ssm").get_paginator("get_parameters_by_path").paginate(Path=args["path"])
-        parameters = [parameter for page in pages for parameter in page["Parameters"]]
+        parameters = list(pages.search("Parameters[]"))
         columns = {"arns": "ARN", "names": "Name", "types": "Type", "values": "Value"}
-        return {
-            **{column: [parameter[key] for parameter in parameters] for column, key in columns.items()},
-            "region": self._clients.region,
-            **_echo(args),
-        }
+        return {column: [parameter[key] for parameter in parameters] for column, key in columns.items()}
 
     def _vpc(self, args: Mapping[str, Any]) -> LookupAnswer:
         ec2, vpc = self._clients("ec2"), _existing_id(args)
-        with _of_this_id("VPC", vpc):
+        with _reported(f"VPC {vpc!r}"):
             ec2.describe_vpcs(VpcIds=[vpc])
-        attributes = ("enableDnsSupport", "enableDnsHostnames")
         return {
             name: ec2.describe_vpc_attribute(VpcId=vpc, Attribute=name)[f"E{name[1:]}"]["Value"]
-            for name in attributes
-        } | {"id": vpc}
+            for name in ("enableDnsSupport", "enableDnsHostnames")
+        }
 
     def _subnet(self, args: Mapping[str, Any]) -> LookupAnswer:
         subnet = _existing_id(args)
-        with _of_this_id("subnet", subnet):
+        with _reported(f"subnet {subnet!r}"):
             [description] = self._clients("ec2").describe_subnets(SubnetIds=[subnet])["Subnets"]
         return {
-            "id": subnet,
             "vpcId": description["VpcId"],
             "availabilityZone": description["AvailabilityZone"],
             "cidrBlock": description["CidrBlock"],
@@ -247,19 +215,17 @@ class Lookups:
 
     def _security_group(self, args: Mapping[str, Any]) -> LookupAnswer:
         group = _existing_id(args)
-        with _of_this_id("security group", group):
+        with _reported(f"security group {group!r}"):
             [description] = self._clients("ec2").describe_security_groups(GroupIds=[group])["SecurityGroups"]
-        return {"id": group, "vpcId": description["VpcId"], "name": description["GroupName"]}
+        return {"vpcId": description["VpcId"], "name": description["GroupName"]}
 
     def _endpoint_service(self, args: Mapping[str, Any]) -> LookupAnswer:
         """Describe an endpoint service by name, in every zone. moto's implementation needs its extras."""
         [names] = [item["values"] for item in args["filters"] if item["name"] == "service-name"]
-        region = self._clients.region
+        prefix = f"com.amazonaws.{self._clients.region}."
         return {
-            "serviceName": next(name for name in names if name.startswith(f"com.amazonaws.{region}.")),
+            "serviceName": next(name for name in names if name.startswith(prefix)),
             "availabilityZones": self._zones({})["names"],
-            "region": region,
-            **_echo(args),
         }
 
 
@@ -270,12 +236,13 @@ def _existing_id(args: Mapping[str, Any]) -> str:
 
 
 @contextlib.contextmanager
-def _of_this_id(kind: str, name: str) -> Iterator[None]:
+def _reported(subject: str) -> Iterator[None]:
+    """Raise an error of AWS as one that says what was looked for."""
     try:
         yield
     except ClientError as error:
         code = error.response["Error"]["Code"]
-        raise LocalCloudError(f"{kind} {name!r}: {code} in the local cloud") from None
+        raise LocalCloudError(f"{subject}: {code} in the local cloud") from None
 
 
 def policy_document(args: Mapping[str, Any]) -> LookupAnswer:
@@ -287,7 +254,6 @@ def policy_document(args: Mapping[str, Any]) -> LookupAnswer:
     return {
         "json": json.dumps(document, indent=2),
         "minifiedJson": json.dumps(document, separators=(",", ":")),
-        **_echo(args),
     }
 
 
@@ -295,14 +261,9 @@ def _statement(item: Mapping[str, Any]) -> dict[str, Any]:
     statement: dict[str, Any] = {"Effect": item.get("effect") or "Allow"}
     if item.get("sid"):
         statement["Sid"] = item["sid"]
-    for key, name in (
-        ("actions", "Action"),
-        ("notActions", "NotAction"),
-        ("resources", "Resource"),
-        ("notResources", "NotResource"),
-    ):
+    for key in ("actions", "notActions", "resources", "notResources"):
         if item.get(key):
-            statement[name] = _single(item[key])
+            statement[key[0].upper() + key[1:-1]] = _single(item[key])
     for key, name in (("principals", "Principal"), ("notPrincipals", "NotPrincipal")):
         for principal in item.get(key) or []:
             statement.setdefault(name, {})[principal["type"]] = _single(principal["identifiers"])
@@ -314,7 +275,3 @@ def _statement(item: Mapping[str, Any]) -> dict[str, Any]:
 
 def _single(values: list[Any]) -> Any:
     return values[0] if len(values) == 1 else values
-
-
-def _echo(args: Mapping[str, Any]) -> LookupAnswer:
-    return {key: value for key, value in args.items() if value is not None}

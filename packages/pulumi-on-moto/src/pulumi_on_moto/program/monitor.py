@@ -9,7 +9,6 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import pulumi
@@ -170,25 +169,19 @@ def run(monitor: Monitor, config: Stack) -> None:
     mocks.set_mocks(monitor.mocks, config.project, config.stack, preview=False, monitor=monitor)
     set_root_resource(None)  # type: ignore[arg-type]  # the program's own stack replaces the one of set_mocks
     set_all_config(config.encoded())
+
+    def body() -> None:
+        runpy.run_path(str(config.program), run_name="__main__")
+
     try:
         with contextlib.chdir(folder):
-            _complete(config.program)
+            asyncio.get_event_loop().run_until_complete(run_in_stack(body))
     except Exception as error:
-        raise _first(error, monitor) from error
-
-
-def _complete(program: Path) -> None:
-    def body() -> None:
-        runpy.run_path(str(program), run_name="__main__")
-
-    asyncio.get_event_loop().run_until_complete(run_in_stack(body))
-
-
-def _first(error: Exception, monitor: Monitor) -> Exception:
-    """Return the first error, not its consequences."""
-    if monitor.failure is not None:
-        return monitor.failure
-    return LocalCloudError(str(error)) if isinstance(error, pulumi.RunError) else error
+        if monitor.failure is not None:  # the first error, not its consequences
+            raise monitor.failure from error
+        if isinstance(error, pulumi.RunError):
+            raise LocalCloudError(str(error)) from error
+        raise
 
 
 def plain(value: Any) -> Any:

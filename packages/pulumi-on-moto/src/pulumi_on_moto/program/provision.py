@@ -5,31 +5,27 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from pulumi_on_moto.cluster.clusters import PREFIX, PROVIDER, Clusters
+from pulumi_on_moto.cluster.clusters import PREFIX, PROVIDER, Clusters, check_inputs
 from pulumi_on_moto.emulator import AwsClients
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.mapping import SPECS
 from pulumi_on_moto.mapping.base import DEFAULT_NAME, ResourceRequest, Spec, create, outputs, tag_style
+from pulumi_on_moto.mapping.shapes import supplied
 from pulumi_on_moto.program.lookups import Lookups
 from pulumi_on_moto.program.monitor import Monitor, Resource
 from pulumi_on_moto.program.stackfile import Stack
 
 _AUTONAMING: Final = "pulumi:autonaming"
 PROVIDER_PREFIX: Final = "pulumi:providers:"
-_PROVIDER_INPUTS: Final = frozenset(
-    {
-        "region",
-        "defaultTags",
-        "version",
-        "skipCredentialsValidation",
-        "skipMetadataApiCheck",
-        "skipRegionValidation",
-    }
-)
+_PROVIDER_INPUTS: Final = {
+    *("region", "defaultTags", "version"),
+    *("skipCredentialsValidation", "skipMetadataApiCheck", "skipRegionValidation"),
+}
 
 
 class Provisioner(Monitor):
@@ -60,13 +56,15 @@ class Provisioner(Monitor):
 
     def _register(self, request: Any, urn: str, parent: str, inputs: dict[str, Any]) -> Resource:
         """Create one resource."""
-        type_, name = request.type, request.name
+        type_, name, supplied_inputs = request.type, request.name, supplied(inputs)
+        resource = partial(Resource, urn, type_, name, parent, protect=bool(request.protect))
         if type_.startswith(PROVIDER_PREFIX):
-            return Resource(urn, type_, name, parent, *self._provider(type_, name, inputs), {})
+            return resource(self._provider(type_, name, inputs), inputs, inputs, {})
         if not request.custom:
-            return Resource(urn, type_, name, parent, "", inputs, inputs, {})
+            return resource("", inputs, inputs, {})
         if type_.startswith(PREFIX):
-            return self._declared(request, urn, parent, inputs)
+            identity = self.clusters.declare(type_, name, supplied_inputs, request.provider)
+            return resource(identity, supplied_inputs, supplied_inputs, {}, provider=request.provider)
         spec = SPECS.get(type_)
         if spec is None:
             raise LocalCloudError(
@@ -77,7 +75,6 @@ class Provisioner(Monitor):
             raise LocalCloudError(
                 f'{type_} "{name}": import of {request.importId!r}, the local cloud starts empty'
             )
-        supplied_inputs = {key: value for key, value in inputs.items() if value is not None}
         tagged = self._with_default_tags(spec, supplied_inputs, request.provider)
         draft = ResourceRequest(type_, name, urn, self._clients, tagged)
         draft.name_pattern = self._name_pattern
@@ -87,39 +84,17 @@ class Provisioner(Monitor):
         except (ClientError, BotoCoreError, NotImplementedError) as error:
             raise draft.fail(" ".join(str(error).split()) or type(error).__name__) from error
         self.code.update(draft.code)
-        results, protect = (supplied_inputs, output_values, skipped), bool(request.protect)
-        return Resource(urn, type_, name, parent, created.id, *results, protect)
+        return resource(created.id, supplied_inputs, output_values, skipped)
 
-    def _declared(self, request: Any, urn: str, parent: str, inputs: dict[str, Any]) -> Resource:
-        """Create a resource in a cluster's API and return it."""
-        supplied_inputs = {key: value for key, value in inputs.items() if value is not None}
-        identity = self.clusters.declare(request.type, request.name, supplied_inputs, request.provider)
-        protect = bool(request.protect)
-        return Resource(
-            urn,
-            request.type,
-            request.name,
-            parent,
-            identity,
-            supplied_inputs,
-            supplied_inputs,
-            {},
-            protect,
-            request.provider,
-        )
-
-    def _provider(
-        self, type_: str, name: str, inputs: dict[str, Any]
-    ) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    def _provider(self, type_: str, name: str, inputs: dict[str, Any]) -> str:
+        """Return the id of a provider, whose default tags apply from now on."""
         if type_ == PROVIDER:
-            return self.clusters.provider(name, inputs), inputs, inputs
+            return self.clusters.provider(name, inputs)
         if type_ != f"{PROVIDER_PREFIX}aws":
             raise LocalCloudError(
                 f'{type_} "{name}": only the providers aws and kubernetes are emulated by the local cloud'
             )
-        unknown = sorted(key for key in inputs.keys() - _PROVIDER_INPUTS if inputs[key] is not None)
-        if unknown:
-            raise LocalCloudError(f'{type_} "{name}": input {unknown[0]!r} has no mapping in the local cloud')
+        check_inputs(type_, name, inputs, _PROVIDER_INPUTS)
         if inputs.get("region") not in (None, self._clients.region):
             raise LocalCloudError(
                 f'{type_} "{name}": region must be that of the local cloud, '
@@ -130,7 +105,7 @@ class Provisioner(Monitor):
         # A provider's inputs are JSON text (Pulumi's provider configuration is text only).
         tags = json.loads(tags) if isinstance(tags, str) else tags
         self._provider_tags[identity] = tags.get("tags") or {}
-        return identity, inputs, inputs
+        return identity
 
     def _with_default_tags(self, spec: Spec, inputs: dict[str, Any], provider: str) -> dict[str, Any]:
         tags = self._provider_tags.get(provider.rpartition("::")[2], self._provider_tags[""])

@@ -18,10 +18,10 @@ from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.mapping import SPECS
 from pulumi_on_moto.mapping.archives import asset_bytes, zip_bytes
 from pulumi_on_moto.mapping.base import ResourceRequest, create
+from pulumi_on_moto.mapping.shapes import supplied
+from pulumi_on_moto.program.deployment import Deployment, run
 from pulumi_on_moto.program.monitor import Resource
 from pulumi_on_moto.program.provision import PROVIDER_PREFIX, Provisioner, name_pattern
-from pulumi_on_moto.program.record import Deployment
-from pulumi_on_moto.program.run import run
 from pulumi_on_moto.program.stackfile import Stack
 
 
@@ -123,8 +123,7 @@ class _Comparing(Provisioner):
         if old.is_component:
             return replace(old, inputs=inputs, outputs=inputs)
         old = self._refreshed(old)
-        supplied_inputs = {key: value for key, value in inputs.items() if value is not None}
-        desired = _unchanged(request, supplied_inputs, old.inputs)
+        desired = _unchanged(request, supplied(inputs), old.inputs)
         differing = frozenset(
             key
             for key in (desired.keys() | old.inputs.keys()) - {*request.ignoreChanges}
@@ -190,9 +189,14 @@ def _same(old: Any, new: Any) -> bool:
     return bool(old == new)
 
 
+def _whole(draft: ResourceRequest, desired: Mapping[str, Any]) -> ResourceRequest:
+    """Return a request with all inputs instead of those that differ."""
+    return ResourceRequest(draft.type, draft.name, draft.urn, draft.clients, dict(desired))
+
+
 def _template(draft: ResourceRequest, old: Resource, desired: Mapping[str, Any]) -> dict[str, Any]:
     """Update a launch template by a new version."""
-    whole = ResourceRequest(draft.type, draft.name, draft.urn, draft.clients, dict(desired))
+    whole = _whole(draft, desired)
     for key in ("tags", "tagsAll", "region", "updateDefaultVersion"):
         whole.take(key)
     whole.inputs.setdefault("name", old.outputs["name"])
@@ -223,39 +227,30 @@ def _parameter(draft: ResourceRequest, old: Resource, desired: Mapping[str, Any]
 
 def _put_again(draft: ResourceRequest, old: Resource, desired: Mapping[str, Any]) -> dict[str, Any]:
     """Update a resource for which AWS has one call to create and update."""
-    whole = ResourceRequest(draft.type, draft.name, draft.urn, draft.clients, dict(desired))
-    create(SPECS[old.type], whole)
+    create(SPECS[old.type], _whole(draft, desired))
     return {}
 
 
 def _read_group(clients: AwsClients, old: Resource) -> dict[str, Any]:
-    (group,) = clients("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=[old.id])[
-        "AutoScalingGroups"
-    ]
-    return {
-        "minSize": group["MinSize"],
-        "maxSize": group["MaxSize"],
-        "desiredCapacity": group["DesiredCapacity"],
-    }
+    reply = clients("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=[old.id])
+    return _values(reply["AutoScalingGroups"][0], "minSize", "maxSize", "desiredCapacity")
 
 
 def _read_fleet(clients: AwsClients, old: Resource) -> dict[str, Any]:
-    (fleet,) = clients("ec2").describe_spot_fleet_requests(SpotFleetRequestIds=[old.id])[
-        "SpotFleetRequestConfigs"
-    ]
-    config = fleet["SpotFleetRequestConfig"]
-    state = {
-        "targetCapacity": config["TargetCapacity"],
-        "onDemandTargetCapacity": config["OnDemandTargetCapacity"],
-    }
-    if "ExcessCapacityTerminationPolicy" in config:
-        state["excessCapacityTerminationPolicy"] = config["ExcessCapacityTerminationPolicy"]
-    return state
+    reply = clients("ec2").describe_spot_fleet_requests(SpotFleetRequestIds=[old.id])
+    config = reply["SpotFleetRequestConfigs"][0]["SpotFleetRequestConfig"]
+    return _values(config, "targetCapacity", "onDemandTargetCapacity", "excessCapacityTerminationPolicy")
 
 
 def _read_parameter(clients: AwsClients, old: Resource) -> dict[str, Any]:
     parameter = clients("ssm").get_parameter(Name=old.inputs["name"])["Parameter"]
     return {"insecureValue": parameter["Value"], "value": parameter["Value"]}
+
+
+def _values(described: Mapping[str, Any], *inputs: str) -> dict[str, Any]:
+    """Return the values of inputs as AWS describes them; without those that it leaves out."""
+    names = {key: key[0].upper() + key[1:] for key in inputs}
+    return {key: described[name] for key, name in names.items() if name in described}
 
 
 _READ: Final[dict[str, Callable[[AwsClients, Resource], dict[str, Any]]]] = {

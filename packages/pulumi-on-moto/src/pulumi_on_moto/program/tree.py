@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
+from pulumi_on_moto.program.deployment import Deployment
 from pulumi_on_moto.program.monitor import Resource
-from pulumi_on_moto.program.record import Deployment
 
 
 def tree(deployment: Deployment) -> RenderableType:

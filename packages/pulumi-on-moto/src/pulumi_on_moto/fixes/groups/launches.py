@@ -7,7 +7,8 @@ follows SetDesiredCapacity and the retry strategy; no documentation of it was fo
 
 from __future__ import annotations
 
-from typing import Any, Final, Protocol
+from collections.abc import Callable
+from typing import Any, Final
 
 from moto.autoscaling.exceptions import ValidationError
 from moto.autoscaling.models import AutoScalingBackend, FakeAutoScalingGroup
@@ -25,15 +26,12 @@ _NONE_LEFT: Final = (
 )
 
 
-class CapacityProvider(Protocol):
-    """The simulated market for launches in one zone."""
-
-    def sell(self, group: FakeAutoScalingGroup, zone: str, capacity: int) -> list[Any]:
-        """Launch ``capacity`` into the group (``members.join``); return moto's instances, if any."""
+CapacityProvider = Callable[[FakeAutoScalingGroup, str, int], list[Any]]
+"""Launches capacity into a group (``members.join``), in a zone; returns moto's instances, if any."""
 
 
 def offer(backend: AutoScalingBackend, provider: CapacityProvider) -> None:
-    """Set the ``seller`` of launches in one zone; without one no zone has capacity."""
+    """Set the simulated market of launches in one zone; without it no zone has capacity."""
     set_local(backend, "provider", provider)
 
 
@@ -53,8 +51,8 @@ def _launch_instances(response: AutoScalingResponse) -> ActionResult:
         raise ValidationError(problem)
     changed()
     zone = zones[0] if zones else group.availability_zones[0]
-    provider: CapacityProvider | None = local(backend, "provider")
-    launched = [] if provider is None else provider.sell(group, zone, capacity)
+    provider: CapacityProvider = local(backend, "provider", lambda *_: [])
+    launched = provider(group, zone, capacity)
     if launched or strategy == RETRY:
         group.desired_capacity = int(group.desired_capacity or 0) + capacity
     distribution = (group.mixed_instances_policy or {}).get("InstancesDistribution") or {}

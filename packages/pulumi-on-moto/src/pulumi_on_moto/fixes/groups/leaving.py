@@ -21,7 +21,6 @@ from pulumi_on_moto.fixes.groups.members import (
     LEAVING,
     RETURNING,
     WAITING,
-    complete_launch,
     details,
     is_leaving,
     launch_hook,
@@ -101,18 +100,10 @@ def time_out(backend: AutoScalingBackend) -> None:
                 continue
             if is_leaving(state):
                 complete(group, state)
+            elif state.lifecycle_state == WAITING and launch_hook(group).default_result == "CONTINUE":
+                listener_of(group).completed(state.instance)
             elif state.lifecycle_state == WAITING:
-                _launch_timed_out(group, state)
-
-
-def _launch_timed_out(group: FakeAutoScalingGroup, state: InstanceState) -> None:
-    listener = listener_of(group)
-    if launch_hook(group).default_result != "CONTINUE":
-        abandon(group, state, "Heartbeat Timeout")
-    elif listener is not None:
-        listener.completed(state.instance)
-    else:
-        complete_launch(group, state.instance)
+                abandon(group, state, "Heartbeat Timeout")
 
 
 def _begin(group: FakeAutoScalingGroup, state: InstanceState, cause: str, into: str) -> dict[str, Any]:
@@ -127,9 +118,7 @@ def _begin(group: FakeAutoScalingGroup, state: InstanceState, cause: str, into: 
     state.lifecycle_state = into
     if hook is not None:
         wait(state, hook, activity)
-        listener = listener_of(group)
-        if listener is not None:
-            listener.waits(state.instance)
+        listener_of(group).waits(state.instance)
     return activity
 
 
@@ -140,13 +129,11 @@ def _let_go(group: FakeAutoScalingGroup, state: InstanceState, activity: dict[st
     if lives and state.lifecycle_state == RETURNING and len(warm_instances(group)) < warm_size(group):
         instance.stop()
         warm_instances(group).append(instance)
-        if listener is not None:
-            listener.returned(instance)
+        listener.returned(instance)
         return
     if lives:
         group.ec2_backend.terminate_instances([instance.id])
-    if listener is not None:
-        listener.departed(instance)
+    listener.departed(instance)
 
 
 def _remove(group: FakeAutoScalingGroup, state: InstanceState, activity: dict[str, Any]) -> None:

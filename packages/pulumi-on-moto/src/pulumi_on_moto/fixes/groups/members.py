@@ -10,7 +10,7 @@ import json
 from collections import deque
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from moto.autoscaling.models import ASG_NAME_TAG, AutoScalingBackend, FakeAutoScalingGroup, InstanceState
 from moto.core.utils import utcnow
@@ -34,11 +34,12 @@ _LAUNCHING: Final = "autoscaling:EC2_INSTANCE_LAUNCHING"
 _TERMINATING: Final = "autoscaling:EC2_INSTANCE_TERMINATING"
 
 
-class MembershipListener(Protocol):
-    """Listener for the transitions of groups' members; instances are moto's."""
+class MembershipListener:
+    """Listener for the transitions of groups' members, which ignores them; instances are moto's."""
 
     def completed(self, instance: Any) -> None:
-        """A client has completed the instance's launch hook."""
+        """A client has completed the instance's launch hook: it goes into service."""
+        complete_launch(instance.autoscaling_group, instance)
 
     def waits(self, instance: Any) -> None:
         """The group terminates the instance, which waits for the hook; EC2 may have terminated it already."""
@@ -89,9 +90,9 @@ def listen(backend: AutoScalingBackend, listener: MembershipListener) -> None:
     set_local(backend, "listener", listener)
 
 
-def listener_of(group: FakeAutoScalingGroup) -> MembershipListener | None:
+def listener_of(group: FakeAutoScalingGroup) -> MembershipListener:
     """Return the listener of a group's members."""
-    listener: MembershipListener | None = local(group.autoscaling_backend, "listener")
+    listener: MembershipListener = local(group.autoscaling_backend, "listener", MembershipListener())
     return listener
 
 

@@ -74,15 +74,12 @@ def _decrement(group: FakeAutoScalingGroup, by: int) -> None:
 
 def _complete_lifecycle_action(response: AutoScalingResponse) -> EmptyResult:
     group, state, _ = _waiting(response)
-    listener = members.listener_of(group)
     if members.is_leaving(state):
         leaving.complete(group, state)
     elif response._get_param("LifecycleActionResult") == "ABANDON":
         leaving.abandon(group, state, "Lifecycle Action Completed with ABANDON Result")
-    elif listener is not None:
-        listener.completed(state.instance)
     else:
-        members.complete_launch(group, state.instance)
+        members.listener_of(group).completed(state.instance)
     return EmptyResult()
 
 

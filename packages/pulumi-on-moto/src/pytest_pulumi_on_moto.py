@@ -28,7 +28,13 @@ class OneProgram:
     def deployed(self, stack: Stack) -> Deployment:
         """Return the deployment of a stack: the same for all tests."""
         if self._deployment is None:
-            self._stack, self._deployment = stack, self._deploy(stack)
+            from pulumi_on_moto import deploy, sandbox
+
+            clients = self._closing.enter_context(sandbox(stack.region))
+            with warnings.catch_warnings():
+                # pulumi-aws warns of its deprecated classes at import.
+                warnings.filterwarnings("ignore", category=DeprecationWarning, module="pulumi_aws")
+                self._stack, self._deployment = stack, deploy(clients, stack)
         elif stack != self._stack:
             raise pytest.UsageError(
                 f"stack {stack.project}/{stack.stack}: this process has deployed "
@@ -36,15 +42,6 @@ class OneProgram:
                 "run these tests in a separate pytest process"
             )
         return self._deployment
-
-    def _deploy(self, stack: Stack) -> Deployment:
-        from pulumi_on_moto import deploy, sandbox
-
-        clients = self._closing.enter_context(sandbox(stack.region))
-        with warnings.catch_warnings():
-            # pulumi-aws warns of its deprecated classes at import.
-            warnings.filterwarnings("ignore", category=DeprecationWarning, module="pulumi_aws")
-            return deploy(clients, stack)
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pulumi_on_moto import LocalCloudError, ResourceRequest, Spec, register
-from pulumi_on_moto.mapping.capacity.requirements import expand
+from pulumi_on_moto.mapping.requirements import expand
 
 README = (Path(__file__).parents[1] / "README.md").read_text("utf-8")
 PROGRAM = """

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pulumi_on_moto import LocalCloudError, load
+from pulumi_on_moto.mapping.base import DEFAULT_NAME
 from pulumi_on_moto.program.provision import name_pattern
 
 SAMPLE = Path(__file__).with_name("sample")
@@ -122,14 +123,14 @@ def test_missing_project_is_one_line(tmp_path: Path) -> None:
 
 
 def test_generated_names_follow_the_engines_pattern() -> None:
-    def pattern(naming: str) -> str | None:
+    def pattern(naming: str) -> str:
         return name_pattern(load(SAMPLE, "dev", {"pulumi:autonaming": naming}))
 
-    assert name_pattern(load(SAMPLE, "dev")) is None
+    assert name_pattern(load(SAMPLE, "dev")) == DEFAULT_NAME
     of_aws = '{"providers": {"aws": {"pattern": "x-${stack}-${name}-${hex(7)}"}}}'
     assert pattern(of_aws) == "x-dev-${name}-${hex(7)}"
     assert pattern('{"pattern": "${project}.${name}"}') == "sample.${name}"
-    assert pattern('{"providers": {"kubernetes": {"mode": "verbatim"}}}') is None
+    assert pattern('{"providers": {"kubernetes": {"mode": "verbatim"}}}') == DEFAULT_NAME
     for wrong in (
         '{"mode": "verbatim"}',
         '{"pattern": "${uuid}"}',

@@ -10,7 +10,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from pulumi_on_moto import Deployment, LocalCloudError, ResourceRequest
-from pulumi_on_moto.mapping.capacity.requirements import check, check_of_fleet
+from pulumi_on_moto.mapping.requirements import check, check_of_fleet
 
 RESOLVED = "resolve:ssm:/aws/service/deeplearning/latest"
 WANTED = {"VCpuCount": {"Min": 4}, "MemoryMiB": {"Min": 1}}

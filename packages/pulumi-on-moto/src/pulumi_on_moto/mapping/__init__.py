@@ -7,6 +7,7 @@ from typing import Final
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.mapping import (
     clusters,
+    compute,
     identity,
     load_balancers,
     messaging,
@@ -16,14 +17,12 @@ from pulumi_on_moto.mapping import (
     storage,
 )
 from pulumi_on_moto.mapping.base import Spec
-from pulumi_on_moto.mapping.capacity import compute, fleet
 
 SPECS: Final[dict[str, Spec]] = {
     **network.SPECS,
     **identity.SPECS,
     **clusters.SPECS,
     **compute.SPECS,
-    **fleet.SPECS,
     **load_balancers.SPECS,
     **messaging.SPECS,
     **serverless.SPECS,

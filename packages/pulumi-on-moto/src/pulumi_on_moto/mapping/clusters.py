@@ -11,19 +11,16 @@ _LOGS: Final = ("api", "audit", "authenticator", "controllerManager", "scheduler
 
 
 def _cluster(draft: ResourceRequest) -> None:
-    on = draft.take("enabledClusterLogTypes") or []
-    types = [{"types": sorted(on), "enabled": True}] if on else []
-    off = sorted({*_LOGS} - {*on})
-    draft.put(logging={"clusterLogging": [*types, *([{"types": off, "enabled": False}] if off else [])]})
+    enabled = {*(draft.take("enabledClusterLogTypes") or [])}
+    logs = ((enabled, True), ({*_LOGS} - enabled, False))
+    setup = [{"types": sorted(types), "enabled": is_enabled} for types, is_enabled in logs if types]
+    draft.put(logging={"clusterLogging": setup})
 
 
 def _cluster_outputs(resource: CreatedResource) -> dict[str, Any]:
     cluster = resource.clients("eks").describe_cluster(name=resource.id)["cluster"]
     return {
-        "arn": cluster["arn"],
-        "endpoint": cluster["endpoint"],
-        "version": cluster["version"],
-        "status": cluster["status"],
+        **{key: cluster[key] for key in ("arn", "endpoint", "version", "status")},
         "certificateAuthority": {"data": cluster["certificateAuthority"]["data"]},
         "vpcConfig": {
             **resource.inputs["vpcConfig"],

@@ -33,17 +33,14 @@ def _vpc_outputs(resource: CreatedResource) -> dict[str, Any]:
 
 
 def _subnet_attributes(resource: CreatedResource) -> None:
-    if resource.inputs.get("mapPublicIpOnLaunch") is not None:
-        resource.clients("ec2").modify_subnet_attribute(
-            SubnetId=resource.id, MapPublicIpOnLaunch={"Value": resource.inputs["mapPublicIpOnLaunch"]}
-        )
+    if (value := resource.inputs.get("mapPublicIpOnLaunch")) is not None:
+        changed = {"MapPublicIpOnLaunch": {"Value": value}}
+        resource.clients("ec2").modify_subnet_attribute(SubnetId=resource.id, **changed)
 
 
 def _attach_gateway(resource: CreatedResource) -> None:
-    if resource.inputs.get("vpcId"):
-        resource.clients("ec2").attach_internet_gateway(
-            InternetGatewayId=resource.id, VpcId=resource.inputs["vpcId"]
-        )
+    if vpc := resource.inputs.get("vpcId"):
+        resource.clients("ec2").attach_internet_gateway(InternetGatewayId=resource.id, VpcId=vpc)
 
 
 _ROUTE_RENAMES = {"cidrBlock": "DestinationCidrBlock", "ipv6CidrBlock": "DestinationIpv6CidrBlock"}
@@ -58,22 +55,18 @@ def _inline_routes(resource: CreatedResource) -> None:
 
 
 def _permission(rule: dict[str, Any], group_id: str) -> dict[str, Any]:
-    """Return an inline rule (or a ``SecurityGroupRule``) as AWS's ``IpPermission``."""
+    """Return an inline rule as AWS's ``IpPermission``."""
+    groups = [*(rule.get("securityGroups") or []), *([group_id] if rule.get("self") else [])]
     description = {"Description": rule["description"]} if rule.get("description") else {}
-    permission: dict[str, Any] = {
+    permission = {
         "IpProtocol": str(rule["protocol"]),
         "FromPort": int(rule["fromPort"]),
         "ToPort": int(rule["toPort"]),
         "IpRanges": [{"CidrIp": cidr, **description} for cidr in rule.get("cidrBlocks") or []],
         "Ipv6Ranges": [{"CidrIpv6": cidr, **description} for cidr in rule.get("ipv6CidrBlocks") or []],
         "PrefixListIds": [{"PrefixListId": item, **description} for item in rule.get("prefixListIds") or []],
+        "UserIdGroupPairs": [{"GroupId": group, **description} for group in groups],
     }
-    groups = [*(rule.get("securityGroups") or [])]
-    if rule.get("sourceSecurityGroupId"):
-        groups.append(rule["sourceSecurityGroupId"])
-    if rule.get("self"):
-        groups.append(group_id)
-    permission["UserIdGroupPairs"] = [{"GroupId": group, **description} for group in groups]
     return {key: value for key, value in permission.items() if value != []}
 
 
@@ -96,8 +89,7 @@ def _single_rule(draft: ResourceRequest) -> None:
     description = {"Description": text} if text else {}
     permission: dict[str, Any] = {"IpProtocol": str(draft.need("ipProtocol"))}
     for key, name in (("fromPort", "FromPort"), ("toPort", "ToPort")):
-        value = draft.take(key)
-        if value is not None:
+        if (value := draft.take(key)) is not None:
             permission[name] = int(value)
     for key, name, field in (
         ("cidrIpv4", "IpRanges", "CidrIp"),
@@ -105,8 +97,7 @@ def _single_rule(draft: ResourceRequest) -> None:
         ("prefixListId", "PrefixListIds", "PrefixListId"),
         ("referencedSecurityGroupId", "UserIdGroupPairs", "GroupId"),
     ):
-        value = draft.take(key)
-        if value is not None:
+        if (value := draft.take(key)) is not None:
             permission[name] = [{field: value, **description}]
     draft.put(GroupId=draft.need("securityGroupId"), IpPermissions=[permission])
 
@@ -118,8 +109,7 @@ def _default_group(draft: ResourceRequest) -> None:
 
 def _flow_log(draft: ResourceRequest) -> None:
     for key, kind in (("vpcId", "VPC"), ("subnetId", "Subnet"), ("eniId", "NetworkInterface")):
-        resource = draft.take(key)
-        if resource:
+        if resource := draft.take(key):
             draft.put(ResourceIds=[resource], ResourceType=kind)
 
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from pulumi_on_moto.mapping.archives import asset_bytes
 from pulumi_on_moto.mapping.base import CreatedResource, ResourceRequest, Spec, output_paths
-from pulumi_on_moto.mapping.shapes import key_values
+from pulumi_on_moto.mapping.shapes import key_values, member
 
 _NEVER_DELETED: Final = "nothing is ever deleted here"
 
@@ -66,13 +66,12 @@ def _object_outputs(resource: CreatedResource) -> dict[str, Any]:
 
 
 def _nested(operation: str, parameter: str) -> Any:
-    """Return a shaper that nests all inputs except the bucket below one parameter of an S3 operation."""
+    """Return a shaper that nests the inputs which are no parameters of an S3 operation below one that is."""
 
     def shape(draft: ResourceRequest) -> None:
-        bucket = draft.need("bucket")
-        shaped = draft.matched("s3", operation, dict(draft.inputs), parameter, parameter)
-        draft.inputs.clear()
-        draft.put(Bucket=bucket, **{parameter: shaped})
+        parameters = draft.clients("s3").meta.service_model.operation_model(operation).input_shape
+        inner = {key: draft.take(key) for key in list(draft.inputs) if member(parameters, key) is None}
+        draft.put(**{parameter: draft.matched("s3", operation, inner, parameter, parameter)})
 
     return shape
 

@@ -10,9 +10,8 @@ from typing import Any, Final
 from pulumi_on_moto.cluster.clusters import Clusters
 from pulumi_on_moto.emulator import AwsClients
 from pulumi_on_moto.errors import LocalCloudError
-from pulumi_on_moto.program import monitor as program_monitor
-from pulumi_on_moto.program.monitor import Resource
-from pulumi_on_moto.program.provision import Provisioner, name_pattern
+from pulumi_on_moto.program.monitor import Resource, run
+from pulumi_on_moto.program.provision import Provisioner
 from pulumi_on_moto.program.stackfile import Stack
 from pulumi_on_moto.running.events import EventBus
 from pulumi_on_moto.running.functions import FunctionRuntime, Invocation
@@ -73,8 +72,8 @@ def deploy(clients: AwsClients, config: Stack) -> Deployment:
     Raises:
         LocalCloudError: a resource cannot be created here; the message names it.
     """
-    monitor = Provisioner(clients, config.default_tags, name_pattern=name_pattern(config))
-    run(monitor, clients, config)
+    monitor = Provisioner(clients, config)
+    run(monitor, config)
     functions = FunctionRuntime(clients, monitor.code)
     return Deployment(
         clients=clients,
@@ -87,15 +86,6 @@ def deploy(clients: AwsClients, config: Stack) -> Deployment:
         bus=EventBus(clients.region, functions),
         clusters=monitor.clusters,
     )
-
-
-def run(monitor: Provisioner, clients: AwsClients, config: Stack) -> None:
-    """Run the program of ``config`` with a monitor that creates its resources."""
-    if config.region != clients.region:
-        raise LocalCloudError(
-            f"stack {config.stack!r} is in {config.region!r}, the local cloud in {clients.region!r}"
-        )
-    program_monitor.run(monitor, config)
 
 
 def invoke(deployment: Deployment, function: str, payload: Any = None) -> Invocation:

@@ -96,9 +96,10 @@ class Lookups:
             for entry in (states, *(args.get("filters") or ()))
         ]
         pages = self._clients("ec2").get_paginator("describe_instances").paginate(Filters=filters)
+        instances = list(pages.search("Reservations[].Instances[]"))
         return {
-            "ids": list(pages.search("Reservations[].Instances[].InstanceId")),
-            "publicIps": list(filter(None, pages.search("Reservations[].Instances[].PublicIpAddress"))),
+            "ids": [instance["InstanceId"] for instance in instances],
+            "publicIps": [item["PublicIpAddress"] for item in instances if "PublicIpAddress" in item],
         }
 
     def _identity(self, args: Mapping[str, Any]) -> LookupAnswer:

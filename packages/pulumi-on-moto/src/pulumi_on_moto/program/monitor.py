@@ -7,7 +7,7 @@ import contextlib
 import runpy
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,6 +23,8 @@ from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.program.stackfile import Stack
 
 STACK_TYPE: Final = "pulumi:pulumi:Stack"
+LookUp = Callable[[str, Mapping[str, Any]], dict[str, Any]]
+"""Answers a data lookup by its token and arguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,21 +73,17 @@ class Monitor(mocks.MockMonitor, ABC):
         failure: the first error, if any.
     """
 
-    def __init__(self) -> None:
-        super().__init__(_NoMocks(self))
+    def __init__(self, look_up: LookUp) -> None:
+        self._lock = threading.Lock()
+        super().__init__(_Lookups(self._lock, look_up))
         self.recorded: list[Resource] = []
         self.exports: dict[str, Any] = {}
         self.secret_exports: frozenset[str] = frozenset()
         self.failure: Exception | None = None
-        self._lock = threading.Lock()
 
     @abstractmethod
     def _register(self, request: Any, urn: str, parent: str, inputs: dict[str, Any]) -> Resource:
         """Create and return a registered resource; not called concurrently."""
-
-    @abstractmethod
-    def _look_up(self, token: str, args: Mapping[str, Any]) -> dict[str, Any]:
-        """Answer a lookup by token; not called concurrently."""
 
     def RegisterResource(self, request: Any) -> Any:  # noqa: N802
         """Register one resource."""
@@ -131,21 +129,18 @@ class Monitor(mocks.MockMonitor, ABC):
             self.exports = plain(outputs)
         return empty_pb2.Empty()
 
-    def lookup(self, token: str, args: dict[str, Any]) -> dict[str, Any]:
-        """Answer a lookup by token."""
-        with self._lock:
-            return self._look_up(token, plain(args))
 
+class _Lookups(mocks.Mocks):
+    """Answers lookups one at a time; the monitor registers resources itself."""
 
-class _NoMocks(mocks.Mocks):
-    """Satisfies the base class; the monitor routes lookups itself."""
-
-    def __init__(self, monitor: Monitor) -> None:
-        self._monitor = monitor
+    def __init__(self, lock: threading.Lock, look_up: LookUp) -> None:
+        self._lock = lock
+        self._look_up = look_up
 
     def call(self, args: mocks.MockCallArgs) -> Any:
         """Answer a lookup."""
-        return self._monitor.lookup(args.token, args.args)
+        with self._lock:
+            return self._look_up(args.token, plain(args.args))
 
     def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str | None, dict[Any, Any]]:
         """Never reached: the monitor registers resources itself."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -36,23 +35,17 @@ class Provisioner(Monitor):
         clusters: the APIs of the Kubernetes clusters that the program's providers reach.
     """
 
-    def __init__(
-        self,
-        clients: AwsClients,
-        default_tags: dict[str, str],
-        clusters: Clusters | None = None,
-        name_pattern: str | None = None,
-    ) -> None:
-        super().__init__()
+    def __init__(self, clients: AwsClients, config: Stack, clusters: Clusters | None = None) -> None:
+        super().__init__(Lookups(clients))
+        if config.region != clients.region:
+            raise LocalCloudError(
+                f"stack {config.stack!r} is in {config.region!r}, the local cloud in {clients.region!r}"
+            )
         self.clusters = Clusters(clients) if clusters is None else clusters
         self.code: dict[str, bytes] = {}
         self._clients = clients
-        self._name_pattern = name_pattern or DEFAULT_NAME
-        self._lookups = Lookups(clients)
-        self._provider_tags: dict[str, dict[str, str]] = {"": default_tags}
-
-    def _look_up(self, token: str, args: Mapping[str, Any]) -> dict[str, Any]:
-        return self._lookups(token, args)
+        self._name_pattern = name_pattern(config)
+        self._provider_tags: dict[str, dict[str, str]] = {"": config.default_tags}
 
     def _register(self, request: Any, urn: str, parent: str, inputs: dict[str, Any]) -> Resource:
         """Create one resource."""
@@ -114,8 +107,8 @@ class Provisioner(Monitor):
         return {**inputs, "tagsAll": {**tags, **(inputs.get("tags") or {})}}
 
 
-def name_pattern(config: Stack) -> str | None:
-    """Return the pattern of generated names of AWS resources (``pulumi:autonaming``), None for the default.
+def name_pattern(config: Stack) -> str:
+    """Return the pattern of generated names of AWS resources (``pulumi:autonaming``).
 
     Raises:
         LocalCloudError: the naming has a mode, names by type, or a placeholder that has no value here.
@@ -123,7 +116,7 @@ def name_pattern(config: Stack) -> str | None:
     naming = json.loads(config.encoded().get(_AUTONAMING) or "{}")
     of_aws = naming.get("providers", {}).get("aws", naming)
     if not of_aws.keys() - {"providers"}:
-        return None
+        return DEFAULT_NAME
     pattern = str(of_aws.get("pattern"))
     pattern = pattern.replace("${stack}", config.stack).replace("${project}", config.project)
     is_unknown = "${" in re.sub(r"\$\{(name|hex\(\d+\))\}", "", pattern)

@@ -19,9 +19,9 @@ from pulumi_on_moto.mapping import SPECS
 from pulumi_on_moto.mapping.archives import asset_bytes, zip_bytes
 from pulumi_on_moto.mapping.base import ResourceRequest, create
 from pulumi_on_moto.mapping.shapes import supplied
-from pulumi_on_moto.program.deployment import Deployment, run
-from pulumi_on_moto.program.monitor import Resource
-from pulumi_on_moto.program.provision import PROVIDER_PREFIX, Provisioner, name_pattern
+from pulumi_on_moto.program.deployment import Deployment
+from pulumi_on_moto.program.monitor import Resource, run
+from pulumi_on_moto.program.provision import PROVIDER_PREFIX, Provisioner
 from pulumi_on_moto.program.stackfile import Stack
 
 
@@ -71,7 +71,7 @@ def changes(deployment: Deployment, config: Stack) -> tuple[Change, ...]:
         LocalCloudError: an ignored path has an index or a quoted key (``tags["x"]``).
     """
     monitor = _Comparing(deployment, config)
-    run(monitor, deployment.clients, config)
+    run(monitor, config)
     return monitor.changes()
 
 
@@ -85,7 +85,7 @@ def up(deployment: Deployment, config: Stack) -> tuple[Deployment, tuple[Change,
         LocalCloudError: a difference cannot be applied in place here; the message names it.
     """
     monitor = _Applying(deployment, config)
-    run(monitor, deployment.clients, config)
+    run(monitor, config)
     after = replace(
         deployment,
         resources=tuple(monitor.recorded),
@@ -99,7 +99,7 @@ class _Comparing(Provisioner):
     """Compares registered resources with the deployment, as the engine does after a refresh."""
 
     def __init__(self, before: Deployment, config: Stack) -> None:
-        super().__init__(before.clients, config.default_tags, before.clusters, name_pattern(config))
+        super().__init__(before.clients, config, before.clusters)
         self._changes: list[Change] = []
         self._before = {resource.urn: resource for resource in before.resources}
 

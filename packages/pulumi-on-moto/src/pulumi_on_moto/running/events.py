@@ -128,7 +128,7 @@ class EventBus:
 
     def state_change(self, instance_id: str, state: str, now: float) -> BusEvent:
         """State change of an instance (EC2 user guide, "State change events")."""
-        arn = f"arn:aws:ec2:{self._region}:{ACCOUNT}:instance/{instance_id}"
+        arn = self._arn(f"instance/{instance_id}")
         detail = {"instance-id": instance_id, "state": state}
         return self.event("EC2 Instance State-change Notification", "aws.ec2", detail, now, [arn])
 
@@ -137,7 +137,7 @@ class EventBus:
     ) -> BusEvent:
         """End of a scaling activity (Auto Scaling user guide, "Amazon EC2 Auto Scaling event reference").
 
-        ``what`` is ``Launch Successful``, ``Launch Unsuccessful`` or ``Terminate Successful``;
+        ``event_name`` is ``Launch Successful``, ``Launch Unsuccessful`` or ``Terminate Successful``;
         ``activity`` is as ``DescribeScalingActivities`` shows it.
         """
         launching = event_name.startswith("Launch")
@@ -157,9 +157,8 @@ class EventBus:
             "Origin": "EC2" if launching else "AutoScalingGroup",
             "Destination": "AutoScalingGroup" if launching else "EC2",
         }
-        resources = [group_arn]
-        if instance_id:
-            resources.append(f"arn:aws:ec2:{self._region}:{ACCOUNT}:instance/{instance_id}")
+        instances = [self._arn(f"instance/{instance_id}")] if instance_id else []
+        resources = [group_arn, *instances]
         return self.event(f"EC2 Instance {event_name}", "aws.autoscaling", detail, now, resources)
 
     def lifecycle_action(
@@ -194,10 +193,13 @@ class EventBus:
     def fleet(self, event_name: str, fleet_id: str, detail: Mapping[str, Any], now: float) -> BusEvent:
         """An event of a Spot Fleet (EC2 user guide, "Spot Fleet event types").
 
-        ``what`` is the last part of its type, for example ``Instance Change`` or ``Error``.
+        ``event_name`` is the last part of its type, for example ``Instance Change`` or ``Error``.
         """
-        arn = f"arn:aws:ec2:{self._region}:{ACCOUNT}:spot-fleet-request/{fleet_id}"
+        arn = self._arn(f"spot-fleet-request/{fleet_id}")
         return self.event(f"EC2 Spot Fleet {event_name}", "aws.ec2spotfleet", detail, now, [arn])
+
+    def _arn(self, resource: str) -> str:
+        return f"arn:aws:ec2:{self._region}:{ACCOUNT}:{resource}"
 
     def _rules(self) -> list[Rule]:
         bus = self._events.event_buses["default"]

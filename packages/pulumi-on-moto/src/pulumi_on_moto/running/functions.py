@@ -173,9 +173,7 @@ class FunctionRuntime:
             if not self._queues.is_message_valid_based_on_retention_period(queue.name, message):
                 queue._messages.remove(message)
         batch: list[Any] = []
-        while len(batch) < size:
-            if not queue.messages:
-                break
+        while len(batch) < size and queue.messages:
             count = min(size - len(batch), _RECEIVE_LIMIT)
             received = self._queues.receive_message(queue.name, count, 0, int(queue.visibility_timeout))
             if not received:
@@ -194,10 +192,9 @@ class FunctionRuntime:
         records = [_record(message, mapping.event_source_arn, self._region) for message in batch]
         ids = [message.id for message in batch]
         error, result = self._called(function, {"Records": records}, concurrently)
-        if error:
-            failed = tuple(ids)
-        else:
-            failed = _failures(result, ids) if "ReportBatchItemFailures" in _response_types(mapping) else ()
+        failed = tuple(ids) if error else ()
+        if not error and "ReportBatchItemFailures" in (mapping.function_response_types or []):
+            failed = _failures(result, ids)
         for message in batch:
             if message.id not in failed:
                 self._queues.delete_message(queue.name, message.receipt_handle)
@@ -210,9 +207,7 @@ class FunctionRuntime:
         try:
             with self._overheard(function.name, concurrently):
                 return "", function.call(event)
-        except (
-            Exception
-        ) as raised:  # a handler's exception fails its event, as on Lambda; the caller gets the error
+        except Exception as raised:  # fails the event, as on Lambda; the caller gets the error
             return f"{type(raised).__name__}: {' '.join(str(raised).split())}", None
 
     @contextlib.contextmanager
@@ -237,23 +232,15 @@ class FunctionRuntime:
             yield
 
 
-def _response_types(mapping: EventSourceMapping) -> list[str]:
-    return mapping.function_response_types or []
-
-
 def _failures(result: Any, ids: list[str]) -> tuple[str, ...]:
     """Return the failed ids of a batch response; a malformed response fails the whole batch."""
-    if result is None or result == {}:
-        return ()
     failures = result.get("batchItemFailures") if isinstance(result, dict) else result
     if failures is None:
         return ()
-    if not isinstance(failures, list):
+    if not isinstance(failures, list) or not all(isinstance(item, dict) for item in failures):
         return tuple(ids)
-    reported = [item.get("itemIdentifier") if isinstance(item, dict) else None for item in failures]
-    if any(identifier not in ids for identifier in reported):
-        return tuple(ids)
-    return tuple(str(identifier) for identifier in reported)
+    reported = tuple(item.get("itemIdentifier") for item in failures)
+    return reported if all(identifier in ids for identifier in reported) else tuple(ids)
 
 
 def _record(message: Any, queue_arn: str, region: str) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from moto.autoscaling.responses import AutoScalingResponse
 from moto.core.responses import ActionResult
 
 from pulumi_on_moto.fixes import Patches, local, set_local
+from pulumi_on_moto.fixes.groups.members import on_demand
 from pulumi_on_moto.fixes.speedups.cached_responses import changed
 
 RETRY: Final = "retry-with-group-configuration"
@@ -55,11 +56,10 @@ def _launch_instances(response: AutoScalingResponse) -> ActionResult:
     launched = provider(group, zone, capacity)
     if launched or strategy == RETRY:
         group.desired_capacity = int(group.desired_capacity or 0) + capacity
-    distribution = (group.mixed_instances_policy or {}).get("InstancesDistribution") or {}
-    is_spot = str(distribution.get("OnDemandPercentageAboveBaseCapacity", 100)) == "0"
+    _, percentage = on_demand(group)
     error = {
         "AvailabilityZone": zone,
-        "MarketType": "Spot" if is_spot else "OnDemand",
+        "MarketType": "OnDemand" if percentage else "Spot",
         "ErrorCode": "InsufficientInstanceCapacity",
         "ErrorMessage": _NONE_LEFT,
     }
@@ -76,15 +76,13 @@ def _launch_instances(response: AutoScalingResponse) -> ActionResult:
 
 def _problem(group: FakeAutoScalingGroup, capacity: int, zones: list[str], strategy: str) -> str | None:
     """Return why Auto Scaling rejects the call, None if it is valid."""
-    distribution = (group.mixed_instances_policy or {}).get("InstancesDistribution") or {}
-    share = int(distribution.get("OnDemandPercentageAboveBaseCapacity", 100))
-    base = int(distribution.get("OnDemandBaseCapacity") or 0)
+    base, percentage = on_demand(group)
     high = int(group.max_size or 0)
     if strategy not in _STRATEGIES:
         return f"RetryStrategy must be {' or '.join(_STRATEGIES)}, not {strategy!r}"
     if group.get_warm_pool() is not None:
         return "LaunchInstances is not supported for a group with a warm pool"
-    if share != 100 and (share or base):
+    if percentage != 100 and (percentage or base):
         return "LaunchInstances takes a mixed instances policy of On-Demand alone or of Spot alone"
     if not zones and len(group.availability_zones) > 1:
         return "a group of several Availability Zones needs one of them"

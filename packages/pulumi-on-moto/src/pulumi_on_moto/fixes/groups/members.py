@@ -78,6 +78,13 @@ def warm_size(group: FakeAutoScalingGroup) -> int:
     return max(int(pool.min_size), int(prepared or 0) - int(group.desired_capacity or 0))
 
 
+def on_demand(group: FakeAutoScalingGroup) -> tuple[int, int]:
+    """Return the On-Demand base capacity of a group, and the percentage On-Demand above it."""
+    distribution = (group.mixed_instances_policy or {}).get("InstancesDistribution") or {}
+    base = int(distribution.get("OnDemandBaseCapacity") or 0)
+    return base, int(distribution.get("OnDemandPercentageAboveBaseCapacity", 100))
+
+
 def reuses(group: FakeAutoScalingGroup) -> bool:
     """Return whether a scale-in returns members to the group's warm pool."""
     pool = group.get_warm_pool()

@@ -10,13 +10,20 @@ weights").
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 from moto.autoscaling.models import FakeAutoScalingGroup, InstanceState
 from moto.core.utils import unix_time, utcnow
 
 from pulumi_on_moto.fixes.groups.leaving import end
-from pulumi_on_moto.fixes.groups.members import IN_SERVICE, capacity, in_service, record, stamp, weight
+from pulumi_on_moto.fixes.groups.members import (
+    IN_SERVICE,
+    capacity,
+    in_service,
+    on_demand,
+    record,
+    stamp,
+    weight,
+)
 
 
 def shrink(group: FakeAutoScalingGroup) -> None:
@@ -74,13 +81,9 @@ def _is_on_demand(state: InstanceState) -> bool:
 
 
 def _on_demand_is_too_much(group: FakeAutoScalingGroup, members: list[InstanceState]) -> bool:
-    policy: dict[str, Any] = group.mixed_instances_policy or {}
-    distribution = policy.get("InstancesDistribution") or {}
-    base = int(distribution.get("OnDemandBaseCapacity") or 0)
-    share = int(distribution.get("OnDemandPercentageAboveBaseCapacity", 100))
+    base, percentage = on_demand(group)
     above = max(0, int(group.desired_capacity or 0) - base)
-    on_demand = capacity(state for state in members if _is_on_demand(state))
-    return on_demand > base + -(-above * share // 100)
+    return capacity(filter(_is_on_demand, members)) > base + -(-above * percentage // 100)
 
 
 def _into_the_hour(state: InstanceState) -> float:

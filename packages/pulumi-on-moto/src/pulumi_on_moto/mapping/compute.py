@@ -1,4 +1,7 @@
-"""Capacity: launch templates, Auto Scaling groups, lifecycle hooks."""
+"""Capacity: launch templates, Auto Scaling groups, lifecycle hooks, Spot Fleets.
+
+moto stores groups and fleets; only join and leave change their instances.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from pulumi_on_moto.mapping.base import CreatedResource, ResourceRequest, Spec, output_paths
-from pulumi_on_moto.mapping.capacity.requirements import check, expand, specification
+from pulumi_on_moto.mapping.requirements import check, check_of_fleet, expand, specification
 
 _HOOK_NAMES: Final = {"name": "lifecycleHookName"}
 _TEMPLATE_NAMES: Final = {"vpcSecurityGroupIds": "securityGroupIds", "securityGroupNames": "securityGroups"}
 _INTERFACE_NAMES: Final = {"securityGroups": "groups"}
+_FLEET_NAMES: Final = {"fleetType": "type", "instanceInterruptionBehaviour": "instanceInterruptionBehavior"}
 _WAITS: Final = "nothing to wait for or to delete here"
 
 
@@ -93,6 +97,27 @@ def _group_outputs(resource: CreatedResource) -> dict[str, Any]:
     }
 
 
+def _template_config(draft: ResourceRequest, config: dict[str, Any]) -> dict[str, Any]:
+    named = specification(config["launchTemplateSpecification"])
+    check_of_fleet(draft, config.get("overrides") or [])
+    overrides = expand(draft, config.get("overrides") or [])
+    return {**config, "launchTemplateSpecification": named, "overrides": overrides}
+
+
+def _fleet(draft: ResourceRequest) -> None:
+    if draft.inputs.get("allocationStrategy") != "lowestPrice":
+        draft.take("instancePoolsToUseCount")
+    for key in ("loadBalancers", "targetGroupArns"):
+        if draft.take(key):
+            raise draft.fail(f"input {key!r}: load balancers are not emulated locally")
+    configs = [_template_config(draft, config) for config in draft.need("launchTemplateConfigs")]
+    settings = {_FLEET_NAMES.get(key, key): value for key, value in draft.inputs.items()}
+    settings["launchTemplateConfigs"] = configs
+    draft.inputs.clear()
+    shaped = draft.matched("ec2", "RequestSpotFleet", settings, "spotFleetRequest", "SpotFleetRequestConfig")
+    draft.put(SpotFleetRequestConfig=shaped)
+
+
 SPECS: dict[str, Spec] = {
     "aws:ec2/launchTemplate:LaunchTemplate": Spec(
         "ec2.create_launch_template",
@@ -149,5 +174,21 @@ SPECS: dict[str, Spec] = {
         "=LifecycleHookName",
         rename={"name": "LifecycleHookName", "autoscalingGroupName": "AutoScalingGroupName"},
         autoname="name",
+    ),
+    "aws:ec2/spotFleetRequest:SpotFleetRequest": Spec(
+        "ec2.request_spot_fleet",
+        "SpotFleetRequestId",
+        tags="ec2",
+        shape=_fleet,
+        outputs=lambda resource: {
+            "arn": resource.arn("ec2", f"spot-fleet-request/{resource.id}"),
+            "spotRequestState": "active",
+        },
+        no_effect={
+            "waitForFulfillment": _WAITS,
+            "terminateInstancesOnDelete": _WAITS,
+            "excessCapacityTerminationPolicy": "the local market terminates only on request",
+            "replaceUnhealthyInstances": "instances come and go by join and leave alone",
+        },
     ),
 }

@@ -1,1 +1,0 @@
-"""Groups, fleets, launch templates, and instance types by requirements."""

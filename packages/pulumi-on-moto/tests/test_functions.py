@@ -184,21 +184,6 @@ def test_a_failed_message_comes_back_as_soon_as_its_visibility_is_shortened_to(
     assert [run.messages for run in functions.run()] == [1]
 
 
-def test_a_second_copy_runs_while_the_first_makes_a_call(deployment: Deployment) -> None:
-    calling = {"sooner": 60, "queue": deployment.outputs["queue"]}
-    for _ in range(3):
-        put(deployment, **calling)
-    deployment.functions.overlap = 1
-    try:
-        first, second = deployment.functions.run()
-        assert (first.messages, second.messages, first.error, second.error) == (1, 2, "", "")
-        # Each is an environment of its own, as on Lambda: no module is shared.
-        seen = deployment.functions.functions[first.function].module("helper_of_sample").SEEN
-        assert seen == ["test"]
-    finally:
-        deployment.functions.overlap = None
-
-
 def test_what_the_listener_raises_fails_the_call(deployment: Deployment) -> None:
     def refuse(call: Call) -> None:
         raise RuntimeError(f"{call.operation} is refused")

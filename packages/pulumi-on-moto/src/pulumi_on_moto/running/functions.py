@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import itertools
 import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 from unittest import mock
@@ -65,9 +63,6 @@ class FunctionRuntime:
         functions: by name in AWS.
         listener: receives every AWS call of a function before it is sent; the call raises the listener's
         exceptions.
-        overlap: if set, two pollers share a queue's messages, and a second copy of the function processes its
-        share while the first makes the AWS call of this number (1: its first). On AWS batches are processed
-        concurrently (Lambda developer guide, "Using Lambda with Amazon SQS", scaling).
     """
 
     def __init__(self, clients: AwsClients, code: Mapping[str, bytes]) -> None:
@@ -78,23 +73,18 @@ class FunctionRuntime:
         self._deferred: list[Invocation] = []
         self.functions: dict[str, DeployedFunction] = {}
         self.listener: Callable[[Call], None] | None = None
-        self.overlap: int | None = None
-        self._copies: dict[str, Callable[[], DeployedFunction]] = {}
         folder = tempfile.TemporaryDirectory(prefix="pulumi-on-moto-")
         root = Path(clients.closing.enter_context(folder))
         for name, archive in code.items():
             configuration = self._lambda.get_function(name)
             self.functions[name] = DeployedFunction(configuration, archive, root / name, clients.region)
-            copy = partial(DeployedFunction, configuration, archive, root / f"{name}-2", clients.region)
-            self._copies[name] = cache(copy)
         run_by(self._lambda, self._respond)
 
     def cool(self) -> None:
         """Discard loaded modules and pending events: the next runs are cold starts."""
         self._waiting.clear()
-        for name, function in self.functions.items():
+        for function in self.functions.values():
             function.cool()
-            self._copies[name]().cool()
 
     def invoke(self, name: str, payload: Any = None) -> Invocation:
         """Run a function on a payload; payload and result are serialized as JSON."""
@@ -151,21 +141,8 @@ class FunctionRuntime:
         queue = self._queues.get_queue(mapping.event_source_arn.rpartition(":")[2])
         name = mapping.function_arn.split(":")[6]
         function = self._function(name, "has an event source, but no deployed archive")
-        while batch := self._receive(queue, self._share(queue, mapping.batch_size)):
-            second: list[Invocation] = []
-            concurrently = partial(self._run_concurrently, mapping, queue, second)
-            yield self._feed(function, mapping, queue, batch, concurrently)
-            yield from second
-
-    def _run_concurrently(self, mapping: EventSourceMapping, queue: Any, done: list[Invocation]) -> None:
-        """Run the second copy of a function on its share of a queue."""
-        rest = self._receive(queue, mapping.batch_size)
-        if rest:
-            done.append(self._feed(self._copies[mapping.function_arn.split(":")[6]](), mapping, queue, rest))
-
-    def _share(self, queue: Any, size: int) -> int:
-        """Return the number of messages of a poller: all, or half with two pollers."""
-        return size if self.overlap is None else max(1, min(size, len(queue.messages) // 2))
+        while batch := self._receive(queue, mapping.batch_size):
+            yield self._feed(function, mapping, queue, batch)
 
     def _receive(self, queue: Any, size: int) -> list[Any]:
         # SQS drops messages older than the retention; moto stops receiving at one.
@@ -182,16 +159,11 @@ class FunctionRuntime:
         return batch
 
     def _feed(
-        self,
-        function: DeployedFunction,
-        mapping: EventSourceMapping,
-        queue: Any,
-        batch: list[Any],
-        concurrently: Callable[[], None] | None = None,
+        self, function: DeployedFunction, mapping: EventSourceMapping, queue: Any, batch: list[Any]
     ) -> Invocation:
         records = [_record(message, mapping.event_source_arn, self._region) for message in batch]
         ids = [message.id for message in batch]
-        error, result = self._called(function, {"Records": records}, concurrently)
+        error, result = self._called(function, {"Records": records})
         failed = tuple(ids) if error else ()
         if not error and "ReportBatchItemFailures" in (mapping.function_response_types or []):
             failed = _failures(result, ids)
@@ -200,32 +172,24 @@ class FunctionRuntime:
                 self._queues.delete_message(queue.name, message.receipt_handle)
         return Invocation(function.name, len(batch), failed, function.drain(), error, result)
 
-    def _called(
-        self, function: DeployedFunction, event: Any, concurrently: Callable[[], None] | None = None
-    ) -> tuple[str, Any]:
+    def _called(self, function: DeployedFunction, event: Any) -> tuple[str, Any]:
         """Return the error of a call as one line, empty without one, and its result."""
         try:
-            with self._overheard(function.name, concurrently):
+            with self._overheard(function.name):
                 return "", function.call(event)
         except Exception as raised:  # fails the event, as on Lambda; the caller gets the error
             return f"{type(raised).__name__}: {' '.join(str(raised).split())}", None
 
     @contextlib.contextmanager
-    def _overheard(self, function: str, concurrently: Callable[[], None] | None) -> Iterator[None]:
+    def _overheard(self, function: str) -> Iterator[None]:
         listener, send = self.listener, BaseClient._make_api_call  # type: ignore[attr-defined]
-        overlap = None if concurrently is None else self.overlap
-        if listener is None and overlap is None:
+        if listener is None:
             yield
             return
-        call_numbers = itertools.count(1)
 
         def intercept(client: BaseClient, operation: str, params: Mapping[str, Any]) -> Any:
-            # The listener may call AWS itself, and a concurrent function has its own listener.
-            with mock.patch.object(BaseClient, "_make_api_call", send):
-                if listener is not None:
-                    listener(Call(function, client.meta.service_model.service_name, operation, params))
-                if concurrently is not None and next(call_numbers) == overlap:
-                    concurrently()
+            with mock.patch.object(BaseClient, "_make_api_call", send):  # the listener may call AWS itself
+                listener(Call(function, client.meta.service_model.service_name, operation, params))
             return send(client, operation, params)
 
         with mock.patch.object(BaseClient, "_make_api_call", intercept):

@@ -27,9 +27,9 @@ _RELEASE_INPUTS: Final = {
 }
 
 
-def check_inputs(type_: str, name: str, inputs: Mapping[str, Any], allowed: Set[str]) -> None:
+def check_inputs(type_: str, name: str, inputs: Mapping[str, Any], accepted: Set[str]) -> None:
     """Raise ``LocalCloudError`` for an input with a value that is not a known one."""
-    if unknown := sorted(supplied(inputs).keys() - allowed):
+    if unknown := sorted(supplied(inputs).keys() - accepted):
         raise LocalCloudError(f'{type_} "{name}": input {unknown[0]!r} has no meaning here')
 
 

@@ -38,7 +38,7 @@ class GroupSpotRequest(SpotInstanceRequest):
     def __init__(self, backend: Any, instance: Any) -> None:
         """Record a fulfilled one-time request for ``instance``."""
         self._instance = instance
-        arguments: dict[str, Any] = dict.fromkeys([*signature(SpotInstanceRequest).parameters])
+        arguments: dict[str, Any] = dict.fromkeys(signature(SpotInstanceRequest).parameters)
         arguments |= {
             "ec2_backend": backend,
             "spot_request_id": random_spot_request_id(),

@@ -42,8 +42,8 @@ def job_status(snapshot: JobSnapshot) -> JobStatus:
         status = replace(status, phase="waiting for a host", reason=_reason_without_host(snapshot))
     if note := snapshot.request_note:
         return replace(status, reason="; ".join(filter(None, (status.reason, note))))
-    summary = snapshot.experiment_summary or snapshot.node_summary
-    if not summary or status.phase in ("stopped", "done"):
+    summary = snapshot.experiment_summary or ("" if status.phase == "done" else snapshot.node_summary)
+    if not summary or status.phase == "stopped":
         return status
     return replace(status, reason="; ".join(filter(None, (summary, status.reason))))
 

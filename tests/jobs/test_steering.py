@@ -188,6 +188,17 @@ def shared(stack: Stack) -> Stack:
     return stack
 
 
+def test_a_group_that_is_done_says_how_many_are(shared: Stack) -> None:
+    for name in NAMES[2:]:
+        agent(shared, ExperimentJobs, name, RUN).mark("done")
+    agent(shared, GroupJobs, "resnet", GROUP_RUN).mark("done")
+    [group, *_] = shared.reader.reports()
+    assert (group.status.phase, group.status.reason) == (
+        "done",
+        "3 of 4 experiments done, 0 running, 1 failed",
+    )
+
+
 def test_experiments_are_listed_after_their_group(shared: Stack) -> None:
     listed = shared.reader.reports()
     assert [one.snapshot.name for one in listed] == ["resnet", *NAMES]

@@ -21,8 +21,6 @@ Y = X.sum(axis=1)
 
 
 class Given(keras.utils.PyDataset):
-    """A dataset of the user's own."""
-
     def __len__(self) -> int:
         return 6
 
@@ -31,7 +29,7 @@ class Given(keras.utils.PyDataset):
 
 
 class ProgressNotes(keras.callbacks.Callback):
-    """The notice comes in a batch."""
+    """The notice comes in a batch, of a validation too."""
 
     def __init__(self, at: int) -> None:
         super().__init__()
@@ -42,10 +40,13 @@ class ProgressNotes(keras.callbacks.Callback):
         if self._left == 0:
             os.kill(os.getpid(), signal.SIGTERM)
 
+    on_test_batch_begin = on_train_batch_end
+
 
 def model(units: int = 3) -> Any:
     keras.utils.set_random_seed(2)
-    made = keras.Sequential([keras.Input((2,)), keras.layers.Dense(units), keras.layers.Dense(1)])
+    layers = [keras.layers.Dense(units), keras.layers.Dropout(0.2), keras.layers.Dense(1)]
+    made = keras.Sequential([keras.Input((2,)), *layers])
     made.compile("adam", "mse")
     return made
 
@@ -87,6 +88,7 @@ def main(place: Path) -> None:
     results["is done"] = train(place / "c") == whole
     results["one told on its last batch"] = (train(place / "d", at=18), train(place / "d")) == (None, whole)
     results["a dataset"] = interrupted(place / "dataset", data=(Given(),))
+    results["a validation"] = interrupted(place / "validation", validation_data=(X[:4], Y[:4]))
     keras.config.set_dtype_policy("bfloat16")
     results["bfloat16"] = interrupted(place / "half")
     keras.config.set_dtype_policy("float32")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import count, takewhile, zip_longest
 from pathlib import Path
@@ -47,6 +47,7 @@ def write(
     folder: Path, model: Any, position: BatchPosition, callbacks: Sequence[Any], generators: Sequence[Any]
 ) -> None:
     """Write the state to an empty directory; ``generators``: ``torch_generators`` after the last batch."""
+    set_torch_generators(generators)  # a validation's loader has drawn since
     current, scalars = variables(model), []
     arrays: dict[str, Any] = {f"variable-{number}": array_of(entry) for number, entry in enumerate(current)}
     for number, callback in enumerate(callbacks):
@@ -54,7 +55,6 @@ def write(
         scalars.append({"class": type(callback).__name__, "values": counters, "lists": list(lists)})
         for name, values in lists.items():
             arrays |= {f"callback-{number}-{name}-{index}": value for index, value in enumerate(values)}
-    arrays |= {f"torch-{number}": generator for number, generator in enumerate(generators)}
     body = {
         "position": asdict(position),
         "variables": [_described(variable) for variable in current],
@@ -92,8 +92,8 @@ def read(folder: Path, model: Any, callbacks: Sequence[Any]) -> None:
             if entry["class"] == type(callback).__name__:
                 vars(callback).update(entry["values"])
                 for name in entry["lists"]:
-                    setattr(callback, name, list(_several(arrays, f"callback-{number}-{name}-")))
-        set_torch_generators(list(_several(arrays, "torch-")))
+                    names = (f"callback-{number}-{name}-{index}" for index in count())
+                    setattr(callback, name, [arrays[key] for key in takewhile(arrays.__contains__, names)])
     randomness.restore(folder)
     seed = _global_seed()
     seed.assign(np.asarray(body["keras"], array_of(seed).dtype))
@@ -148,11 +148,6 @@ def _is_plain(value: Any) -> bool:
         return bool(json.loads(json.dumps(value)) == value)
     except (TypeError, ValueError, RecursionError):
         return False
-
-
-def _several(arrays: Any, prefix: str) -> Iterator[Any]:
-    names = takewhile(lambda name: name in arrays, (f"{prefix}{number}" for number in count()))
-    return (arrays[name] for name in names)
 
 
 def _global_seed() -> Any:

@@ -16,7 +16,7 @@ from spot_training.errors import InUseError, SpotTrainingError
 from spot_training.interval import Interval
 from spot_training.nodes import heartbeat
 from spot_training.nodes.heartbeat import LOST_SECONDS, HeartbeatObserver
-from spot_training.nodes.member import GATHER_SECONDS, WorldEntry
+from spot_training.nodes.member import GATHER_SECONDS, follow, join
 from spot_training.nodes.membership import (
     Membership,
     NodeLimits,
@@ -46,7 +46,7 @@ def world_of(*names: str) -> Membership:
     membership = Membership()
     for name in names:
         membership = enter(membership, node(name))
-    return form(membership, LIMITS, is_overdue=lambda: True)
+    return form(membership, LIMITS, is_overdue=True)
 
 
 def names_in(membership: Membership) -> list[str]:
@@ -54,7 +54,7 @@ def names_in(membership: Membership) -> list[str]:
 
 
 def formed(membership: Membership, *, is_overdue: bool = False) -> list[str]:
-    return names_in(form(membership, LIMITS, is_overdue=lambda: is_overdue))
+    return names_in(form(membership, LIMITS, is_overdue=is_overdue))
 
 
 def test_the_first_world_waits_for_all_and_then_for_enough() -> None:
@@ -147,7 +147,7 @@ def test_no_order_of_events_leaves_a_world_with_a_lost_node_or_survivors_without
             membership = end(membership, membership.number, "saved")
         for member in membership.expected:  # those that live see it and come back
             membership = enter(membership, member)
-        membership = from_document(asdict(form(membership, LIMITS, is_overdue=lambda: True)))
+        membership = from_document(asdict(form(membership, LIMITS, is_overdue=True)))
         tokens = [member.token for member in membership.world.nodes] if membership.world else []
         assert set(tokens) <= set(alive.values())
         assert len(tokens) == len(set(tokens)) <= LIMITS.maximum
@@ -200,7 +200,7 @@ def test_a_heartbeat_removes_lost_nodes_and_its_own_at_its_parents_end(tmp_path:
     registry, clock = NodeRegistry(tmp_path), Time()
     for name in "abc":
         registry.update(partial(enter, node=node(name)))
-    registry.update(partial(form, limits=LIMITS, is_overdue=lambda: True))
+    registry.update(partial(form, limits=LIMITS, is_overdue=True))
     lease = registry.lease(1)
     registry.send_heartbeat("b-1", 1)
 
@@ -227,7 +227,7 @@ def test_a_node_that_was_taken_for_lost_waits_again(tmp_path: Path) -> None:
         if clock() == 2.0:
             registry.update(partial(enter, node=node("b")))
 
-    world = WorldEntry(registry, LIMITS, clock=clock, sleep=sleep).join(node("a"))
+    world = join(registry, LIMITS, node("a"), clock=clock, sleep=sleep)
     assert sorted(member.name for member in world.nodes) == ["a", "b"]
     assert 2 + GATHER_SECONDS <= clock() < 3 + GATHER_SECONDS
 
@@ -236,8 +236,8 @@ def test_another_rank_of_a_node_follows_it_into_the_next_world(tmp_path: Path) -
     registry = NodeRegistry(tmp_path)
     for name in "ab":
         registry.update(partial(enter, node=replace(node(name), ranks=2)))
-    registry.update(partial(form, limits=LIMITS, is_overdue=lambda: True))
-    world = WorldEntry(registry, LIMITS).follow("b", 0)
+    registry.update(partial(form, limits=LIMITS, is_overdue=True))
+    world = follow(registry, "b", 0)
     assert (world.size, world.first_rank("a"), world.first_rank("b")) == (4, 0, 2)
 
 
@@ -246,7 +246,7 @@ def in_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NodeRegistry:
     registry = NodeRegistry(tmp_path)
     for name in "ab":
         registry.update(partial(enter, node=node(name)))
-    registry.update(partial(form, limits=LIMITS, is_overdue=lambda: True))
+    registry.update(partial(form, limits=LIMITS, is_overdue=True))
     monkeypatch.setenv(WORLD_VARIABLE, str(registry.lease(1)))
     return registry
 

@@ -6,7 +6,7 @@ the world is over and its members form the next one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -155,7 +155,7 @@ def reopen(membership: Membership) -> Membership:
     return replace(membership, is_finished=False)
 
 
-def form(membership: Membership, limits: NodeLimits, *, is_overdue: Callable[[], bool]) -> Membership:
+def form(membership: Membership, limits: NodeLimits, *, is_overdue: bool) -> Membership:
     """Form the next world if it can begin.
 
     Survivors begin as soon as all of them are there and enough; the first world, and one after all nodes were
@@ -170,7 +170,7 @@ def form(membership: Membership, limits: NodeLimits, *, is_overdue: Callable[[],
     is_complete = not membership.expected and (
         membership.is_renewed or membership.is_finished or len(waiting) >= limits.maximum
     )
-    if not is_complete and not is_overdue():
+    if not is_complete and not is_overdue:
         return membership
     ranks = {name: position for position, name in enumerate(membership.order)}
     nodes = tuple(sorted(waiting, key=lambda node: ranks.get(node.name, len(ranks))))[: limits.maximum]

@@ -19,48 +19,42 @@ _PR_SET_PDEATHSIG: Final = 1
 _CHILDREN_SECONDS: Final = 5.0
 
 
-class ChildLoop:
-    """Returns from `run` in a child; begins another if it ends by `go_on`, else ends as the child did.
+def run_children(before_child: Callable[[], object]) -> None:
+    """Return in a child; begin another if it ends by `go_on`, else end as the child did.
 
     The process id stays, so a launcher or agent above sees no end. It forwards SIGTERM; one that comes
-    between two children ends it.
+    between two children ends it. ``before_child`` is called in this process before each child.
     """
+    parent, child, is_stopping = os.getpid(), 0, False
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    handlers: dict[int, Any] = {number: signal.getsignal(number) for number in numbers}
 
-    def __init__(self, before_child: Callable[[], object]) -> None:
-        """``before_child`` is called in this process before each child."""
-        self._before_child = before_child
-        self._child, self._is_stopping = 0, False
-
-    def run(self) -> None:
-        """Return in each child."""
-        parent = os.getpid()
-        numbers = (signal.SIGTERM, signal.SIGINT)
-        handlers: dict[int, Any] = {number: signal.getsignal(number) for number in numbers}
-        while True:
-            self._before_child()
-            _flush()  # else the child would write it, too
-            signal.pthread_sigmask(signal.SIG_BLOCK, handlers)
-            self._child = os.fork()
-            if not self._child:
-                for number, handler in handlers.items():
-                    signal.signal(number, signal.SIG_DFL if handler is None else handler)
-                signal.pthread_sigmask(signal.SIG_UNBLOCK, handlers)
-                _end_with(parent)
-                return
-            signal.signal(signal.SIGTERM, self._forward)
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to the child, too
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, handlers)
-            _, status = os.waitpid(self._child, 0)
-            code = os.waitstatus_to_exitcode(status)
-            if code != GO_ON_CODE:
-                _end_as(code)
-            if self._is_stopping:  # its state is saved, or cannot be
-                _end_as(0)
-
-    def _forward(self, number: int, frame: FrameType | None) -> None:
-        self._is_stopping = True
+    def forward(number: int, frame: FrameType | None) -> None:
+        nonlocal is_stopping
+        is_stopping = True
         with contextlib.suppress(ProcessLookupError):
-            os.kill(self._child, number)
+            os.kill(child, number)
+
+    while True:
+        before_child()
+        _flush()  # else the child would write it, too
+        signal.pthread_sigmask(signal.SIG_BLOCK, handlers)
+        if is_stopping:  # its state is saved, or cannot be
+            _end_as(0)
+        child = os.fork()
+        if not child:
+            for number, handler in handlers.items():
+                signal.signal(number, signal.SIG_DFL if handler is None else handler)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, handlers)
+            _end_with(parent)
+            return
+        signal.signal(signal.SIGTERM, forward)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to the child, too
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, handlers)
+        _, status = os.waitpid(child, 0)
+        code = os.waitstatus_to_exitcode(status)
+        if code != GO_ON_CODE:
+            _end_as(code)
 
 
 def go_on() -> NoReturn:

@@ -28,8 +28,7 @@ from torch import distributed
 
 from spot_training.checkpointer import FOLDER_VARIABLE
 from spot_training.errors import SpotTrainingError, before_errors, one_line, print_errors_in_one_line, say
-from spot_training.nodes import membership, process
-from spot_training.nodes.member import WorldEntry
+from spot_training.nodes import member, membership, process
 from spot_training.nodes.membership import NodeLimits, NodeWorld, TrainingNode, limits_of
 from spot_training.nodes.registry import NodeRegistry
 from spot_training.storage.lock import WORLD_VARIABLE
@@ -157,18 +156,27 @@ def _init_nodes(limits: NodeLimits, root: Path, options: Mapping[str, Any]) -> W
     name, token = _node_name(local), uuid.uuid4().hex[:12]
     registry = NodeRegistry(root)
     last_world = mmap.mmap(-1, 8)  # shared with the children
-    heartbeat = _Heartbeat(registry, name, token)
-    process.ChildLoop(heartbeat.ensure if local.rank == 0 else lambda: None).run()
+    arguments = [str(root), name, token, str(os.getpid())]
+    command = [sys.executable, "-m", "spot_training.nodes.heartbeat", *arguments]
+    heartbeat: subprocess.Popen[bytes] | None = None
+
+    def ensure_heartbeat() -> None:
+        """Start the process with this node's heartbeat, or again if it has ended."""
+        nonlocal heartbeat
+        if local.rank == 0 and (heartbeat is None or heartbeat.poll() is not None):
+            heartbeat = subprocess.Popen(command, stdin=subprocess.DEVNULL)  # noqa: S603
+
+    process.run_children(ensure_heartbeat)
     if torch.cuda._is_in_bad_fork():
         raise SpotTrainingError("CUDA was used before init(); call init() before all else")
-    entry = WorldEntry(registry, limits)
     store: Any = None
     if local.rank == 0:
         address = os.environ.get(ADDRESS_VARIABLE) or _own_address()
         store = distributed.TCPStore(address, 0, is_master=True, wait_for_workers=False)
-        formed = entry.join(TrainingNode(name, token, address, store.port, local.size))
+        node = TrainingNode(name, token, address, store.port, local.size)
+        formed = member.join(registry, limits, node)
     else:
-        formed = entry.follow(name, int.from_bytes(last_world[:], "big"))
+        formed = member.follow(registry, name, int.from_bytes(last_world[:], "big"))
         token = ""
     last_world[:] = formed.number.to_bytes(8, "big")
     rank = formed.first_rank(name) + local.rank
@@ -203,20 +211,6 @@ def _own_address() -> str:
         except OSError:
             return "127.0.0.1"
         return str(probe.getsockname()[0])
-
-
-class _Heartbeat:
-    """The process with this node's heartbeat, a child of this one."""
-
-    def __init__(self, registry: NodeRegistry, name: str, token: str) -> None:
-        arguments = [str(registry.root), name, token, str(os.getpid())]
-        self._command = [sys.executable, "-m", "spot_training.nodes.heartbeat", *arguments]
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def ensure(self) -> None:
-        """Start it, or again if it has ended."""
-        if self._process is None or self._process.poll() is not None:
-            self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL)  # noqa: S603
 
 
 class _NodesWorld(World):

@@ -15,7 +15,7 @@ import pytest
 
 from spot_training import Checkpointer, Interval, Notice, Progress, SaveError, Spot
 from spot_training.storage import bounded
-from spot_training.storage.hashing import hashed, take_digest
+from spot_training.storage.files import hashed, take_digest
 from spot_training.storage.retry import RetryPolicy
 from support.disk import Clock, Disk, content, let_go, read
 from support.small_disk import remount_read_only, small_disk

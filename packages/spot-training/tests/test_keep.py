@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spot_training import Checkpointer, Interval, Keep, Progress, SaveError, Spot, SpotTrainingError
-from spot_training.retention.rules import BestCheckpoint, Retained, parse_retained
 from spot_training.storage.manifest import FILE, name_of, parse, step_of
+from spot_training.storage.retention import BestCheckpoint, Retained, parse_retained
 from support.checkpoints import verified
 from support.disk import STALE, Clock, Disk, FakeNotice, Gone, content, dying_at, let_go, refusing
 from support.small_disk import small_disk

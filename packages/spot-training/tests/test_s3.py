@@ -15,7 +15,7 @@ from spot_training import Checkpoint, Checkpointer, InUseError, RestoreError, Sa
 from spot_training.errors import OtherRunError
 from spot_training.identity import TrainingRun
 from spot_training.levels.local_level import LocalLevel
-from spot_training.retention.retention import CheckpointRetention
+from spot_training.storage.retention import CheckpointRetention
 from spot_training.storage.s3 import S3Store
 from support.disk import Clock, content
 

@@ -16,9 +16,9 @@ from spot_training.interval import Interval
 from spot_training.notice import Notice
 from spot_training.progress import Progress
 from spot_training.ranks import ALONE, Ranks
-from spot_training.retention.rules import Keep
 from spot_training.spot import Spot
 from spot_training.storage.manifest import Checkpoint
+from spot_training.storage.retention import Keep
 
 __all__ = [
     "ALONE",

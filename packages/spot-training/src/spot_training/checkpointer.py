@@ -16,16 +16,14 @@ from spot_training import errors, identity, rehearsal
 from spot_training.errors import NoSpaceError, RestoreError, SaveError, SpotTrainingError, one_line, say
 from spot_training.identity import TrainingRun
 from spot_training.ranks import ALONE, RankCalls, Ranks
-from spot_training.retention.retention import CheckpointRetention
-from spot_training.retention.rules import Keep, Retained
 from spot_training.storage import manifest as manifests
 from spot_training.storage.bounded import BoundedCalls
 from spot_training.storage.files import Files
 from spot_training.storage.folder import store_of
 from spot_training.storage.lock import check_lease
 from spot_training.storage.manifest import Checkpoint, CheckpointManifest, File, name_of, part_of, step_of
+from spot_training.storage.retention import CheckpointRetention, Keep, Retained
 from spot_training.storage.retry import RetryPolicy, os_error_behind
-from spot_training.storage.space import Space
 from spot_training.storage.store import Store
 
 FOLDER_VARIABLE: Final = "GPU_SPOT_CHECKPOINTS"
@@ -94,7 +92,6 @@ class Checkpointer:
         self._retention = CheckpointRetention(self._store, keep, keep_every)
         self._together = RankCalls(ranks, self._store.location)
         self._calls = BoundedCalls(self._retry_policy.hang_seconds)
-        self._space = Space(self._store, keep)
         self.ranks = ranks
         """The processes of the training."""
         self._fingerprint, self._reshard, self._run = fingerprint, reshard, run
@@ -113,7 +110,7 @@ class Checkpointer:
     @property
     def last_size(self) -> int | None:
         """The bytes of the checkpoint that this process last committed, on rank 0; else None."""
-        return self._space.size
+        return self._retention.size
 
     @property
     def lineage(self) -> Sequence[str]:
@@ -238,7 +235,7 @@ class Checkpointer:
                 self._save_once(step, write, dict(meta or {}), keep)
                 break
             except NoSpaceError as error:
-                if not self._on_first(partial(self._drop_oldest, step)):
+                if not self._on_first(partial(self._retention.drop_last, name_of(step))):
                     raise SaveError(str(error)) from None
         self.last_step = step
 
@@ -286,11 +283,9 @@ class Checkpointer:
         if not self._is_open:  # a training that never restores
             self._open()
         self._store.acquire()
-        self._space.make(lambda: self._retention.droppable(name))
+        while not self._retention.fits() and self._retention.drop_last(name):
+            pass
         return self._store.stage(name)
-
-    def _drop_oldest(self, step: int) -> bool:
-        return self._space.drop_last(self._retention.droppable(name_of(step)))
 
     def _write(self, stage: str, write: Write) -> dict[str, File]:
         """Write each rank's files; return all files."""
@@ -324,7 +319,7 @@ class Checkpointer:
         def clean_up() -> None:
             for old in self._retention.removable(name):
                 self._store.remove(old)
-            self._space.saved(manifest.size)
+            self._retention.saved(manifest.size)
 
         try:
             self._calls.call(self.location, clean_up)

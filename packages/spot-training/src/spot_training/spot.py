@@ -18,8 +18,8 @@ from spot_training.interval import Interval
 from spot_training.levels.levels import RETRY_SECONDS, CheckpointLevels
 from spot_training.notice import Notice
 from spot_training.progress import Progress
-from spot_training.retention.rules import Keep, merge
 from spot_training.storage.manifest import Checkpoint
+from spot_training.storage.retention import Keep, merge
 
 _log = logging.getLogger("spot_training")
 _ended: set[str] = set()

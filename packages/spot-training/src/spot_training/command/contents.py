@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from spot_training.errors import RestoreError, SpotTrainingError, one_line
 from spot_training.identity import name_of_run
-from spot_training.retention.rules import Retained, parse_retained
 from spot_training.storage.files import Files
 from spot_training.storage.folder import store_of
 from spot_training.storage.manifest import CheckpointManifest, name_of, parse, part_of
+from spot_training.storage.retention import Retained, parse_retained
 from spot_training.storage.retry import RetryPolicy
 from spot_training.storage.store import Store
 

@@ -16,8 +16,8 @@ from spot_training.keras import state
 from spot_training.keras.batches import Batches
 from spot_training.keras.callback import CheckpointCallback, StopTrainingError
 from spot_training.log import TrainingLog
-from spot_training.retention.rules import Keep
 from spot_training.spot import Spot
+from spot_training.storage.retention import Keep
 
 
 class CallbackChain(keras.callbacks.CallbackList):

@@ -15,8 +15,8 @@ from spot_training.errors import InUseError, SaveError, SpotTrainingError, say
 from spot_training.interval import Interval
 from spot_training.levels.background import BackgroundSaver
 from spot_training.levels.local_level import LOCAL_VARIABLE, LocalLevel
-from spot_training.retention.rules import Keep
 from spot_training.storage.manifest import Checkpoint
+from spot_training.storage.retention import Keep
 
 RETRY_SECONDS: Final = 60.0
 """Maximum delay before a failed save or copy is retried."""

@@ -7,6 +7,7 @@ import errno
 import hashlib
 import os
 import re
+import shutil
 import socket
 import weakref
 from collections.abc import Callable, Sequence
@@ -16,10 +17,8 @@ from typing import Final
 
 from spot_training.checkpointer import Checkpointer
 from spot_training.errors import SaveError, one_line, say
-from spot_training.retention.retention import CheckpointRetention
 from spot_training.storage import manifest as manifests
-from spot_training.storage.files import Files
-from spot_training.storage.hashing import hashed
+from spot_training.storage.files import Files, hashed
 from spot_training.storage.manifest import Checkpoint, CheckpointManifest, File, name_of, part_of
 from spot_training.storage.retry import FULL_ERRNOS
 from spot_training.storage.store import Store
@@ -110,10 +109,8 @@ def _copy_files(
         for path in (path for path in manifest.files if path.startswith(f"{part}/")):
             target = folder / path.removeprefix(f"{part}/")
             target.parent.mkdir(parents=True, exist_ok=True)
-            with (root / path).open("rb", buffering=0) as reader, hashed(target) as writer:
-                while chunk := reader.read(_CHUNK):
-                    check()
-                    writer.write(chunk)
+            with (root / path).open("rb", buffering=0) as reader, hashed(target, check) as writer:
+                shutil.copyfileobj(reader, writer, _CHUNK)
         files |= store.deliver(stage, part)
     return files
 
@@ -139,7 +136,7 @@ class LocalLevel(Checkpointer):
             files=LocalFiles(),
             retry_policy=above._retry_policy,
         )
-        self._retention = CheckpointRetention(self._store, 1, None, above._retention)
+        self._retention.above = above._retention
 
     @property
     def lineage(self) -> Sequence[str]:
@@ -189,7 +186,7 @@ class LocalLevel(Checkpointer):
         """
         name, above = name_of(step), self._above
         self._retention.in_use = name
-        drop = partial(above._call, above.location, partial(above._drop_oldest, step))
+        drop = partial(above._call, above.location, partial(above._retention.drop_last, name))
         try:
             while True:
                 try:
@@ -244,16 +241,16 @@ class LocalLevel(Checkpointer):
 
     def _resume(self, manifest: CheckpointManifest) -> None:
         self._above._resume(manifest)
-        self._space.expected = manifest.size
+        self._retention.expected = manifest.size
 
     def expect(self, size: int) -> None:
         """Record the bytes of the next checkpoint, if none was saved or restored here."""
-        self._space.expected = self._space.expected or size
+        self._retention.expected = self._retention.expected or size
 
     def _stage(self, name: str) -> str:
         stage = super()._stage(name)
         count = 1 if self._store.names() else 2  # the next one is written beside this one
-        if not self._space.fits(count):  # where it is memory, a full disk may end the training
+        if not self._retention.fits(count):  # where it is memory, a full disk may end the training
             self._store.drop(stage)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.location)
         return stage

@@ -1,20 +1,28 @@
-"""All file system operations of checkpoints; tests inject faults into each of them."""
+"""All file system operations of checkpoints, into each of which tests inject faults; files' checksums."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import os
 import shutil
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO, Final
 
 from spot_training.storage.bounded import record_progress
-from spot_training.storage.hashing import take_digest
 from spot_training.storage.manifest import File
 
-_CHUNK = 1 << 16
-_READ_CHUNK = 1 << 20  # it stays in the processor's cache until it is hashed
+_CHUNK: Final = 1 << 16
+_READ_CHUNK: Final = 1 << 20  # it stays in the processor's cache until it is hashed
+_HASHED_CHUNK: Final = 1 << 24  # bytes between two signs of progress
+_MAX_REMEMBERED: Final = 10_000
+_lock = threading.Lock()
+_digests: dict[str, tuple[tuple[int, int, int, int], str]] = {}
+"""Of files that were hashed when written, by path: the identity when it was closed, and the SHA-256."""
 
 
 class Files:
@@ -129,3 +137,69 @@ class Files:
                 shutil.rmtree(path)
             else:
                 path.unlink()
+
+
+class HashedFile(io.RawIOBase):
+    """A new file that is hashed while it is written, from its beginning to its end.
+
+    It keeps the ``OSError`` of a failed write: PyTorch reports a full disk as a ``RuntimeError`` about a
+    position.
+    """
+
+    def __init__(self, file: BinaryIO, check: Callable[[], object]) -> None:
+        self.name, self._file, self._check = file.name, file, check
+        self.hash = hashlib.sha256()
+        """Of what was written."""
+        self.write_error: OSError | None = None
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+    def write(self, content: object) -> int:
+        """Write all of ``content``; return its number of bytes."""
+        self._check()
+        view = memoryview(content).cast("B")  # type: ignore[arg-type]
+        try:
+            for begin in range(0, len(view), _HASHED_CHUNK):
+                part = view[begin : begin + _HASHED_CHUNK]
+                self.hash.update(part)
+                self._file.write(part)
+                record_progress()
+        except OSError as error:
+            self.write_error = error
+            raise
+        return len(view)
+
+
+@contextmanager
+def hashed(path: Path, check: Callable[[], object] = lambda: None) -> Iterator[HashedFile]:
+    """Open a new file for writing, for `take_digest`; raises the disk's own ``OSError``, not the writer's.
+
+    ``check`` is called before each write, and may raise an error to end it.
+    """
+    with path.open("wb") as raw:
+        file = HashedFile(raw, check)
+        try:
+            yield file
+        except Exception:
+            if file.write_error is not None:
+                raise file.write_error from None
+            raise
+        raw.flush()
+        status = os.fstat(raw.fileno())
+    with _lock:
+        if len(_digests) >= _MAX_REMEMBERED:
+            _digests.clear()
+        _digests[str(path)] = (_identity(status), file.hash.hexdigest())
+
+
+def take_digest(path: Path, status: os.stat_result) -> str | None:
+    """Return the hash of an unchanged file that `hashed` wrote, once; None for any other file."""
+    with _lock:
+        remembered = _digests.pop(str(path), None)
+    return remembered[1] if remembered is not None and remembered[0] == _identity(status) else None
+
+
+def _identity(status: os.stat_result) -> tuple[int, int, int, int]:
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns

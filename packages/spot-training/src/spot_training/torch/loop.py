@@ -14,8 +14,8 @@ from spot_training import rehearsal
 from spot_training.errors import AuditError, SpotTrainingError, print_errors_in_one_line, say
 from spot_training.identity import TrainingRun
 from spot_training.interval import Interval
-from spot_training.retention.rules import Keep
 from spot_training.spot import Spot
+from spot_training.storage.retention import Keep
 from spot_training.torch import state
 from spot_training.torch.audit.audit import Audit
 from spot_training.torch.data import EpochBatches, parts_of, position_of_all

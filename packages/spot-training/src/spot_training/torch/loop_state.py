@@ -13,8 +13,8 @@ import torch
 
 from spot_training.errors import SpotTrainingError, say
 from spot_training.identity import compare
-from spot_training.retention.rules import Keep
 from spot_training.storage.manifest import Checkpoint
+from spot_training.storage.retention import Keep
 from spot_training.torch import growth, state
 from spot_training.torch.audit.gradients import versions_of
 from spot_training.torch.loaders import generators
@@ -23,11 +23,9 @@ from spot_training.torch.loaders.samples import digest
 from spot_training.torch.loading import load_parts
 from spot_training.torch.optimization import hyperparameters, scale_learning_rates, without_steps
 from spot_training.torch.saves import PARTS_FILE, LoopPosition, StateCopy, copy_state
-from spot_training.torch.shards.batches import data_ranks
 from spot_training.torch.shards.loading import has_shards, load_shards
 from spot_training.torch.shards.saving import SHARD_FILE, DividedState
-from spot_training.torch.shards.support import is_divided, is_zero, refuse_unsupported
-from spot_training.torch.shards.zero import ZeroState
+from spot_training.torch.shards.support import ZeroState, data_ranks, is_divided, is_zero, refuse_unsupported
 
 _PER_RANK_FILE: Final = "own.pt"
 """The state of each rank: random numbers, ``Loop.state``, a stateful loader. The name is a stored format."""

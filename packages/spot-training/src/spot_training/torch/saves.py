@@ -14,8 +14,8 @@ from typing import Any, Final, NoReturn
 from spot_training.errors import SaveError, SpotTrainingError, one_line
 from spot_training.levels.background import BackgroundSaver
 from spot_training.nodes.membership import is_join_due
-from spot_training.retention.rules import Keep
 from spot_training.spot import Spot
+from spot_training.storage.retention import Keep
 from spot_training.torch import state
 from spot_training.torch.nodes import ALONE, World
 from spot_training.torch.standby import Standby

@@ -18,7 +18,7 @@ import torch
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 from spot_training.errors import SaveError, one_line
-from spot_training.storage.hashing import HashedFile, hashed
+from spot_training.storage.files import hashed
 from spot_training.torch.tree import mapped, tensors_of
 
 
@@ -162,19 +162,6 @@ class UnsupportedStateError(SaveError):
     """A part's state has an object that PyTorch does not load."""
 
 
-class _CheckedFile:
-    """A file that calls ``check`` before each write."""
-
-    def __init__(self, file: HashedFile, check: Callable[[], object]) -> None:
-        self._file, self._check = file, check
-        self.name = file.name
-        self.flush = file.flush
-
-    def write(self, content: Any) -> int:
-        self._check()
-        return self._file.write(content)
-
-
 def check_types(parts: Mapping[str, Stateful]) -> None:
     """Raise ``UnsupportedStateError`` if a part's state has an object that PyTorch would not load."""
     for name, part in parts.items():
@@ -195,9 +182,9 @@ def _reason(error: Exception) -> str:
 
 def write(path: Path, state: Any, check: Callable[[], object] = lambda: None) -> None:
     """Write a copied state; ``check`` may end that early. ``UnsupportedStateError``: it cannot be loaded."""
-    with hashed(path) as file:
+    with hashed(path, check) as file:
         try:
-            torch.save(state, _CheckedFile(file, check))
+            torch.save(state, file)
         except (TypeError, AttributeError, pickle.PicklingError) as error:
             raise UnsupportedStateError(f"{path.name} cannot be written: {one_line(error)}") from error
     try:

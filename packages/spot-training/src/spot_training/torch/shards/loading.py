@@ -17,9 +17,8 @@ from spot_training.errors import MismatchError, SpotTrainingError, one_line
 from spot_training.storage.manifest import Checkpoint, part_of
 from spot_training.torch import state
 from spot_training.torch.shards.saving import SHARD_FILE
-from spot_training.torch.shards.support import OptimizerParameters, is_dtensor
-from spot_training.torch.shards.zero import ZeroState
-from spot_training.torch.tree import TreePath, key_of, replaced, tensors_of, without_tensors
+from spot_training.torch.shards.support import ZeroState, is_dtensor, parameters_of
+from spot_training.torch.tree import key_of, replaced, tensors_of, without_tensors
 
 
 class StoredShards:
@@ -27,9 +26,12 @@ class StoredShards:
 
     def __init__(self, trees: Mapping[str, Any]) -> None:
         """``trees``: by part, with ``PLACEHOLDER`` for each tensor."""
-        self.trees, self._divided = dict(trees), set[str]()
+        self.trees = dict(trees)
+        self.divided: set[str] = set()
+        """Keys of what was a DTensor."""
+        self.sizes: dict[str, torch.Size] = {}
+        """Shapes of whole tensors, by key."""
         self._pieces: dict[str, dict[tuple[int, ...], torch.Tensor]] = {}
-        self._sizes: dict[str, torch.Size] = {}
 
     @classmethod
     def read(cls, folder: Path, ranks: int) -> StoredShards:
@@ -42,8 +44,8 @@ class StoredShards:
         for shard in (shard for file in files for shard in file["shards"]):
             stored._add(shard["key"], shard["size"], shard["offsets"], shard["tensor"])
             if shard["is_divided"]:
-                stored._divided.add(shard["key"])
-        for key, size in stored._sizes.items():
+                stored.divided.add(shard["key"])
+        for key, size in stored.sizes.items():
             if sum(piece.numel() for piece in stored._pieces[key].values()) != math.prod(size):
                 raise MismatchError(f"{folder}: a piece of {key} is missing")
         return stored
@@ -57,16 +59,8 @@ class StoredShards:
         return stored
 
     def _add(self, key: str, size: Any, offsets: Any, tensor: torch.Tensor) -> None:
-        self._sizes[key] = torch.Size(size)
+        self.sizes[key] = torch.Size(size)
         self._pieces.setdefault(key, {})[tuple(offsets)] = tensor
-
-    def is_divided(self, key: str) -> bool:
-        """Return whether it was a DTensor."""
-        return key in self._divided
-
-    def size(self, key: str) -> torch.Size:
-        """Return a tensor's shape, of all its pieces together."""
-        return self._sizes[key]
 
     def dtype(self, key: str) -> torch.dtype:
         """Return a tensor's type."""
@@ -100,7 +94,7 @@ class StoredShards:
                 for offsets, piece in self._pieces[key].items()
             ]
             properties = metadata.TensorProperties(dtype=self.dtype(key))
-            return metadata.TensorStorageMetadata(properties, self._sizes[key], chunks)
+            return metadata.TensorStorageMetadata(properties, self.sizes[key], chunks)
 
         return metadata.Metadata({key: of(key) for key in keys if key in self._pieces})
 
@@ -133,40 +127,33 @@ def _load(name: str, part: Any, stored: StoredShards, *, is_divided: bool) -> No
     tree = state.copy_to_cpu(stored.trees[name])
     if isinstance(part, ZeroState):
         tree["state"] = part.of_this_rank(tree["state"])
-    new = _Targets(name, part, stored, is_divided=is_divided)
-    targets = {path: new.target(path) for path, _ in tensors_of(tree)}
+    present, parameters, targets = dict(tensors_of(part.state_dict())), parameters_of(part), {}
+    for path, _ in tensors_of(tree):
+        key = key_of((name, *path))
+        tensor: Any = present.get(path)
+        is_present = tensor is not None and tensor.shape == stored.sizes[key]
+        if not is_present or not (isinstance(part, torch.nn.Module) or tensor.dtype == stored.dtype(key)):
+            tensor = _new(key, stored, parameters.get(path[:2]), is_divided=is_divided)
+        targets[path] = tensor
     stored.fill({key_of((name, *path)): tensor for path, tensor in targets.items()})
     part.load_state_dict(replaced(tree, lambda path, _: targets[path]))
 
 
-class _Targets:
-    """Chooses the tensors of one part into which a state is read: its present ones, where they fit."""
-
-    def __init__(self, name: str, part: Any, stored: StoredShards, *, is_divided: bool) -> None:
-        self._name, self._part, self._stored, self._is_divided = name, part, stored, is_divided
-        self._present = dict(tensors_of(part.state_dict()))
-        self._parameters = OptimizerParameters(part)
-
-    def target(self, path: TreePath) -> Any:
-        """Return a tensor of the stored shape."""
-        key = key_of((self._name, *path))
-        size, dtype = self._stored.size(key), self._stored.dtype(key)
-        present, parameter = self._present.get(path), self._parameters.at(path)
-        is_module = isinstance(self._part, torch.nn.Module)
-        if present is not None and present.shape == size and (is_module or present.dtype == dtype):
-            return present
-        if parameter is not None and parameter.shape == size:
-            return torch.empty_like(parameter.detach(), dtype=dtype)  # divided among the ranks as it is
-        local = parameter.to_local() if is_dtensor(parameter) else parameter
-        new = torch.empty(size, dtype=dtype, device=None if local is None or not size else local.device)
-        if self._stored.is_divided(key) and self._is_divided:
-            if not is_dtensor(parameter):
-                raise ValueError(f"{key} was divided among ranks, and here is no tensor of that shape")
-            from torch.distributed.tensor import DTensor, Replicate
-
-            mesh = parameter.device_mesh
-            return DTensor.from_local(new, mesh, [Replicate()] * mesh.ndim, run_check=False)
+def _new(key: str, stored: StoredShards, parameter: Any, *, is_divided: bool) -> Any:
+    """Return a tensor of the stored shape, divided among the ranks as ``parameter`` is, if it fits."""
+    size, dtype = stored.sizes[key], stored.dtype(key)
+    if parameter is not None and parameter.shape == size:
+        return torch.empty_like(parameter.detach(), dtype=dtype)
+    local = parameter.to_local() if is_dtensor(parameter) else parameter
+    new = torch.empty(size, dtype=dtype, device=None if local is None or not size else local.device)
+    if key not in stored.divided or not is_divided:
         return new
+    if not is_dtensor(parameter):
+        raise ValueError(f"{key} was divided among ranks, and here is no tensor of that shape")
+    from torch.distributed.tensor import DTensor, Replicate
+
+    mesh = parameter.device_mesh
+    return DTensor.from_local(new, mesh, [Replicate()] * mesh.ndim, run_check=False)
 
 
 def export_part(folder: Path, ranks: int, destination: Path, part: str) -> None:
@@ -178,7 +165,7 @@ def export_part(folder: Path, ranks: int, destination: Path, part: str) -> None:
     tree = parts[part]
     if stored is not None:
         keys = {path: key_of((part, *path)) for path, _ in tensors_of(tree)}
-        tensors = {key: torch.empty(stored.size(key), dtype=stored.dtype(key)) for key in keys.values()}
+        tensors = {key: torch.empty(stored.sizes[key], dtype=stored.dtype(key)) for key in keys.values()}
         stored.fill(tensors)
         tree = replaced(tree, lambda path, _: tensors[keys[path]])
     torch.save(tree, destination)

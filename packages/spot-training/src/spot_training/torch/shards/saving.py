@@ -14,8 +14,7 @@ from torch.optim import Optimizer
 
 from spot_training.errors import SpotTrainingError, one_line
 from spot_training.torch import state
-from spot_training.torch.shards.support import OptimizerParameters, is_dtensor
-from spot_training.torch.shards.zero import ZeroState
+from spot_training.torch.shards.support import ZeroState, is_dtensor, parameters_of
 from spot_training.torch.tree import TreePath, key_of, tensors_of, without_tensors
 
 SHARD_FILE: Final = "shard.pt"
@@ -101,12 +100,13 @@ class DividedState:
             if is_first or isinstance(part, ZeroState):
                 trees[name] = without_tensors(part_state)
             is_same = _is_same_at_all_ranks(part)
-            check = _check_layout(name, part)
+            parameters = parameters_of(part) if isinstance(part, Optimizer) else None
             for path, tensor in tensors_of(part_state):
-                check(path, tensor)
+                key = key_of((name, *path))
+                if parameters is not None:
+                    _check_layout(key, tensor, parameters.get(path[:2]))
                 if not (is_first or is_dtensor(tensor) or is_same(path)):
                     continue
-                key = key_of((name, *path))
                 if key in tensors:
                     raise ValueError(f"{key} is the name of two tensors")
                 tensors[key] = tensor.detach()
@@ -156,23 +156,15 @@ def _is_same_at_all_ranks(part: Any) -> Callable[[TreePath], bool]:
     return lambda path: False
 
 
-def _check_layout(name: str, part: Any) -> Callable[[TreePath, Any], None]:
-    """Return what raises ``ValueError`` for a DTensor whose division another number of ranks cannot know."""
-    parameters = OptimizerParameters(part)
-
-    def check(path: TreePath, tensor: Any) -> None:
-        if not isinstance(part, Optimizer):
-            return
-        parameter = parameters.at(path)
-        if _is_split(parameter) and not is_dtensor(tensor) and tensor.numel() > 1:
-            raise ValueError(f"{key_of((name, *path))} is not a DTensor, but its parameter is; make it one")
-        if _is_split(tensor) and (parameter is None or parameter.shape != tensor.shape):
-            raise ValueError(
-                f"{key_of((name, *path))} is divided, and has another shape than its parameter; give "
-                "it the same shape, or the same values at all ranks"
-            )
-
-    return check
+def _check_layout(key: str, tensor: Any, parameter: Any) -> None:
+    """Raise ``ValueError`` for an optimizer's tensor whose division another number of ranks cannot know."""
+    if _is_split(parameter) and not is_dtensor(tensor) and tensor.numel() > 1:
+        raise ValueError(f"{key} is not a DTensor, but its parameter is; make it one")
+    if _is_split(tensor) and (parameter is None or parameter.shape != tensor.shape):
+        raise ValueError(
+            f"{key} is divided, and has another shape than its parameter; give it the same shape, or the same"
+            " values at all ranks"
+        )
 
 
 def _is_split(tensor: Any) -> bool:

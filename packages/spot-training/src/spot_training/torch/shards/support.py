@@ -1,4 +1,4 @@
-"""Which state is divided among the ranks, how, and what of it cannot be saved."""
+"""Which state is divided among the ranks, how, what of it cannot be saved, and which ranks share batches."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import torch
 from torch.nn.parameter import is_lazy
+from torch.optim import Optimizer
 
 from spot_training.errors import SpotTrainingError
 from spot_training.torch.tree import TreePath
@@ -104,15 +105,105 @@ def _tensors(part: Any) -> Iterator[tuple[str, Any]]:
         yield from ((f"parameter {number}", tensor) for number, tensor in enumerate(group["params"]))
 
 
-class OptimizerParameters:
-    """The parameters of an optimizer, by their index in its ``state_dict``; none of any other part."""
+def parameters_of(part: Any) -> dict[TreePath, Any]:
+    """Return the parameters of an optimizer, by where its ``state_dict`` has their state; else none."""
+    groups = getattr(part, "param_groups", ())
+    tensors = (tensor for group in groups for tensor in group["params"])
+    return {("state", number): tensor for number, tensor in enumerate(tensors)}
 
-    def __init__(self, part: Any) -> None:
-        groups = getattr(part, "param_groups", ())
-        self._parameters = [tensor for group in groups for tensor in group["params"]]
 
-    def at(self, path: TreePath) -> Any:
-        """Return the parameter to which the tensor at ``path`` belongs; None if there is none."""
-        if len(path) < 3 or path[0] != "state" or not isinstance(path[1], int):
-            return None
-        return self._parameters[path[1]] if 0 <= path[1] < len(self._parameters) else None
+class ZeroState:
+    """The ``state_dict`` of this rank's parameters, by the index that they have among all.
+
+    ``ZeroRedundancyOptimizer.state_dict`` would first send all state to one rank (PyTorch, "Distributed
+    Optimizers", ``consolidate_state_dict``).
+    """
+
+    def __init__(self, zero: Any) -> None:
+        self.optimizer = zero
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        """The groups of all parameters."""
+        groups: list[dict[str, Any]] = self.optimizer.param_groups
+        return groups
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the groups of all parameters, and the state of those that this rank updates."""
+        zero, local = self.optimizer, self.optimizer.optim.state
+        state = {index: dict(local[tensor]) for index, tensor in self._parameters() if tensor in local}
+        stored = {**Optimizer.state_dict(zero), "state": state}
+        # A group that was added later has only in the local optimizer what its class sets.
+        pairs = zip(zero.optim.param_groups, stored["param_groups"], strict=True)
+        stored["param_groups"] = [{**local_group, **group} for local_group, group in pairs]
+        return stored
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Load a state with at least this rank's parameters."""
+        self.optimizer.load_state_dict({**state, "state": self.of_this_rank(state["state"])})
+
+    def of_this_rank(self, state: Mapping[int, Any]) -> dict[int, Any]:
+        """Return of a state by parameter what this rank updates."""
+        local = {id(tensor) for group in self.optimizer.optim.param_groups for tensor in group["params"]}
+        mine = (index for index, tensor in self._parameters() if id(tensor) in local)
+        return {index: state[index] for index in mine if index in state}
+
+    def _parameters(self) -> list[tuple[int, Any]]:
+        return list(enumerate(tensor for group in self.param_groups for tensor in group["params"]))
+
+
+def data_ranks(parts: Mapping[str, Any], ranks: Any, mesh: Any = None) -> tuple[int, int]:
+    """Return this rank's number among those that take different batches, and how many there are.
+
+    ``mesh``: the ``DeviceMesh`` of those ranks. By default all, with ``fully_shard`` those of its mesh, with
+    tensor parallelism alone, or beside DDP, one for each mesh. All ranks call it.
+
+    Raises ``SpotTrainingError``: the parts do not say it.
+    """
+    if mesh is None:
+        sharded = {_flat(info) for info in _sharding_meshes(parts)}
+        parameters = (tensor for module in _modules(parts) for tensor in module.parameters(recurse=False))
+        tensors = {_flat(tensor.device_mesh) for tensor in parameters if is_dtensor(tensor)}
+        if len(sharded) > 1 or (not sharded and len(tensors) > 1):
+            meshes = sharded or tensors
+            raise SpotTrainingError(
+                f"the model is divided by meshes of ranks {sorted(meshes)}, so it is unknown which ranks "
+                "take the same batches; pass Loop(data_mesh=...), the mesh of those that take different ones"
+            )
+        if not sharded and tensors:
+            mine = tensors.pop()
+            groups = sorted(set(ranks.exchange(mine)))
+            return groups.index(mine), len(groups)
+        members = sharded.pop() if sharded else tuple(range(ranks.size))
+    else:
+        members = _flat(mesh)
+    if ranks.rank not in members:
+        raise SpotTrainingError(f"rank {ranks.rank} takes no batches; use one of {list(members)}")
+    return members.index(ranks.rank), len(members)
+
+
+def _sharding_meshes(parts: Mapping[str, Any]) -> Iterator[Any]:
+    """Yield the meshes of ``fully_shard``."""
+    for module in _modules(parts):
+        sharding = module._get_fsdp_state() if hasattr(module, "_get_fsdp_state") else None
+        groups = getattr(sharding, "_fsdp_param_groups", None)
+        if groups is None:  # before PyTorch 2.12
+            groups = filter(None, [getattr(sharding, "_fsdp_param_group", None)])
+        for group in groups:
+            information = group.mesh_info
+            if getattr(information, "is_spmd_mesh", False):
+                raise SpotTrainingError(
+                    "fully_shard has dp_mesh_dims; pass Loop(data_mesh=...), the mesh of the ranks that "
+                    "take different batches"
+                )
+            yield information.mesh
+
+
+def _modules(parts: Mapping[str, Any]) -> Iterator[Any]:
+    for part in parts.values():
+        if isinstance(part, torch.nn.Module):
+            yield from part.modules()
+
+
+def _flat(mesh: Any) -> tuple[int, ...]:
+    return tuple(mesh.mesh.flatten().tolist())

@@ -1,1 +1,0 @@
-"""Which checkpoints stay beside the newest ones: the rules, and the deletion of all others."""

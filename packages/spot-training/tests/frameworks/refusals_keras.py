@@ -25,7 +25,7 @@ class Given(keras.utils.PyDataset):
         return 6
 
     def __getitem__(self, index: int) -> Any:
-        return X[2 * index : 2 * index + 2], Y[2 * index : 2 * index + 2]
+        return X[2 * index : 2 * index + 2] + np.float32(np.random.rand()), Y[2 * index : 2 * index + 2]
 
 
 class ProgressNotes(keras.callbacks.Callback):
@@ -52,7 +52,6 @@ def model(units: int = 3) -> Any:
 
 
 def refused(what: Any) -> str:
-    """Return what is said."""
     try:
         what()
     except SpotTrainingError as error:
@@ -77,7 +76,6 @@ def interrupted(place: Path, **more: Any) -> bool:
 
 
 def main(place: Path) -> None:
-    """Try all of it."""
     whole = train(place / "whole")
     train(place / "a", at=8)
     results: dict[str, Any] = {"another model": refused(lambda: train(place / "a", made=model(4)))}
@@ -88,7 +86,9 @@ def main(place: Path) -> None:
     results["is done"] = train(place / "c") == whole
     results["one told on its last batch"] = (train(place / "d", at=18), train(place / "d")) == (None, whole)
     results["a dataset"] = interrupted(place / "dataset", data=(Given(),))
-    results["a validation"] = interrupted(place / "validation", validation_data=(X[:4], Y[:4]))
+    both = {"data": (Given(),), "validation_data": Given()}
+    results["a validation"] = interrupted(place / "validation", **both)
+    results["read ahead"] = refused(lambda: train(place / "e", data=(Given(workers=2),)))
     keras.config.set_dtype_policy("bfloat16")
     results["bfloat16"] = interrupted(place / "half")
     keras.config.set_dtype_policy("float32")

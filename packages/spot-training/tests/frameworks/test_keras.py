@@ -59,6 +59,7 @@ def test_what_cannot_go_on_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
         "another model": "another model: kernel (2, 3) float32 where this one has kernel (2, 4) float32",
         "other data": "samples, batch size, shuffle, seed were [12, 2, 1, 0], now [12, 3, 1, 0]",
         "initial_epoch": "fit must not get initial_epoch",
+        "read ahead": "yields other batches when it is read again",
         "a generator": "must be arrays of one length, or x a PyDataset",
         "not compiled": "the model is not compiled",
     }.items():

@@ -99,13 +99,17 @@ class Batches(keras.utils.PyDataset):
 def _refuse_changes(source: Any) -> None:
     """Raise ``SpotTrainingError`` if a dataset has other batches when they are read again, or an epoch later.
 
-    A restart begins with those of a new one. Random numbers of Python and NumPy are resumed, and may vary.
+    A restart begins with those of a new one. Random numbers of Python and NumPy are resumed, and may vary,
+    unless batches are read ahead of the training.
     """
     states = random.getstate(), np.random.get_state()
+    has_workers = source.workers > 1 or (source.workers > 0 and source.use_multiprocessing)
+    is_ahead = has_workers or keras.backend.backend() == "tensorflow"
 
     def read() -> list[Any]:
-        random.setstate(states[0])
-        np.random.set_state(states[1])
+        if not is_ahead:
+            random.setstate(states[0])
+            np.random.set_state(states[1])
         leaves = [*keras.tree.flatten(source[0]), *keras.tree.flatten(source[int(source.num_batches) - 1])]
         return [np.asarray(leaf).tobytes() for leaf in leaves]
 

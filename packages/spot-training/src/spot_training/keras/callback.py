@@ -9,6 +9,7 @@ from typing import Any
 
 import keras
 
+from spot_training import randomness
 from spot_training.errors import SpotTrainingError
 from spot_training.keras import state
 from spot_training.keras.batches import Batches
@@ -43,6 +44,8 @@ class CheckpointCallback(keras.callbacks.Callback):
         self._saved, self._at = saved, replace(at, data=batches.identity)
         self._averaged: list[Any] | None = None
         self._generators: list[Any] = []
+        self._numbers: str | None = None
+        """Random number state after an epoch's batches, before its validation."""
         self.ended_early = False
 
     @property
@@ -92,6 +95,7 @@ class CheckpointCallback(keras.callbacks.Callback):
         self._generators = state.torch_generators()
         done = min(self._batches.skip + batch + 1, self._batches.whole)
         before, self._at = self._at.batch, replace(self._at, batch=done, logs=_numbers(logs))
+        self._numbers = randomness.state() if done == self._batches.whole else None
         if self._every and done // self._every > before // self._every:
             names = self._at.logs if "validation_data" in self._options else ()
             row = {"epoch": self._at.epoch, "step": self._step, **self._at.logs}
@@ -108,6 +112,7 @@ class CheckpointCallback(keras.callbacks.Callback):
         """Log the epoch; save it if its metric is the best so far."""
         self._log.write({"epoch": epoch, "step": (epoch + 1) * self._batches.whole, **_numbers(logs)})
         self._at = replace(self._at, epoch=epoch + 1, batch=0, logs={})
+        self._numbers = None
         if getattr(self.model.optimizer, "use_ema", False):
             self._averaged = [state.array_of(variable) for variable in self.model.trainable_variables]
         (name, mode), numbers = self._best, _numbers(logs)
@@ -142,7 +147,7 @@ class CheckpointCallback(keras.callbacks.Callback):
 
     def _write(self, folder: Path) -> None:
         at = replace(self._at, log=self._log.position())
-        state.write(folder, self.model, at, self._callbacks, self._generators)
+        state.write(folder, self.model, at, self._callbacks, self._generators, self._numbers)
 
     def _validate(self) -> dict[str, float]:
         data = self._options.get("validation_data")

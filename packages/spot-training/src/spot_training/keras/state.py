@@ -44,9 +44,17 @@ def variables(model: Any) -> list[Any]:
 
 
 def write(
-    folder: Path, model: Any, position: BatchPosition, callbacks: Sequence[Any], generators: Sequence[Any]
+    folder: Path,
+    model: Any,
+    position: BatchPosition,
+    callbacks: Sequence[Any],
+    generators: Sequence[Any],
+    numbers: str | None,
 ) -> None:
-    """Write the state to an empty directory; ``generators``: ``torch_generators`` after the last batch."""
+    """Write the state to an empty directory; ``generators``: ``torch_generators`` after the last batch.
+
+    ``numbers``: ``randomness.state`` before a validation that is repeated; None: the present one.
+    """
     set_torch_generators(generators)  # a validation's loader has drawn since
     current, scalars = variables(model), []
     arrays: dict[str, Any] = {f"variable-{number}": array_of(entry) for number, entry in enumerate(current)}
@@ -63,7 +71,7 @@ def write(
     }
     np.savez(folder / _VARIABLES, **arrays)
     (folder / _STATE).write_text(json.dumps(body))
-    (folder / randomness.FILE).write_text(randomness.state())
+    (folder / randomness.FILE).write_text(numbers or randomness.state())
 
 
 def position(folder: Path) -> BatchPosition:

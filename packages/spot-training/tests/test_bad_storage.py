@@ -24,7 +24,6 @@ SIZE = 1 << 20
 
 
 def block(path: Path) -> None:
-    """Write a checkpoint of a megabyte."""
     (path / "weights").write_bytes(os.urandom(SIZE))
 
 
@@ -173,7 +172,6 @@ def pipe(tmp_path: Path) -> Iterator[Path]:
 
 
 def answer(pipe: Path) -> None:
-    """Let all blocked readers go on."""
     os.close(os.open(pipe, os.O_RDWR | os.O_NONBLOCK))
     for thread in threading.enumerate():
         if thread.name == "spot_training storage":

@@ -36,7 +36,6 @@ def no_variable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def resumed(process: Any) -> tuple[int, str]:
-    """Read where a process resumed."""
     word, step, level, _ = process.stdout.readline().split()
     assert word == "from", process.stderr.read()
     return int(step), level

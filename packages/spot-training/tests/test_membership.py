@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import os
+import subprocess
+import sys
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -215,6 +217,18 @@ def test_a_heartbeat_removes_lost_nodes_and_its_own_at_its_parents_end(tmp_path:
     assert membership.reason == "node b is lost"
     assert [member.name for member in membership.expected] == ["c"]
     assert (registry.last_heartbeat("a-1"), registry.last_heartbeat("b-1")) == ("", "")
+
+
+def test_sigterm_between_two_children_ends_the_process(tmp_path: Path) -> None:
+    script = """if True:
+        import os, pathlib, signal
+        from spot_training.nodes import process
+        children = iter([lambda: None, lambda: os.kill(os.getpid(), signal.SIGTERM)])
+        process.run_children(lambda: next(children)())
+        pathlib.Path("child").write_text(pathlib.Path("child").exists() and "second" or "first")
+        process.go_on()"""
+    subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=True, timeout=60)
+    assert (tmp_path / "child").read_text() == "first"
 
 
 def test_a_node_that_was_taken_for_lost_waits_again(tmp_path: Path) -> None:

@@ -90,7 +90,6 @@ class Interruption(lightning.Callback):
 
 
 def loader_of(kind: str, length: int = LENGTH) -> Any:
-    """Return a train loader."""
     data = TensorDataset(torch.arange(float(length))[:, None])
     if kind == "stateful":
         return StatefulDataLoader(data, BATCH, shuffle=True)
@@ -191,7 +190,6 @@ def orders(folder: Path, kind: str) -> dict[str, Any]:
 
 
 def whole_model(folder: Path) -> None:
-    """Train with what cannot be saved."""
     fit(folder, other=SimpleNamespace())
 
 
@@ -204,13 +202,11 @@ def sharded(folder: Path) -> None:
 
 
 def early(folder: Path) -> None:
-    """Stop after the first epoch."""
     callbacks = (EarlyStopping("loss", stopping_threshold=1e9), ModelCheckpoint(monitor="loss"))
     fit(folder, callbacks=callbacks)
 
 
 def main(folder: Path) -> dict[str, Any]:
-    """Try all of it."""
     results: dict[str, Any] = {
         kind: orders(folder / kind, kind) for kind in ("shuffle", "stateful", "iterable", "sampler")
     }

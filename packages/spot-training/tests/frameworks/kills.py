@@ -295,7 +295,6 @@ def fewer_ranks(module: Any, folder: Path, *, options: dict[str, Any]) -> dict[s
 
 
 def main() -> None:
-    """Run what the arguments say."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("module")
     parser.add_argument("--folder", type=Path, required=True)

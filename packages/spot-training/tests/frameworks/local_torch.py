@@ -161,7 +161,6 @@ def newest(folder: Path) -> int:
 
 
 def interrupt(start: Start, kind: str, chance: random.Random) -> list[int]:
-    """Interrupt a start; return the exit codes."""
     every = list(range(start.ranks))
     if kind == "copying":
         limit = time.monotonic() + 5

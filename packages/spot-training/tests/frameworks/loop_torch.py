@@ -30,7 +30,6 @@ DATA = TensorDataset(torch.arange(8.0)[:, None])
 
 
 def loader(workers: int = 0) -> DataLoader[Any]:
-    """Return a loader of two batches."""
     return DataLoader(DATA, batch_sampler=EpochBatches(8, 4), num_workers=workers)
 
 
@@ -43,7 +42,6 @@ def new_loop(folder: Path, rate: float = 0.1, **options: Any) -> tuple[torch.nn.
 
 
 def step(model: Any, optimizer: Any, batch: Any) -> float:
-    """Take one step."""
     optimizer.zero_grad()
     loss = model(batch[0]).pow(2).mean()
     loss.backward()
@@ -111,7 +109,6 @@ def notice_at(line: str) -> Callable[[Any, Path], None]:
 
 
 def newest(folder: Path) -> int:
-    """Return the newest checkpoint's step."""
     return max(int(path.name[5:]) for path in (folder / "checkpoints").glob("step-*"))
 
 
@@ -133,7 +130,6 @@ class Moody:
 
 
 def moody(folder: Path, later: Any) -> None:
-    """Train with a part that changes."""
     part = Moody(later)
     model, optimizer, loop = new_loop(folder / "checkpoints", interval=Interval(max_seconds=1e-9), part=part)
     for _ in loop.epochs(2):
@@ -144,7 +140,6 @@ def moody(folder: Path, later: Any) -> None:
 
 
 def unsupported(folder: Path) -> None:
-    """Begin with a state that cannot be saved."""
     part = Moody(None)
     part.value = SpotTrainingError("x")
     new_loop(folder / "checkpoints", part=part)
@@ -160,7 +155,6 @@ def rate(folder: Path, value: float) -> None:
 
 
 def twice(folder: Path) -> None:
-    """Train two models in one directory."""
     rate(folder, 0.1)
     rate(folder, 0.1)
 
@@ -244,7 +238,6 @@ def gives_way() -> list[Any]:
 
 
 def main(folder: Path) -> dict[str, Any]:
-    """Play all cases."""
     results: dict[str, Any] = {}
     for where, line, steps in (("validation", "epoch 1", 4), ("step", "step 2", 2)):
         place = folder / where

@@ -70,7 +70,6 @@ class Naive(keras.callbacks.Callback):
 
 
 def main(folder: Path, way: str, seconds: float, parameters: int) -> None:
-    """Train for so long, and print what it cost."""
     folder.mkdir(parents=True, exist_ok=True)
     keras.utils.set_random_seed(1)
     width = int((parameters / 2) ** 0.5)

@@ -21,7 +21,6 @@ STEPS = 1_000_000
 
 
 def measured(folder: Path, parameters: int, saves: int, *, asynchronous: bool) -> dict[str, Any]:
-    """Train until there were so many saves."""
     width = int((parameters / 4) ** 0.5)
     torch.manual_seed(0)
     model = torch.nn.Sequential(*(torch.nn.Linear(width, width) for _ in range(4)))

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from spot_training import Checkpointer, Interval, Notice, Progress, SaveError, Spot
-from spot_training.storage import bounded
+from spot_training.storage import calls
+from spot_training.storage.calls import RetryPolicy
 from spot_training.storage.files import hashed, take_digest
-from spot_training.storage.retry import RetryPolicy
 from support.disk import Clock, Disk, content, let_go, read
 from support.small_disk import remount_read_only, small_disk
 
@@ -198,8 +198,8 @@ def hanging(folder: Path, disk: Disk, seconds: float) -> Checkpointer:
 def test_a_storage_that_does_not_answer_costs_the_save_and_not_the_training(
     tmp_path: Path, pipe: Path, kind: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(bounded, "_POLL_SECONDS", 0.02)
-    monkeypatch.setattr(bounded, "SLOW_SECONDS", 0.1)
+    monkeypatch.setattr(calls, "_POLL_SECONDS", 0.02)
+    monkeypatch.setattr(calls, "SLOW_SECONDS", 0.1)
     disk = Disk()
     one = hanging(tmp_path / "c", disk, 0.3)
     one.restore()
@@ -232,8 +232,8 @@ def test_a_start_on_such_a_storage_ends_with_a_line(tmp_path: Path, pipe: Path) 
 def test_at_a_notice_it_is_abandoned_before_the_deadline(
     tmp_path: Path, pipe: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounded, "_POLL_SECONDS", 0.02)
-    monkeypatch.setattr(bounded, "QUIET_SECONDS", 0.2)
+    monkeypatch.setattr(calls, "_POLL_SECONDS", 0.02)
+    monkeypatch.setattr(calls, "QUIET_SECONDS", 0.2)
     disk, wall = Disk(), Clock()
     notice = Notice(environment={}, wall=wall)
     one = hanging(tmp_path / "c", disk, 600)
@@ -264,7 +264,7 @@ def test_at_a_notice_it_is_abandoned_before_the_deadline(
 def test_a_slow_storage_that_makes_progress_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounded, "_POLL_SECONDS", 0.02)
+    monkeypatch.setattr(calls, "_POLL_SECONDS", 0.02)
     one = hanging(tmp_path / "c", Disk(), 0.5)
 
     def write(folder: Path) -> None:

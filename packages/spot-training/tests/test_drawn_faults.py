@@ -14,9 +14,9 @@ import pytest
 from moto import mock_aws
 
 from spot_training import Checkpointer, InUseError, SpotTrainingError
+from spot_training.storage.calls import RetryPolicy
 from spot_training.storage.files import Files
 from spot_training.storage.folder import store_of
-from spot_training.storage.retry import RetryPolicy
 from spot_training.storage.s3 import S3Store
 from support.disk import Clock, Gone, content
 

@@ -18,7 +18,6 @@ from spot_training.errors import InUseError, SpotTrainingError
 from spot_training.interval import Interval
 from spot_training.nodes import heartbeat
 from spot_training.nodes.heartbeat import LOST_SECONDS, HeartbeatObserver
-from spot_training.nodes.member import GATHER_SECONDS, follow, join
 from spot_training.nodes.membership import (
     Membership,
     NodeLimits,
@@ -32,10 +31,10 @@ from spot_training.nodes.membership import (
     limits_of,
     remove,
 )
-from spot_training.nodes.registry import NodeRegistry
+from spot_training.nodes.registry import GATHER_SECONDS, NodeRegistry
+from spot_training.storage.calls import RetryPolicy
 from spot_training.storage.files import Files
 from spot_training.storage.lock import WORLD_VARIABLE, FolderLock, check_lease
-from spot_training.storage.retry import RetryPolicy
 
 LIMITS = NodeLimits(2, 4)
 
@@ -241,7 +240,7 @@ def test_a_node_that_was_taken_for_lost_waits_again(tmp_path: Path) -> None:
         if clock() == 2.0:
             registry.update(partial(enter, node=node("b")))
 
-    world = join(registry, LIMITS, node("a"), clock=clock, sleep=sleep)
+    world = registry.join(LIMITS, node("a"), clock=clock, sleep=sleep)
     assert sorted(member.name for member in world.nodes) == ["a", "b"]
     assert 2 + GATHER_SECONDS <= clock() < 3 + GATHER_SECONDS
 
@@ -251,7 +250,7 @@ def test_another_rank_of_a_node_follows_it_into_the_next_world(tmp_path: Path) -
     for name in "ab":
         registry.update(partial(enter, node=replace(node(name), ranks=2)))
     registry.update(partial(form, limits=LIMITS, is_overdue=True))
-    world = follow(registry, "b", 0)
+    world = registry.follow("b", 0)
     assert (world.size, world.first_rank("a"), world.first_rank("b")) == (4, 0, 2)
 
 

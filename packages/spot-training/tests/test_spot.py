@@ -71,8 +71,8 @@ def test_writing_costs_at_most_a_twentieth_of_the_instance(
     small.saved(0.3)
     small.wrote(1_000)
     assert small.seconds == free.seconds
-    with pytest.raises(SpotTrainingError, match=r"storage_share between 0 and 1; they are .* and 2$"):
-        Interval(storage_share=2, environment={})
+    with pytest.raises(SpotTrainingError, match=r"must be 0 or more; they are -2 and 0\.0$"):
+        Interval(dollars_per_gb=-2, environment={})
 
 
 @pytest.mark.parametrize(

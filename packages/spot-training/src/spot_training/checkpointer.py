@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -13,17 +12,16 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
 from spot_training import errors, identity, rehearsal
-from spot_training.errors import NoSpaceError, RestoreError, SaveError, SpotTrainingError, one_line, say
+from spot_training.errors import NoSpaceError, RestoreError, SaveError, SpotTrainingError, log, one_line, say
 from spot_training.identity import TrainingRun
 from spot_training.ranks import ALONE, RankCalls, Ranks
 from spot_training.storage import manifest as manifests
-from spot_training.storage.bounded import BoundedCalls
+from spot_training.storage.calls import BoundedCalls, RetryPolicy, os_error_behind
 from spot_training.storage.files import Files
 from spot_training.storage.folder import store_of
 from spot_training.storage.lock import check_lease
 from spot_training.storage.manifest import Checkpoint, CheckpointManifest, File, name_of, part_of, step_of
 from spot_training.storage.retention import CheckpointRetention, Keep, Retained
-from spot_training.storage.retry import RetryPolicy, os_error_behind
 from spot_training.storage.store import Store
 
 FOLDER_VARIABLE: Final = "GPU_SPOT_CHECKPOINTS"
@@ -32,7 +30,6 @@ _STARTED_IN: Final = os.path.abspath(".")  # noqa: PTH100 # a directory that is 
 _MAX_LINEAGE: Final = 100
 Write: TypeAlias = Callable[[Path], object]
 T = TypeVar("T")
-_log = logging.getLogger("spot_training")
 
 
 class Checkpointer:
@@ -324,7 +321,7 @@ class Checkpointer:
         try:
             self._calls.call(self.location, clean_up)
         except OSError as error:
-            _log.warning("%s: old checkpoint not deleted: %s", self.location, one_line(error))
+            log.warning("%s: old checkpoint not deleted: %s", self.location, one_line(error))
         return stored
 
     def _planned(self, step: int, keep: Keep | None) -> dict[str, Any]:
@@ -360,7 +357,7 @@ class Checkpointer:
                 " to go on at an older one"
             )
         if self.ranks.rank == 0:
-            _log.warning("%s/%s is skipped: %s", self.location, name, reason)
+            log.warning("%s/%s is skipped: %s", self.location, name, reason)
             if damaged:
                 with contextlib.suppress(OSError):
                     self._store.quarantine(name)

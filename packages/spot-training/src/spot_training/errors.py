@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Callable
 from types import TracebackType
 from typing import Final
 
+log: Final = logging.getLogger("spot_training")
 TRACEBACK_VARIABLE: Final = "SPOT_TRAINING_TRACEBACK"
 """If it is set, uncaught errors of this package are printed with their traceback."""
 

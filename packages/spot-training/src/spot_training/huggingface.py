@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 import sys
@@ -15,7 +14,7 @@ from typing import Any, Final
 
 from transformers import TrainerCallback
 
-from spot_training.errors import SaveError, SpotTrainingError, say
+from spot_training.errors import SaveError, SpotTrainingError, log, say
 from spot_training.identity import TrainingRun
 from spot_training.interval import Interval
 from spot_training.spot import Spot
@@ -28,8 +27,7 @@ INCOMPLETE: Final = "checkpoint-is-incomplete.txt"
 RANDOM_STATE: Final = "rng_state_{}.pth"
 """The random number state of each rank (Trainer._save_rng_state)."""
 EXTRA_STATE: Final = "spot_training-{}.pt"
-"""What the Trainer's checkpoint lacks, of each rank: see `_extra_of`."""
-_log = logging.getLogger("spot_training")
+"""What the Trainer's checkpoint lacks, of each rank: see ``SpotCallback._values``."""
 
 
 class SpotCallback(TrainerCallback):
@@ -198,7 +196,7 @@ class SpotCallback(TrainerCallback):
                 shutil.rmtree(written, ignore_errors=True)
             (written / INCOMPLETE).unlink(missing_ok=True)
         if self._is_stopping:
-            _log.warning("saved at step %d; stopping for the interruption", state.global_step)
+            log.warning("saved at step %d; stopping for the interruption", state.global_step)
             raise SystemExit(0)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

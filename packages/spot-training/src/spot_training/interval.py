@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import copy
-import logging
 import math
 import os
 from collections import deque
 from collections.abc import Mapping
 from typing import Final
 
-from spot_training.errors import SpotTrainingError, say
+from spot_training.errors import SpotTrainingError, log, say
 
 RATE_VARIABLE: Final = "GPU_SPOT_INTERRUPTIONS_PER_HOUR"
 INSTANCE_PRICE_VARIABLE: Final = "GPU_SPOT_INSTANCE_DOLLARS_AN_HOUR"
@@ -26,7 +25,6 @@ STORAGE_SHARE: Final = 0.05
 FIRST_SECONDS: Final = 60.0
 """Maximum time until the first save, which measures the cost; shorter if interruptions are frequent."""
 _COSTS_REMEMBERED: Final = 5
-_log = logging.getLogger("spot_training")
 
 
 class Interval:
@@ -35,7 +33,7 @@ class Interval:
     The optimum for a save of C seconds and M seconds between interruptions is sqrt(2 C M) - C, or M if C is
     above M / 2 (Daly, "A higher order estimate of the optimum checkpoint interval", 2006, eq. 20). Saving
     takes at most ``overhead`` of the time, and the interval is at most ``max_seconds``, which wins, with a
-    warning. Where storage charges for writes, they cost at most ``storage_share`` of the instance's price;
+    warning. Where storage charges for writes, they cost at most ``STORAGE_SHARE`` of the instance's price;
     this wins over ``max_seconds``, which holds if only one of the two prices is known.
     """
 
@@ -47,7 +45,6 @@ class Interval:
         overhead: float = OVERHEAD,
         dollars_per_gb: float | None = None,
         dollars_per_hour: float | None = None,
-        storage_share: float = STORAGE_SHARE,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         """``per_hour``: interruptions per hour; default: that of the environment, else ``DEFAULT_RATE``.
@@ -70,13 +67,13 @@ class Interval:
                 "per_hour and max_seconds must be above 0, and overhead between 0 and 1; they are "
                 f"{per_hour}, {max_seconds} and {overhead}"
             )
-        if dollars_per_gb < 0 or dollars_per_hour < 0 or not 0 < storage_share < 1:
+        if dollars_per_gb < 0 or dollars_per_hour < 0:
             raise SpotTrainingError(
-                "dollars_per_gb and dollars_per_hour must be 0 or more, and storage_share between 0 "
-                f"and 1; they are {dollars_per_gb}, {dollars_per_hour} and {storage_share}"
+                "dollars_per_gb and dollars_per_hour must be 0 or more; they are "
+                f"{dollars_per_gb} and {dollars_per_hour}"
             )
         self._dollars_per_gb = dollars_per_gb if dollars_per_hour else 0.0
-        self._dollars_per_hour, self._storage_share = dollars_per_hour, storage_share
+        self._dollars_per_hour = dollars_per_hour
         self._between, self._max_seconds, self._overhead = 3600.0 / per_hour, max_seconds, overhead
         self._size: int | None = None
         self._costs: deque[float] = deque(maxlen=_COSTS_REMEMBERED)
@@ -110,7 +107,7 @@ class Interval:
         optimum = math.sqrt(2 * cost * self._between) - cost if cost < self._between / 2 else self._between
         min_seconds = cost * (1 / self._overhead - 1)
         if min_seconds > self._max_seconds and not self._warned:
-            _log.warning(
+            log.warning(
                 "a save takes %.2g s: every %.3g s that is %.1f %% of the time, above the limit of %.1f %%; "
                 "still saving every %.3g s (max_seconds=%.3g)",
                 *(cost, self._max_seconds, 100 * cost / (self._max_seconds + cost), 100 * self._overhead),
@@ -121,16 +118,16 @@ class Interval:
 
     @property
     def min_paid_seconds(self) -> float:
-        """Seconds between two saves for which writing costs ``storage_share`` of the instance's price."""
+        """Seconds between two saves for which writing costs ``STORAGE_SHARE`` of the instance's price."""
         if self._unknown_price and self._size:
             return self._max_seconds
-        paid = self._storage_share * self._dollars_per_hour
+        paid = STORAGE_SHARE * self._dollars_per_hour
         return 3600.0 * self._save_dollars / paid if self._dollars_per_gb else 0.0
 
     @property
     def price_seconds(self) -> float:
         """Seconds of the instances' price that a save costs; 0 where writes are free, or before the first."""
-        return self._storage_share * self.min_paid_seconds
+        return STORAGE_SHARE * self.min_paid_seconds
 
     @property
     def _save_dollars(self) -> float:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
-import logging
 import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-_log = logging.getLogger("spot_training")
+from spot_training.errors import log
 
 
 class TrainingLog:
@@ -43,7 +42,7 @@ class TrainingLog:
             file.write(text.encode())
         except OSError as error:
             if not self._has_warned:
-                _log.warning("%s: rows lost: %s", self.path, error)
+                log.warning("%s: rows lost: %s", self.path, error)
                 self._has_warned = True
 
     def position(self) -> int:
@@ -59,7 +58,7 @@ class TrainingLog:
         size = os.fstat(file.fileno()).st_size
         self._columns = []  # the header may be among the dropped rows
         if size < position:
-            _log.warning("%s has %d of %d bytes: earlier rows are lost", self.path, size, position)
+            log.warning("%s has %d of %d bytes: earlier rows are lost", self.path, size, position)
             if size and not self.path.read_bytes().endswith(b"\n"):
                 file.write(b"\n")
         else:
@@ -78,7 +77,7 @@ class TrainingLog:
                 self._columns = next(csv.reader(file), [])
         if unknown := sorted(row.keys() - set(self._columns) - self._left_out):
             self._left_out.update(unknown)
-            _log.warning("%s has no column %s: left out", self.path, ", ".join(unknown))
+            log.warning("%s has no column %s: left out", self.path, ", ".join(unknown))
         writer.writerow([row.get(column) for column in self._columns])
         return lines.getvalue()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import signal
 import threading
@@ -13,22 +12,15 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from spot_training.errors import one_line, say
+from spot_training.errors import log, one_line, say
 
 _HOST: Final = "http://169.254.169.254"
 _VENDOR: Final = Path("/sys/devices/virtual/dmi/id/sys_vendor")
 
 
-class MetadataClient(Protocol):
-    """Reads a path of the metadata service."""
-
-    def __call__(self, path: str) -> str | None:
-        """Return the text below ``latest/meta-data``; None if missing; ``OSError`` without a response."""
-
-
-def is_ec2() -> bool:
+def _is_ec2() -> bool:
     """Return whether this is an EC2 instance. Source: EC2 user guide, "Identify EC2 Linux instances"."""
     try:
         return _VENDOR.read_text().strip() == "Amazon EC2"
@@ -37,7 +29,10 @@ def is_ec2() -> bool:
 
 
 def get_metadata(path: str, host: str = _HOST) -> str | None:
-    """See ``MetadataClient``; times out after two seconds: the service responds in milliseconds or not."""
+    """Return the text below ``latest/meta-data``; None if missing; ``OSError`` without a response.
+
+    It times out after two seconds: the service responds in milliseconds or not.
+    """
     from http.client import HTTPConnection, HTTPException  # on use: half of what this library imports
 
     connection = HTTPConnection(host.removeprefix("http://"), timeout=2)  # link-local: no proxy
@@ -64,7 +59,6 @@ GRACE_SECONDS: Final = 100.0
 """Seconds after a SIGTERM without a notice: docs/contract.md, "The time"."""
 _READ_INTERVAL_SECONDS: Final = 1.0
 _POLL_INTERVAL_SECONDS: Final = 5.0  # EC2 guide, "Spot Instance interruption notices"
-_log = logging.getLogger("spot_training")
 _notices: Final[weakref.WeakSet[Notice]] = weakref.WeakSet()
 
 
@@ -92,9 +86,9 @@ class Notice:
         environment: Mapping[str, str] | None = None,
         wall: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
-        metadata: MetadataClient | None = None,
+        metadata: Callable[[str], str | None] | None = None,
     ) -> None:
-        """``metadata``: client of the metadata service; default: that of this EC2 instance."""
+        """``metadata``: like `get_metadata`, which is used by default on an EC2 instance."""
         environment = os.environ if environment is None else environment
         file = environment.get(NOTICE_VARIABLE)
         self._file = Path(file) if file else None
@@ -110,7 +104,7 @@ class Notice:
         """Whether the next SIGTERM ends the process with code 0: the state is saved."""
         self._has_handler = self._install_handler()
         _notices.add(self)
-        if self._file is None and (metadata is not None or is_ec2()):
+        if self._file is None and (metadata is not None or _is_ec2()):
             threading.Thread(target=self._poll, args=(metadata or get_metadata,), daemon=True).start()
 
     @property
@@ -159,7 +153,7 @@ class Notice:
             try:
                 self._previous_handler(signal.SIGTERM, None)
             except BaseException as error:
-                _log.warning("the script's SIGTERM handler: %s", one_line(error))
+                log.warning("the script's SIGTERM handler: %s", one_line(error))
 
     def close(self) -> None:
         """Restore the previous SIGTERM handler and stop polling."""
@@ -177,7 +171,7 @@ class Notice:
         try:
             self._previous_handler = signal.signal(signal.SIGTERM, self._on_signal)
         except ValueError:
-            _log.warning("no SIGTERM handler: it can be installed in the main thread only")
+            log.warning("no SIGTERM handler: it can be installed in the main thread only")
             return False
         return True
 
@@ -197,11 +191,11 @@ class Notice:
         try:
             self._deadline = float(json.loads(text)["deadline"])
         except (ValueError, KeyError, TypeError):
-            _log.warning("%s has no deadline; assuming two minutes", file)
+            log.warning("%s has no deadline; assuming two minutes", file)
             self._deadline = self._wall() + 120.0
         self._received = True  # whatever it says
 
-    def _poll(self, metadata: MetadataClient) -> None:
+    def _poll(self, metadata: Callable[[str], str | None]) -> None:
         while not self._received:
             try:
                 document = metadata("spot/instance-action")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import json
-import logging
 import os
 import sys
 import time
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from spot_training import rehearsal
-from spot_training.errors import UnfinishedError, one_line, say
+from spot_training.errors import UnfinishedError, log, one_line, say
 
 PROGRESS_FILE_VARIABLE: Final = "GPU_SPOT_TELL"
 LOCAL_RANK_VARIABLE: Final = "LOCAL_RANK"
@@ -23,7 +22,6 @@ RANK_VARIABLE: Final = "RANK"
 DONE_FILE_VARIABLE: Final = "GPU_SPOT_DONE"
 REPORT_INTERVAL_SECONDS: Final = 10.0
 _MAX_ERROR_CHARACTERS: Final = 300
-_log = logging.getLogger("spot_training")
 _newest: dict[str, Progress] = {}
 """By file, the training that reports at the script's end: a script may have several, one after another."""
 
@@ -126,5 +124,5 @@ class Progress:
 
     def _warn_once(self, error: OSError) -> None:
         if not self._has_warned:
-            _log.warning("progress not reported to the agent: %s", one_line(error))
+            log.warning("progress not reported to the agent: %s", one_line(error))
             self._has_warned = True

@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from spot_training import errors
 from spot_training.errors import NoSpaceError, SaveError, SpotTrainingError, one_line
-from spot_training.storage.retry import FULL_ERRNOS
+from spot_training.storage.calls import FULL_ERRNOS
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
@@ -29,10 +29,6 @@ class Rehearsal:
     def variable(self) -> str:
         """Return the value of ``$SPOT_TRAINING_REHEARSAL``."""
         return json.dumps(asdict(self))
-
-    def without_end(self) -> Rehearsal:
-        """Return the start that goes on."""
-        return replace(self, step=0, signal="")
 
     def at(self, step: int) -> None:
         """Send what is due after so many steps."""

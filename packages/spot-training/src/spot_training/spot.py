@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -12,7 +11,7 @@ from typing import Any
 
 from spot_training import randomness, rehearsal
 from spot_training.checkpointer import Checkpointer, Write
-from spot_training.errors import InUseError, SaveError, SpotTrainingError
+from spot_training.errors import InUseError, SaveError, SpotTrainingError, log
 from spot_training.identity import TrainingRun
 from spot_training.interval import Interval
 from spot_training.levels.levels import RETRY_SECONDS, CheckpointLevels
@@ -21,7 +20,6 @@ from spot_training.progress import Progress
 from spot_training.storage.manifest import Checkpoint
 from spot_training.storage.retention import Keep, merge
 
-_log = logging.getLogger("spot_training")
 _ended: set[str] = set()
 """Where trainings of this process have ended."""
 
@@ -186,7 +184,7 @@ class Spot:
                 raise
             self._failed = error
             self._next_save_at = self._clock() + min(RETRY_SECONDS, self._levels.seconds)
-            _log.warning("step %d not saved, training continues: %s", step, error)
+            log.warning("step %d not saved, training continues: %s", step, error)
             return False
         self._failed = None
         if keep is not None and self._best_requested and keep.metric == self._best_requested.metric:
@@ -223,7 +221,7 @@ class Spot:
         self.notice.close()
         self._levels.end(is_complete=is_complete)
         if self._failed is not None:
-            _log.error("last step not saved; the script continues to its end: %s", self._failed)
+            log.error("last step not saved; the script continues to its end: %s", self._failed)
             self._failed = None
 
     def close(self) -> None:

@@ -87,7 +87,6 @@ def outcome(folder: Path) -> dict[str, Any]:
 
 
 def play(folder: Path, loader_kind: str, asynchronous: bool, die_at: int) -> dict[str, Any]:
-    """Train with one kill, then to the end."""
     codes = []
     folder.mkdir(parents=True)
     for number in (die_at, 0):

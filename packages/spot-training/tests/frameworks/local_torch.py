@@ -194,7 +194,6 @@ def resumed(start: Start, number: int) -> list[int] | None:
 
 
 def main(folder: Path, kills: int, ranks: int = 1, seed: int = 0) -> dict[str, Any]:
-    """Train without and with interruptions; compare."""
     epochs, place, kinds = ranks * (5 + kills), folder / "killed", KINDS if ranks > 1 else KINDS[:3]
     Start(folder / "whole", ranks, epochs, 0.0).end()
     chance, wrong, counts = random.Random(f"{kills} {seed}"), list[Any](), Counter[str]()

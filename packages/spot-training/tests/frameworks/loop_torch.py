@@ -186,7 +186,6 @@ class Stream(IterableDataset[Any]):
 
 
 def uneven(folder: Path, counts: Sequence[int]) -> None:
-    """Train on ranks with so many samples."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
 
@@ -221,7 +220,7 @@ def gives_way() -> list[Any]:
     saver.wait()
 
     def hanging() -> None:
-        while not saver.gives_way:
+        while not saver.gives_way.is_set():
             time.sleep(0.01)
         raise SaveError("gave way")
 
@@ -229,12 +228,12 @@ def gives_way() -> list[Any]:
     saver.start(hanging)
     answers = [idle, saver.must_give_way(None), saver.must_give_way(60.0), saver.must_give_way(0.5)]
     answers.append(saver.must_give_way(0.01))  # another save would not end either
-    saver.give_way()
+    saver.gives_way.set()
     try:
         saver.wait()
     except SaveError as error:
         answers.append(str(error))
-    return [*answers, saver.gives_way]
+    return [*answers, saver.gives_way.is_set()]
 
 
 def main(folder: Path) -> dict[str, Any]:

@@ -75,8 +75,8 @@ class Training:
         started = time.monotonic()
         loop._saves.start(loop._copy)
         paused = time.monotonic() - started
-        steps = self.steps_during(lambda: loop._saves.busy)
-        loop._saves.wait()
+        steps = self.steps_during(lambda: loop._saves.saver.busy)
+        loop._saves.saver.wait()
         loop._state.position.step += 1
         return paused, steps
 
@@ -153,7 +153,7 @@ def storage_share(folder: Path, seconds: float) -> float:
             if time.monotonic() > end:
                 break
         break
-    loop._saves.wait()
+    loop._saves.saver.wait()
     loop.close()
     committed = sorted((folder / "share").glob("step-*"), key=lambda path: path.stat().st_mtime)
     sizes = [sum(file.stat().st_size for file in path.glob("rank-*/*")) for path in committed]

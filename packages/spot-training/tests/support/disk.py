@@ -9,8 +9,8 @@ from pathlib import Path
 
 from spot_training.checkpointer import Checkpointer
 from spot_training.notice import Notice
+from spot_training.storage.calls import RetryPolicy
 from spot_training.storage.files import Files
-from spot_training.storage.retry import RetryPolicy
 
 
 class Gone(BaseException):

@@ -113,7 +113,7 @@ def _list(options: argparse.Namespace) -> int:
 def _export(options: argparse.Namespace) -> int:
     step = options.step
     if options.best or options.pin is not None:
-        step = contents.step_to_export(options.location, best=options.best, pin=options.pin)
+        step = contents.step_to_export(options.location, pin=options.pin)
     step = contents.export(options.location, options.destination, step=step, part=options.part)
     sys.stdout.write(f"step {step} exported to {options.destination}\n")
     return 0

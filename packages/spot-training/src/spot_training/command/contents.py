@@ -13,7 +13,6 @@ from spot_training.storage.files import Files
 from spot_training.storage.folder import store_of
 from spot_training.storage.manifest import CheckpointManifest, name_of, parse, part_of
 from spot_training.storage.retention import Retained, parse_retained
-from spot_training.storage.retry import RetryPolicy
 from spot_training.storage.store import Store
 
 
@@ -46,15 +45,15 @@ def table(checkpoints: Sequence[CheckpointContent]) -> Iterator[str]:
         yield f"{name}  {size}  {ranks}  {problem or 'whole'}{stays}{run}"
 
 
-def step_to_export(location: str, *, best: bool = False, pin: str | None = None) -> int:
-    """Return the step of the best checkpoint, or of a pin; ``RestoreError``: there is none."""
+def step_to_export(location: str, *, pin: str | None = None) -> int:
+    """Return the step of a pin, by default of the best checkpoint; ``RestoreError``: there is none."""
     retained = _retained(read(location))
     if pin is not None:
         if pin not in retained.pins:
             names = ", ".join(sorted(retained.pins)) or "none, no checkpoint has a name"
             raise RestoreError(f"{location} has no pin {pin!r}; its pins are: {names}")
         return retained.pins[pin]
-    if not best or retained.best is None:
+    if retained.best is None:
         raise RestoreError(f"{location}: no checkpoint has a metric; keep(metric=...) stores it")
     return retained.best.step
 
@@ -112,4 +111,4 @@ def _read(store: Store, name: str, *, verifies: bool) -> CheckpointContent:
 def _store(location: str) -> Store:
     if "://" not in location and not Path(location).is_dir():
         raise SpotTrainingError(f"{location} is not a directory")
-    return store_of(location, Files(), RetryPolicy())
+    return store_of(location)

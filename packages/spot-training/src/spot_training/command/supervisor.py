@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import os
 import signal
 import subprocess
@@ -15,13 +14,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from spot_training.checkpointer import FOLDER_VARIABLE
-from spot_training.errors import OtherRunError, one_line
+from spot_training.errors import OtherRunError, log, one_line
 from spot_training.notice import NOTICE_VARIABLE, Notice
 from spot_training.progress import DONE_FILE_VARIABLE, PROGRESS_FILE_VARIABLE
-from spot_training.storage.files import Files
 from spot_training.storage.folder import store_of
 from spot_training.storage.manifest import FILE
-from spot_training.storage.retry import RetryPolicy
 
 SAVED_CODE: Final = 75
 """Exit code after a notice: start it again, it resumes. Source: sysexits.h, EX_TEMPFAIL."""
@@ -30,7 +27,6 @@ MAX_DELAY_SECONDS: Final = 300.0
 _LEFTOVER_SECONDS: Final = 10.0
 _POLL_SECONDS: Final = 0.2
 _KILL_RESERVE_SECONDS: Final = 2.0
-_log = logging.getLogger("spot_training")
 
 
 class Supervisor:
@@ -71,19 +67,19 @@ class Supervisor:
             if is_done:
                 return 0
             if self._notice.received:
-                _log.warning("stopped by a notice, exit code %d; start it again to resume", code)
+                log.warning("stopped by a notice, exit code %d; start it again to resume", code)
                 return SAVED_CODE
             report = _read_report(environment)
             if report.get("error_type") == OtherRunError.__name__:
-                _log.error("not started again: %s", report.get("error"))
+                log.error("not started again: %s", report.get("error"))
                 return code if 0 < code < 256 else 1
             if self._checkpoints() - before:
                 failures, delay = 0, self._delay_seconds
             failures += 1
             if failures > self._restarts:
-                _log.error("%s; failed %d times without a new checkpoint", reason, failures)
+                log.error("%s; failed %d times without a new checkpoint", reason, failures)
                 return code if 0 < code < 256 else 1
-            _log.warning("%s; starting again in %.0f s (%d of %d)", reason, delay, failures, self._restarts)
+            log.warning("%s; starting again in %.0f s (%d of %d)", reason, delay, failures, self._restarts)
             end, delay = time.monotonic() + delay, min(2 * delay, MAX_DELAY_SECONDS)
             while time.monotonic() < end:
                 if self._notice.received:
@@ -119,19 +115,19 @@ class Supervisor:
     def _checkpoints(self) -> set[str]:
         """Return the checkpoints; in a directory also those of trainings with a name."""
         try:
-            names = set(store_of(self._location, Files(), RetryPolicy()).names())
+            names = set(store_of(self._location).names())
             if "://" not in self._location:
                 names |= {str(path.parent) for path in Path(self._location).glob(f"[!.]*/step-*/{FILE}")}
             return names
         except OSError as error:
-            _log.warning("%s: checkpoints not listed: %s", self._location, one_line(error))
+            log.warning("%s: checkpoints not listed: %s", self._location, one_line(error))
             return set()
 
     def _run_once(self, environment: dict[str, str]) -> int:
         try:
             process = subprocess.Popen(self._command, env=environment, start_new_session=True)  # noqa: S603
         except OSError as error:
-            _log.error("%s cannot be started: %s", self._command[0], one_line(error))
+            log.error("%s cannot be started: %s", self._command[0], one_line(error))
             return 127
         while process.poll() is None and not self._notice.received:
             time.sleep(_POLL_SECONDS)
@@ -148,7 +144,7 @@ class Supervisor:
             new = notice_file.with_suffix(".new")
             new.write_text(json.dumps({"deadline": time.time() + seconds}))
             new.replace(notice_file)
-        _log.warning("notice: the training has %.0f s to save", seconds)
+        log.warning("notice: the training has %.0f s to save", seconds)
         with contextlib.suppress(ProcessLookupError):
             process.send_signal(signal.SIGTERM)
         started, has_signalled = time.monotonic(), False
@@ -159,7 +155,7 @@ class Supervisor:
                 has_signalled = True  # a shell forwards no signal, and its script does not read the file
                 _signal_group(process.pid, signal.SIGTERM)
         if _is_alive(process.pid):
-            _log.error("time is up: the training is killed")
+            log.error("time is up: the training is killed")
             _signal_group(process.pid, signal.SIGKILL)
 
 

@@ -1,6 +1,5 @@
 """Fault-tolerant training for Keras 3: ``SpotModel(model).fit(…)`` instead of ``model.fit(…)``."""
 
-from spot_training.keras.batches import Batches
 from spot_training.keras.model import SpotModel
 
-__all__ = ["Batches", "SpotModel"]
+__all__ = ["SpotModel"]

@@ -21,14 +21,7 @@ class Batches(keras.utils.PyDataset):
     """
 
     def __init__(
-        self,
-        x: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        *,
-        batch_size: int = 32,
-        shuffle: bool = True,
-        seed: int = 0,
+        self, x: Any, y: Any = None, sample_weight: Any = None, *, batch_size: int, shuffle: bool, seed: int
     ) -> None:
         self._source = x if isinstance(x, keras.utils.PyDataset) else None
         if self._source is not None:

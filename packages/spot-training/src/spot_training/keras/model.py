@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -41,7 +40,6 @@ class CallbackChain(keras.callbacks.CallbackList):
 
 
 _UNSUPPORTED = ("initial_epoch", "steps_per_epoch", "validation_split")
-_log = logging.getLogger("spot_training")
 
 
 class SpotModel:
@@ -101,9 +99,7 @@ class SpotModel:
         if self._used:
             raise SpotTrainingError("fit was called twice; use a new SpotModel for each fit")
         self._used = True
-        batches = x
-        if not isinstance(x, Batches):
-            batches = Batches(x, y, sample_weight, batch_size=batch_size, shuffle=shuffle, seed=seed)
+        batches = Batches(x, y, sample_weight, batch_size=batch_size, shuffle=shuffle, seed=seed)
         saved = self.spot.restore()
         at = state.position(saved.part()) if saved else state.BatchPosition()
         if saved and list(at.data) != batches.identity:  # the position would mean other samples

@@ -22,13 +22,10 @@ class BackgroundSaver:
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
         self._seconds: float | None = None
-        self._started_at, self._can_give_way, self._gives_way = 0.0, True, threading.Event()
+        self._started_at, self._can_give_way = 0.0, True
+        self.gives_way = threading.Event()
+        """Set: the running save is to end without a commit."""
         _savers.add(self)
-
-    @property
-    def gives_way(self) -> bool:
-        """Whether the running save is to end without a commit."""
-        return self._gives_way.is_set()
 
     def must_give_way(self, seconds_left: float | None) -> bool:
         """Return whether the running save and another one would not both end in ``seconds_left``.
@@ -40,10 +37,6 @@ class BackgroundSaver:
         elapsed = time.monotonic() - self._started_at
         whole = elapsed if self._seconds is None else self._seconds
         return whole <= seconds_left < max(whole - elapsed, 0.0) + whole
-
-    def give_way(self) -> None:
-        """Let the running save end without a commit."""
-        self._gives_way.set()
 
     @property
     def busy(self) -> bool:
@@ -68,7 +61,7 @@ class BackgroundSaver:
         def carry_out() -> None:
             try:
                 save()
-                if not self.gives_way:
+                if not self.gives_way.is_set():
                     self._seconds = time.monotonic() - self._started_at
             except BaseException as error:
                 self._error = error
@@ -82,7 +75,7 @@ class BackgroundSaver:
         if self._thread is not None:
             self._thread.join()
             self._thread = None
-        self._gives_way.clear()
+        self.gives_way.clear()
         if self._error is not None:
             error, self._error = self._error, None
             raise error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -11,7 +10,7 @@ from functools import partial
 from typing import Any, Final
 
 from spot_training.checkpointer import Checkpointer, Write
-from spot_training.errors import InUseError, SaveError, SpotTrainingError, say
+from spot_training.errors import InUseError, SaveError, SpotTrainingError, log, say
 from spot_training.interval import Interval
 from spot_training.levels.background import BackgroundSaver
 from spot_training.levels.local_level import LOCAL_VARIABLE, LocalLevel
@@ -20,7 +19,6 @@ from spot_training.storage.retention import Keep
 
 RETRY_SECONDS: Final = 60.0
 """Maximum delay before a failed save or copy is retried."""
-_log = logging.getLogger("spot_training")
 
 
 class CheckpointLevels:
@@ -39,11 +37,9 @@ class CheckpointLevels:
         *,
         clock: Callable[[], float] = time.monotonic,
         seconds_left: Callable[[], float | None] = lambda: None,
-        environment: Mapping[str, str] | None = None,
     ) -> None:
         """``local``: default ``$GPU_SPOT_LOCAL_CHECKPOINTS``; ``seconds_left``: until a notice's deadline."""
-        environment = os.environ if environment is None else environment
-        root = environment.get(LOCAL_VARIABLE, "") if local is None else local
+        root = os.environ.get(LOCAL_VARIABLE, "") if local is None else local
         self._far, self._interval = far, interval
         self._local = LocalLevel(root, far) if str(root) else None
         self._has_local = self._local is not None
@@ -146,7 +142,7 @@ class CheckpointLevels:
         """
         seconds = self._seconds_left()
         if self._copier.busy and (seconds is None or self._copier.must_give_way(seconds)):
-            self._copier.give_way()
+            self._copier.gives_way.set()
         self._copier.wait()
         if self._local is not None and self._local.last_step == step:
             self._copy_now(step)
@@ -157,7 +153,7 @@ class CheckpointLevels:
             try:
                 self._local.copy_up(step)
             except SpotTrainingError as error:
-                _log.warning("step %d not copied: %s", step, error)
+                log.warning("step %d not copied: %s", step, error)
 
     def _is_newer(self, step: int | None) -> bool:
         """Return whether ``far`` does not have a step of the local level."""
@@ -165,16 +161,16 @@ class CheckpointLevels:
 
     def _copy(self, local: LocalLevel, step: int) -> None:
         def check() -> None:
-            if self._copier.gives_way:
+            if self._copier.gives_way.is_set():
                 raise SaveError("gave way")
 
         started = self._clock()
         try:
             size = local.copy_up(step, check)
         except SpotTrainingError as error:
-            if not self._copier.gives_way:
+            if not self._copier.gives_way.is_set():
                 self._copy_due_at = self._clock() + min(RETRY_SECONDS, self._interval.seconds)
-                _log.warning("step %d not copied, training continues: %s", step, error)
+                log.warning("step %d not copied, training continues: %s", step, error)
             return
         self._interval.copied(self._clock() - started)
         self._committed(size)
@@ -200,4 +196,4 @@ class CheckpointLevels:
         local, self._local = self._local, None
         if local is not None:
             local.close()
-            _log.warning("local storage is not used any more, saves go to %s: %s", self._far.location, text)
+            log.warning("local storage is not used any more, saves go to %s: %s", self._far.location, text)

@@ -18,9 +18,9 @@ from typing import Final
 from spot_training.checkpointer import Checkpointer
 from spot_training.errors import SaveError, one_line, say
 from spot_training.storage import manifest as manifests
+from spot_training.storage.calls import FULL_ERRNOS
 from spot_training.storage.files import Files, hashed
 from spot_training.storage.manifest import Checkpoint, CheckpointManifest, File, name_of, part_of
-from spot_training.storage.retry import FULL_ERRNOS
 from spot_training.storage.store import Store
 
 LOCAL_VARIABLE: Final = "GPU_SPOT_LOCAL_CHECKPOINTS"

@@ -16,7 +16,6 @@ import torch
 from spot_training.errors import MismatchError, SpotTrainingError, print_errors_in_one_line, say
 from spot_training.identity import TrainingRun
 from spot_training.interval import Interval
-from spot_training.lightning import loggers
 from spot_training.lightning import state as extra
 from spot_training.lightning import trainer as ask
 from spot_training.lightning.loader import ResumableLoader
@@ -87,7 +86,7 @@ class SpotCheckpoint:
             self._seed = int(self._ranks.gather(str(torch.initial_seed()))[0])
             return None
         self._seed = saved.meta["seed"]
-        self._rows = loggers.read(saved.meta.get("logs", ())) if self._ranks.rank == 0 else []
+        self._rows = extra.read_logs(saved.meta.get("logs", ())) if self._ranks.rank == 0 else []
         self._extra = state.read(saved.part(self._ranks.rank) / extra.RANK_FILE)
         return str(saved.part(0) / extra.LIGHTNING_FILE)
 
@@ -110,7 +109,7 @@ class SpotCheckpoint:
         if any(getattr(callback, "dirpath", "") is None for callback in trainer.checkpoint_callbacks):
             self._limits = ["the best models of a ModelCheckpoint without dirpath"]
         self._trainer, self._module = trainer, pl_module
-        loggers.restore(trainer, self._rows)
+        extra.restore_logs(trainer, self._rows)
         process = trainer.strategy.process_dataloader
         trainer.strategy.process_dataloader = lambda loader: self._prepared(process(loader))
 
@@ -220,7 +219,7 @@ class SpotCheckpoint:
         stopped = not self._is_training and self._trainer.should_stop
         meta: dict[str, Any] = {"seed": self._seed, "stopped": stopped, "values": self._values}
         if self._ranks.rank == 0:
-            meta["logs"] = loggers.positions(self._trainer)
+            meta["logs"] = extra.log_positions(self._trainer)
         if self._is_training and self._loader.stream is not None:  # another epoch may have other data
             meta |= self._loader.stream.identity()
         copy_files = partial(

@@ -86,6 +86,7 @@ class ResumableLoader:
         self.problem = ""
         """Why the position in an epoch cannot be resumed; empty if it can."""
         self._loader = copy(loader) if isinstance(loader, DataLoader) else loader
+        self._is_stateful = hasattr(loader, "load_state_dict")
         if isinstance(loader, DataLoader):
             is_stream = isinstance(loader.dataset, IterableDataset)
             prepare_workers(self._loader, None if is_stream else self._randomness)
@@ -103,10 +104,6 @@ class ResumableLoader:
         if name in ("_loader", "state_dict", "load_state_dict"):
             raise AttributeError(name)
         return getattr(self._loader, name)
-
-    @property
-    def _is_stateful(self) -> bool:
-        return hasattr(self._loader, "load_state_dict")
 
     def state(self, done: int) -> Any:
         """Return the state of a ``StatefulDataLoader``, or a stream's after ``done`` batches of the epoch."""
@@ -137,11 +134,8 @@ class ResumableLoader:
         if self.stream is not None:
             self.stream.begin(epoch, 0)
         with sigterm_blocked():
-            batches = (
-                iter(self._loader)
-                if self.stream is None
-                else self.stream.iterate(self._loader, self._accumulate)
-            )
+            stream = self.stream
+            batches = iter(self._loader) if stream is None else stream.iterate(self._accumulate)
         while True:
             self._between_steps()
             try:

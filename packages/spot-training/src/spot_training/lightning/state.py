@@ -1,14 +1,17 @@
 """What Lightning's own checkpoint lacks, taken and restored between two steps.
 
 Lightning saves weights, optimizers, schedulers and callbacks with a state. This adds the loops' position, the
-means of ``log``, torchmetrics, public attributes of modules and callbacks, and random numbers.
+means of ``log``, torchmetrics, public attributes of modules and callbacks, random numbers, rows of CSV logs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import csv
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
+from spot_training.errors import say
 from spot_training.torch import callbacks, growth, state
 from spot_training.torch.loaders import generators
 from spot_training.torch.tree import mapped
@@ -132,3 +135,49 @@ def stateless(trainer: Any) -> list[Any]:
     """Return the callbacks that inherit Lightning's empty ``state_dict``."""
     empty = "Callback.state_dict"
     return [callback for callback in trainer.callbacks if type(callback).state_dict.__qualname__ == empty]
+
+
+def log_positions(trainer: Any) -> list[list[Any]]:
+    """Return path and rows of each CSV logger's file, after its rows in memory are written."""
+    result: list[list[Any]] = []
+    for logger in _csv_loggers(trainer):
+        logger.save()
+        rows = _rows(Path(logger.experiment.metrics_file_path))
+        result.append([str(Path(logger.experiment.metrics_file_path).resolve()), len(rows)])
+    return result
+
+
+def read_logs(saved: Sequence[Sequence[Any]]) -> list[list[dict[str, str]]]:
+    """Return the rows of each file up to its position; before Lightning deletes it."""
+    result = []
+    for path, count in saved:
+        rows = _rows(Path(path))[:count]
+        if len(rows) < count:
+            say(f"{path} has {len(rows)} of {count} rows: earlier ones are not in the log")
+        result.append(rows)
+    return result
+
+
+def restore_logs(trainer: Any, rows_of_files: Sequence[list[dict[str, str]]]) -> None:
+    """Let each CSV logger go on after its earlier rows."""
+    for logger, rows in zip(_csv_loggers(trainer), rows_of_files, strict=False):
+        if rows:
+            writer, keys = logger.experiment, list(rows[0])
+            writer.metrics_keys = keys
+            with Path(writer.metrics_file_path).open("w", newline="") as file:
+                rewriter = csv.DictWriter(file, keys)
+                rewriter.writeheader()
+                rewriter.writerows(rows)
+
+
+def _csv_loggers(trainer: Any) -> list[Any]:
+    loggers = ((logger, getattr(logger, "experiment", None)) for logger in trainer.loggers)
+    return [logger for logger, experiment in loggers if hasattr(experiment, "metrics_file_path")]
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    try:
+        with path.open(newline="") as file:
+            return list(csv.DictReader(file))
+    except FileNotFoundError:
+        return []

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from spot_training.storage.bounded import record_progress
+from spot_training.storage.calls import record_progress
 from spot_training.storage.manifest import File
 
 _CHUNK: Final = 1 << 16
@@ -39,15 +39,10 @@ class Files:
         except FileNotFoundError:
             return []
 
-    def make(self, folder: Path) -> None:
-        """Create a directory and its parents."""
+    def make(self, folder: Path, *, is_new: bool = False) -> None:
+        """Create a directory and its parents; ``is_new``: it alone, and it must not exist."""
         self.touch("make", folder)
-        folder.mkdir(parents=True, exist_ok=True)
-
-    def make_new(self, folder: Path) -> None:
-        """Create a directory that must not exist."""
-        self.touch("make", folder)
-        folder.mkdir()
+        folder.mkdir(parents=not is_new, exist_ok=not is_new)
 
     def read(self, path: Path) -> bytes:
         """Return a file's content; opening it gets the server's content (NFS close-to-open consistency)."""
@@ -151,10 +146,6 @@ class HashedFile(io.RawIOBase):
         self.hash = hashlib.sha256()
         """Of what was written."""
         self.write_error: OSError | None = None
-
-    def writable(self) -> bool:
-        """Return True."""
-        return True
 
     def write(self, content: object) -> int:
         """Write all of ``content``; return its number of bytes."""

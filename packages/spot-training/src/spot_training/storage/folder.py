@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from spot_training.errors import InUseError, SpotTrainingError
+from spot_training.storage.calls import RetryPolicy
 from spot_training.storage.files import Files
 from spot_training.storage.lock import OWNER, WORLD_VARIABLE, FolderLock
 from spot_training.storage.manifest import FILE, File, step_of
-from spot_training.storage.retry import RetryPolicy
 from spot_training.storage.store import Store
 
 _STAGING = ".new-"  # being written
@@ -67,7 +67,7 @@ class FolderStore:
         world = Path(os.environ.get(WORLD_VARIABLE, "")).name  # a frozen node of another may still write
         path = self._folder / f"{_STAGING}{name}.{self._count}{world and f'.{world}'}"
         try:
-            self._files.make_new(path)
+            self._files.make(path, is_new=True)
         except FileExistsError:
             raise InUseError(f"{path} exists already; use one training in {self._folder}") from None
         return str(path)
@@ -75,7 +75,7 @@ class FolderStore:
     def part(self, stage: str, part: str) -> Path:
         path = Path(stage) / part
         self._files.remove(path)
-        self._files.make_new(path)
+        self._files.make(path, is_new=True)
         return path
 
     def deliver(self, stage: str, part: str) -> Mapping[str, File]:
@@ -114,9 +114,8 @@ class FolderStore:
         return self._files.free_bytes(self._folder)
 
     def drop_damaged(self) -> bool:
-        names = [name for name in self._files.names(self._folder) if name.startswith(_DAMAGED)]
-        for name in names:
-            self._files.remove(self._folder / name)
+        for name in (names := self.damaged()):
+            self._files.remove(self._folder / f"{_DAMAGED}{name}")
         return bool(names)
 
     def fetch(self, name: str) -> Path:
@@ -147,7 +146,9 @@ class FolderStore:
         self._files.sync(self._folder)
 
 
-def store_of(location: str | os.PathLike[str], files: Files, retry_policy: RetryPolicy) -> Store:
+def store_of(
+    location: str | os.PathLike[str], files: Files | None = None, retry_policy: RetryPolicy | None = None
+) -> Store:
     """Return the store of a directory or of ``s3://bucket/prefix``; another URL is an error."""
     if str(location).startswith("s3://"):
         from spot_training.storage.s3 import S3Store  # needs boto3, which most environments lack
@@ -155,4 +156,4 @@ def store_of(location: str | os.PathLike[str], files: Files, retry_policy: Retry
         return S3Store(str(location))
     if "://" in str(location):
         raise SpotTrainingError(f"location must be a directory or s3://bucket/prefix, not {location}")
-    return FolderStore(Path(location), files, retry_policy)
+    return FolderStore(Path(location), files or Files(), retry_policy or RetryPolicy())

@@ -11,7 +11,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import json
-import logging
 import os
 import socket
 import time
@@ -21,10 +20,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from spot_training.errors import InUseError
-from spot_training.storage.bounded import record_progress
+from spot_training.errors import InUseError, log
+from spot_training.storage.calls import RetryPolicy, record_progress
 from spot_training.storage.files import Files
-from spot_training.storage.retry import RetryPolicy
 
 LOCK: Final = ".lock"
 OWNER: Final = ".owner"
@@ -35,7 +33,6 @@ WORLD_VARIABLE: Final = "SPOT_TRAINING_WORLD"
 VALID_LEASE: Final = "held"
 _NO_LOCKS: Final = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
 _POLL_SECONDS: Final = 0.5
-_log = logging.getLogger("spot_training")
 _locks: weakref.WeakSet[FolderLock] = weakref.WeakSet()
 
 
@@ -172,7 +169,7 @@ class FolderLock:
                         "one first, or give each a name, such as name='fold-1'"
                     ) from None
                 if _is_of_an_earlier_world(record):
-                    _log.warning("%s is locked by %s, whose world is over", self._folder, owner)
+                    log.warning("%s is locked by %s, whose world is over", self._folder, owner)
                     break
                 if self._retry_policy.clock() > end:
                     os.close(handle)
@@ -181,7 +178,7 @@ class FolderLock:
                     ) from None
                 if not has_logged:
                     seconds = self._retry_policy.seconds
-                    _log.warning("%s is in use by %s; waiting up to %.0f s", self._folder, owner, seconds)
+                    log.warning("%s is in use by %s; waiting up to %.0f s", self._folder, owner, seconds)
                     has_logged = True
                 record_progress()  # waiting for another process, not for the storage
                 self._retry_policy.sleep(_POLL_SECONDS)
@@ -189,7 +186,7 @@ class FolderLock:
                 if error.errno not in _NO_LOCKS:
                     os.close(handle)
                     raise
-                _log.warning(
+                log.warning(
                     "%s: file system without locks; of two trainings the later one wins", self._folder
                 )
                 break

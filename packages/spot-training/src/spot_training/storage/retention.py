@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
-from spot_training.errors import SpotTrainingError
+from spot_training.errors import SpotTrainingError, log
 from spot_training.storage.manifest import Checkpoint, name_of, parse, step_of
 from spot_training.storage.store import Store
 
@@ -17,7 +16,6 @@ _MODES: Final = ("min", "max")
 _PIN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _MARGIN: Final = 1.05
 """A save needs this times the previous one's size: directories, the manifest, a log that has grown."""
-_log = logging.getLogger("spot_training")
 
 
 @dataclass(frozen=True)
@@ -112,9 +110,7 @@ class Retained:
 
     def document(self) -> dict[str, Any]:
         """Return the JSON that a checkpoint stores; empty if there are none."""
-        best = asdict(self.best) if self.best is not None else None
-        result = {"best": best, "pins": dict(self.pins), "every": list(self.every)}
-        return {key: value for key, value in result.items() if value}
+        return {key: value for key, value in asdict(self).items() if value}
 
 
 def parse_retained(document: Any) -> Retained | None:
@@ -205,15 +201,15 @@ class CheckpointRetention:
             return
         fitting, location = 1 + free // size, self._store.location
         if fitting > self._keep:
-            _log.info("%s: a checkpoint has %s; %d fit", location, _text(size), fitting)
+            log.info("%s: a checkpoint has %s; %d fit", location, _text(size), fitting)
         elif fitting > 1:
-            _log.warning(
+            log.warning(
                 "%s: only %d checkpoints of %s fit, keep=%d and the next one need room for %d; older ones are"
                 " removed before a save",
                 *(location, fitting, _text(size), self._keep, self._keep + 1),
             )
         else:
-            _log.warning(
+            log.warning(
                 "%s: only 1 checkpoint of %s fits, and it is not removed before the next one is complete:"
                 " no further save can succeed",
                 *(location, _text(size)),
@@ -230,7 +226,7 @@ class CheckpointRetention:
         Returns False if there is neither.
         """
         if self._store.drop_damaged():
-            _log.warning("%s is full: damaged checkpoints are removed for the next one", self._store.location)
+            log.warning("%s is full: damaged checkpoints are removed for the next one", self._store.location)
             return True
         older = [old for old in self._restorable(name)[1:] if old != self.in_use]
         readable = [old for old in older if self._stored(old) is not None]
@@ -239,7 +235,7 @@ class CheckpointRetention:
         last = min(readable, key=lambda old: (self.retained.strength(step_of(old) or 0), old))
         reasons = ", ".join(self.retained.reasons(step_of(last) or 0))
         text = f"{last} ({reasons})" if reasons else last
-        _log.warning("%s is full: %s is removed for the next checkpoint", self._store.location, text)
+        log.warning("%s is full: %s is removed for the next checkpoint", self._store.location, text)
         self._store.remove(last)
         return True
 

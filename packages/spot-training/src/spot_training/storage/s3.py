@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from spot_training.errors import InUseError, SpotTrainingError, one_line
-from spot_training.storage.bounded import record_progress
+from spot_training.storage.calls import record_progress
 from spot_training.storage.files import Files
 from spot_training.storage.lock import OWNER, check_owner, new_owner
 from spot_training.storage.manifest import FILE, File, parse, step_of, with_keys

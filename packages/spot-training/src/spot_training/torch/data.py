@@ -58,13 +58,9 @@ class EpochBatches:
         """Start the next iteration in ``epoch``, after ``samples`` samples of all ranks."""
         self._epoch, self._begin = epoch, samples
 
-    def after(self, samples: int) -> int:
-        """Return the position one step after ``samples``."""
-        return min(samples + self._step_size, self.length)
-
-    def samples_after(self, steps: int) -> int:
-        """Return the position after so many steps of an epoch."""
-        return min(steps * self._step_size, self.length)
+    def after(self, samples: int, steps: int = 1) -> int:
+        """Return the position so many steps after ``samples``."""
+        return min(samples + steps * self._step_size, self.length)
 
     @property
     def _step_size(self) -> int:
@@ -115,18 +111,17 @@ class _IndexPosition(LoaderPosition):
         assert isinstance(loader.batch_sampler, EpochBatches)
         self.batches: EpochBatches = loader.batch_sampler
         self.batches.share(rank, ranks)
-        self._randomness, self.loader = randomness, loader
+        self.randomness, self.loader = randomness, loader
 
     def begin(self, epoch: int, samples: int) -> None:
+        super().begin(epoch, samples)
         self.batches.begin(epoch, samples)
-        if self._randomness is not None:
-            self._randomness.epoch[0] = epoch
 
     def after(self, samples: int) -> int:
         return self.batches.after(samples)
 
-    def iterate(self, loader: DataLoader[Any], accumulate: int) -> Iterator[Any]:
-        batches: Iterator[Any] = iter(loader)  # the order is drawn in this call
+    def iterate(self, accumulate: int) -> Iterator[Any]:
+        batches: Iterator[Any] = iter(self.loader)  # the order is drawn in this call
         self.batches.begin(0, 0)  # the script may iterate over the loader, too: it is whole there
         return batches
 
@@ -151,11 +146,11 @@ class _IndexPosition(LoaderPosition):
 class _TogetherPosition(_IndexPosition):
     """Of several loaders, a batch of each in a step: the first counts, and the shortest ends the epoch."""
 
-    def __init__(self, positions: Sequence[Any], loaders: Sequence[DataLoader[Any]]) -> None:
+    def __init__(self, positions: Sequence[Any]) -> None:
         if not all(isinstance(position, _IndexPosition) for position in positions):
             raise SpotTrainingError("loop.batches() got several loaders; use EpochBatches in each")
         vars(self).update(vars(positions[0]))
-        self._all, self._loaders = positions, loaders
+        self._all = positions
 
     @property
     def steps(self) -> int | None:
@@ -164,11 +159,10 @@ class _TogetherPosition(_IndexPosition):
     def begin(self, epoch: int, samples: int) -> None:
         batch = self.batches.steps_after(0) - self.batches.steps_after(samples)
         for position in self._all:
-            _IndexPosition.begin(position, epoch, position.batches.samples_after(batch))
+            _IndexPosition.begin(position, epoch, position.batches.after(0, batch))
 
-    def iterate(self, loader: DataLoader[Any], accumulate: int) -> Iterator[Any]:
-        pairs = zip(self._all, self._loaders, strict=True)
-        return zip(*[position.iterate(single, accumulate) for position, single in pairs], strict=False)
+    def iterate(self, accumulate: int) -> Iterator[Any]:
+        return zip(*[position.iterate(accumulate) for position in self._all], strict=False)
 
     def remaining(self, batch: int, samples: int) -> int | None:
         return (self.steps or 0) - batch
@@ -183,7 +177,7 @@ class _LoaderStatePosition(LoaderPosition):
     starts_epochs = False
 
     def __init__(self, loader: Any, ranks: int, randomness: BatchRandomness | None) -> None:
-        self.loader, self._ranks, self._randomness = loader, ranks, randomness
+        self.loader, self._ranks, self.randomness = loader, ranks, randomness
 
     def restore(self, saved: Checkpoint, loader_state: Any) -> None:
         super().restore(saved, loader_state)
@@ -193,11 +187,6 @@ class _LoaderStatePosition(LoaderPosition):
                 f"be resharded; run as many ranks, not {self._ranks}, or use EpochBatches"
             )
         self.loader.load_state_dict(loader_state)
-
-    def begin(self, epoch: int, samples: int) -> None:
-        """Do nothing but set the epoch of random numbers: the loader has its own position."""
-        if self._randomness is not None:
-            self._randomness.epoch[0] = epoch
 
     def identity(self) -> dict[str, Any]:
         return {"data": "stateful"}
@@ -211,7 +200,7 @@ def position_of_all(
 ) -> LoaderPosition:
     """Return the position of loaders that are read together; see ``position_of``."""
     positions = [position_of(loader, rank, ranks, processes) for loader in loaders]
-    return positions[0] if len(positions) == 1 else _TogetherPosition(positions, loaders)
+    return positions[0] if len(positions) == 1 else _TogetherPosition(positions)
 
 
 def position_of(loader: DataLoader[Any], rank: int, ranks: int, processes: int) -> LoaderPosition:

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from torch.utils.data import DataLoader
-
 from spot_training.errors import SpotTrainingError
 from spot_training.torch.audit.audit import Audit
 from spot_training.torch.loaders.positions import LoaderPosition
@@ -21,14 +19,13 @@ from spot_training.torch.saves import StateCopy, StepSaves, numbered
 class BatchSource:
     """Where an epoch's batches come from; see ``Loop.batches``."""
 
-    loader: DataLoader[Any]
     position: LoaderPosition
     accumulate: int
     through: Callable[[Iterator[Any]], Iterable[Any]]
 
     def batches(self, accumulate: int) -> Iterator[Any]:
         """Return an iterator over the rest of the epoch, which is read from here on."""
-        return iter(self.through(self.position.iterate(self.loader, accumulate)))
+        return iter(self.through(self.position.iterate(accumulate)))
 
     def following(self, epoch: int, samples: int) -> list[int] | None:
         """Return the indices of the next batch; None: not known, or not drawn by this process alone."""
@@ -69,7 +66,7 @@ class EpochSteps:
             self._is_open, self._done_epoch = False, now.position.epoch
 
     def _epoch(self, source: BatchSource) -> Iterator[Any]:
-        now, loader, position = self._now, source.loader, source.position
+        now, position, loader = self._now, source.position, source.position.loader
         now.module_digests |= self._audit.begin(loader, now.module_digests)
         now.dataset = None if loader.num_workers else loader.dataset
         repeat, now.repeat = now.repeat, None
@@ -90,7 +87,7 @@ class EpochSteps:
         if is_at_start:
             now.set_randomness(per_rank)  # before iter(), which draws a number for the epoch
         with sigterm_blocked():
-            batches = position.iterate(loader, source.accumulate)
+            batches = position.iterate(source.accumulate)
         if not is_at_start:
             now.set_randomness(per_rank)  # after iter(), which draws a number
         yield from self._train(iter(source.through(batches)), source)
@@ -121,5 +118,5 @@ class EpochSteps:
                 self._saves.between_steps(current.step, copy, is_long=is_long, remaining=numbers)
                 if remaining != 0 and (stored := self._saves.take_first()) is not None:
                     following = source.following(current.epoch, current.samples)
-                    self._audit.after_save(stored, source.loader, following)
+                    self._audit.after_save(stored, position.loader, following)
                     stored = None  # its file stays mapped no longer

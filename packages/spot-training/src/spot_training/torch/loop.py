@@ -172,7 +172,7 @@ class Loop:
 
     def close(self) -> None:
         """Release the directory before the end: another ``Loop`` of this process may continue from it."""
-        self._saves.wait()
+        self._saves.saver.wait()
         self._saves.drop()
         self._spot.close()
 
@@ -214,7 +214,7 @@ class Loop:
         batches those that are yielded, such as ``through=Prefetcher``; what it has read ahead is read again.
         Once an epoch's batches are done, another loader is read as it is, without a position.
         """
-        batches = self._batches(loader, more, accumulate, through)
+        batches = self._batches((loader, *more), accumulate, through)
         if self._rehearsal is not None:
             batches = self._noted(batches, self._rehearsal)
         report = None if self._audit == "off" or self._steps.is_done else self._report
@@ -227,8 +227,7 @@ class Loop:
 
     def _batches(
         self,
-        loader: DataLoader[Any],
-        more: Sequence[DataLoader[Any]],
+        loaders: Sequence[DataLoader[Any]],
         accumulate: int,
         through: Callable[[Iterator[Any]], Iterable[Any]],
     ) -> Iterator[Any]:
@@ -238,12 +237,11 @@ class Loop:
                 raise SpotTrainingError(
                     "loop.batches() is outside of an epoch; use it once in for epoch in loop.epochs(n)"
                 )
-            loaders = (loader, *more)
             position = position_of_all(loaders, now.data_rank, now.data_ranks, self._ranks.size)
-            self._check_size(loader)
+            self._check_size(loaders[0])
             if self._epochs and not now.position.batch and (steps := position.steps) is not None:
                 self._spot.steps = self._epochs * steps
-            yield from self._steps.batches(BatchSource(loader, position, accumulate, through))
+            yield from self._steps.batches(BatchSource(position, accumulate, through))
 
     def _noted(self, batches: Iterator[Any], rehearsed: rehearsal.Rehearsal) -> Iterator[Any]:
         for batch in batches:
@@ -322,7 +320,7 @@ class Loop:
         A loader with its own state cannot start the next epoch in another process: then the state after the
         epoch's last batch is saved, and the code after the batches runs again.
         """
-        self._saves.wait()
+        self._saves.saver.wait()
         if self._state.starts_epochs:
             self._saves.start(self._copy)
         elif copied is not None:
@@ -339,4 +337,4 @@ class Loop:
         position = self._state.position
         if position.epoch < self._epochs and not self._state.has_stopped:
             self._checks.at_save([position.step, position.batch, position.epoch, *self.state.values()])
-        return self._state.copy(repeat, self._spot.take_keep(), has_buffers=not self._saves.busy)
+        return self._state.copy(repeat, self._spot.take_keep(), has_buffers=not self._saves.saver.busy)

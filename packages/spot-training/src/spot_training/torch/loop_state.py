@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, fields
@@ -11,7 +10,7 @@ from typing import Any, Final
 
 import torch
 
-from spot_training.errors import SpotTrainingError, say
+from spot_training.errors import SpotTrainingError, log, say
 from spot_training.identity import compare
 from spot_training.storage.manifest import Checkpoint
 from spot_training.storage.retention import Keep
@@ -20,7 +19,6 @@ from spot_training.torch.audit.gradients import versions_of
 from spot_training.torch.loaders import generators
 from spot_training.torch.loaders.positions import LoaderPosition
 from spot_training.torch.loaders.samples import digest
-from spot_training.torch.loading import load_parts
 from spot_training.torch.optimization import hyperparameters, scale_learning_rates, without_steps
 from spot_training.torch.saves import PARTS_FILE, LoopPosition, StateCopy, copy_state
 from spot_training.torch.shards.loading import has_shards, load_shards
@@ -29,7 +27,6 @@ from spot_training.torch.shards.support import ZeroState, data_ranks, is_divided
 
 _PER_RANK_FILE: Final = "own.pt"
 """The state of each rank: random numbers, ``Loop.state``, a stateful loader. The name is a stored format."""
-_log = logging.getLogger("spot_training")
 
 
 class LoopState:
@@ -141,7 +138,7 @@ class LoopState:
         is_new = self._rank >= saved.world_size
         per_rank = state.read(saved.part(0 if is_new else self._rank) / _PER_RANK_FILE)
         if is_new:
-            _log.warning("rank %d is new: its random number state is that of the script", self._rank)
+            log.warning("rank %d is new: its random number state is that of the script", self._rank)
             per_rank = {"state": per_rank.get("state", {})}
         self._load_script_state(per_rank)
         stored = saved.meta["place"]
@@ -228,7 +225,9 @@ class LoopState:
     def _load(self, saved: Checkpoint, *, has_started: bool = True) -> None:
         if self._divided is None and not has_shards(saved.path):
             grown = saved.meta.get("loop", {}).get("grown", {})
-            self._later = load_parts(self.parts, saved.part(0) / PARTS_FILE, grown, has_started=has_started)
+            self._later = growth.load_parts(
+                self.parts, saved.part(0) / PARTS_FILE, grown, has_started=has_started
+            )
         else:
             load_shards(self._adapted, saved, PARTS_FILE, is_divided=self._divided is not None)
         if self.rate_factor != 1.0:

@@ -28,7 +28,7 @@ from torch import distributed
 
 from spot_training.checkpointer import FOLDER_VARIABLE
 from spot_training.errors import SpotTrainingError, before_errors, one_line, print_errors_in_one_line, say
-from spot_training.nodes import member, membership, process
+from spot_training.nodes import membership, process
 from spot_training.nodes.membership import NodeLimits, NodeWorld, TrainingNode, limits_of
 from spot_training.nodes.registry import NodeRegistry
 from spot_training.storage.lock import WORLD_VARIABLE
@@ -174,9 +174,9 @@ def _init_nodes(limits: NodeLimits, root: Path, options: Mapping[str, Any]) -> W
         address = os.environ.get(ADDRESS_VARIABLE) or _own_address()
         store = distributed.TCPStore(address, 0, is_master=True, wait_for_workers=False)
         node = TrainingNode(name, token, address, store.port, local.size)
-        formed = member.join(registry, limits, node)
+        formed = registry.join(limits, node)
     else:
-        formed = member.follow(registry, name, int.from_bytes(last_world[:], "big"))
+        formed = registry.follow(name, int.from_bytes(last_world[:], "big"))
         token = ""
     last_world[:] = formed.number.to_bytes(8, "big")
     rank = formed.first_rank(name) + local.rank

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from spot_training.errors import SaveError, SpotTrainingError, one_line
+from spot_training.errors import SaveError, SpotTrainingError, log, one_line
 from spot_training.levels.background import BackgroundSaver
 from spot_training.nodes.membership import is_join_due
 from spot_training.spot import Spot
@@ -22,7 +21,6 @@ from spot_training.torch.standby import Standby
 
 LONG_STEP_SECONDS: Final = 10.0
 """After a step this long a copy of the state is held in case a notice comes during the next one."""
-_log = logging.getLogger("spot_training")
 
 
 PARTS_FILE: Final = "parts.pt"
@@ -104,7 +102,8 @@ class StepSaves:
         """
         self._spot, self._ranks, self._asynchronous, self._replaces = spot, ranks, asynchronous, replaces
         self._world: World = getattr(ranks, "world", ALONE)
-        self._saver = BackgroundSaver()
+        self.saver = BackgroundSaver()
+        """Writes a copy beside the training."""
         self._standby = Standby(spot.notice, ranks) if hasattr(ranks, "request_stop") else None
         self._committed: Callable[[], StateCopy | None] = lambda: None
         self._first: Mapping[str, Any] | None = None
@@ -114,18 +113,13 @@ class StepSaves:
         self.begin_step()
 
     @property
-    def busy(self) -> bool:
-        """Whether a copy is being written."""
-        return self._saver.busy
-
-    @property
     def holds_copies(self) -> bool:
         """Whether a copy of the state is held while the script is busy."""
         return self._standby is not None
 
     def take_first(self) -> Mapping[str, Any] | None:
         """Return, once, the parts of the first committed save as they are stored; None if there is none."""
-        if self._is_audited or self._first is None or self._saver.busy or self._spot.last_step is None:
+        if self._is_audited or self._first is None or self.saver.busy or self._spot.last_step is None:
             return None
         self._is_audited = True
         first, self._first = self._first, None  # a file that is mapped takes room after it was deleted
@@ -143,11 +137,11 @@ class StepSaves:
         ``is_long``: more follows than a step, such as a validation or a step after a long one: a copy of the
         state is held meanwhile. ``remaining``: of ``numbered``; raises ``SpotTrainingError`` if ranks differ.
         """
-        self._saver.check()
+        self.saver.check()
         self._spot.notice.take_back()
         self._spot.progress.report(step, self._spot.steps)
         is_first = self._ranks.rank == 0
-        is_due = is_first and (self._spot.keeps or (not self._saver.busy and self._spot.should_save()))
+        is_due = is_first and (self._spot.keeps or (not self.saver.busy and self._spot.should_save()))
         is_slow = is_first and time.monotonic() - self._step_ended_at > LONG_STEP_SECONDS
         joins = is_first and self._has_joining_nodes(is_due=is_due)
         stopping, is_due, self.is_slow, joins, *numbers = self._ranks.any(
@@ -157,9 +151,9 @@ class StepSaves:
         self.settle(step)
         if stopping:
             seconds_left = self._spot.notice.seconds_left
-            [gives_way] = self._ranks.any(is_first and self._saver.must_give_way(seconds_left))
+            [gives_way] = self._ranks.any(is_first and self.saver.must_give_way(seconds_left))
             if gives_way:
-                self._saver.give_way()
+                self.saver.gives_way.set()
             if step:
                 self.save_last(copy_state)
             self._exit(step)
@@ -184,14 +178,14 @@ class StepSaves:
         interval, members = self._spot.interval, len(self._world.nodes)
         save_seconds = (interval.cost or 0.0) + interval.price_seconds
         return is_due or (
-            not self._saver.busy
+            not self.saver.busy
             and is_join_due(self._world.waited_seconds, members, save_seconds=save_seconds)
         )
 
     def _let_join(self, step: int, copy_state: Callable[[], StateCopy]) -> None:
         """Save, and go on in the next world; a save that fails is logged."""
         started = time.monotonic()
-        self._saver.wait()
+        self.saver.wait()
         is_saved = self._write(copy_state(), is_last=False, paused_seconds=lambda: time.monotonic() - started)
         if is_saved:
             self._world.renew(f"saved at step {step} for a node that joins")
@@ -200,19 +194,19 @@ class StepSaves:
     def start(self, copy_state: Callable[[], StateCopy]) -> StateCopy:
         """Save, in the background if ``asynchronous``; return the copy."""
         started = time.monotonic()
-        self._saver.wait()
+        self.saver.wait()
         copied = copy_state()
         if self._asynchronous:
             seconds = time.monotonic() - started
             save = partial(self._write, copied, is_last=False, paused_seconds=lambda: seconds)
-            self._saver.start(save, gives_way=copied.keep == Keep())
+            self.saver.start(save, gives_way=copied.keep == Keep())
         else:
             self._write(copied, is_last=False, paused_seconds=lambda: time.monotonic() - started)
         return copied
 
     def save_last(self, copy_state: Callable[[], StateCopy], *, stops_at: int | None = None) -> None:
         """Commit the present state, or raise ``SaveError``; ``stops_at``: a step, to exit after it."""
-        self._saver.wait()
+        self.saver.wait()
         self.write(copy_state())
         if stops_at is not None:
             self._exit(stops_at)
@@ -220,7 +214,7 @@ class StepSaves:
     def write(self, copied: StateCopy) -> None:
         """Commit a copy while the training waits; raises ``SaveError``."""
         started = time.monotonic() - copied.seconds
-        self._saver.wait()
+        self.saver.wait()
         self._write(copied, is_last=True, paused_seconds=lambda: time.monotonic() - started)
 
     def hold(self, copied: StateCopy | None) -> None:
@@ -235,7 +229,7 @@ class StepSaves:
         """
         if self._standby is None or not self._standby.is_armed:
             if is_stopping:
-                self.wait()
+                self.saver.wait()
                 self._exit(step)
             return
         [has_started] = self._ranks.any(self._standby.disarm() or is_stopping)
@@ -252,10 +246,6 @@ class StepSaves:
 
         self._spot.save(step, write, last=False)
 
-    def wait(self) -> None:
-        """Wait for a copy that is being written; raise its error."""
-        self._saver.wait()
-
     def drop(self) -> None:
         """Drop the held copy on this rank, unless it is being saved."""
         if self._standby is not None and not self._standby.disarm():
@@ -263,7 +253,7 @@ class StepSaves:
 
     def _write(self, copied: StateCopy, *, is_last: bool, paused_seconds: Callable[[], float]) -> bool:
         def check() -> None:
-            if not is_last and self._saver.gives_way:
+            if not is_last and self.saver.gives_way.is_set():
                 raise SaveError("gave way to the save at the notice")
 
         def write(folder: Path) -> None:
@@ -290,7 +280,7 @@ class StepSaves:
 
     def _exit(self, step: int) -> NoReturn:
         self._world.renew(f"saved at step {step} for a node with a notice")
-        _log.warning("saved at step %d; stopping for the interruption", step)
+        log.warning("saved at step %d; stopping for the interruption", step)
         self._spot.progress.is_interrupted = lambda: True  # of this rank, too, if another had the notice
         self._spot.notice.call_previous()
         raise SystemExit(0)

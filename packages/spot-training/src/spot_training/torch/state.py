@@ -168,8 +168,7 @@ def check_types(parts: Mapping[str, Stateful]) -> None:
         try:
             content = io.BytesIO()
             torch.save(copy_to_cpu(mapped(part.state_dict(), lambda _: torch.empty(0))), content)
-            with torch.serialization.safe_globals(_array_types()):
-                torch.load(io.BytesIO(content.getvalue()), weights_only=True)
+            _load(io.BytesIO(content.getvalue()))
         except Exception as error:
             raise UnsupportedStateError(f"{name} cannot be saved: {_reason(error)}") from error
 
@@ -188,9 +187,7 @@ def write(path: Path, state: Any, check: Callable[[], object] = lambda: None) ->
         except (TypeError, AttributeError, pickle.PicklingError) as error:
             raise UnsupportedStateError(f"{path.name} cannot be written: {one_line(error)}") from error
     try:
-        # Loads the structure without reading tensors.
-        with torch.serialization.safe_globals(_array_types()):
-            torch.load(path, map_location="meta", mmap=True, weights_only=True)
+        _load(path, map_location="meta", mmap=True)  # the structure, without reading tensors
     except Exception as error:
         raise UnsupportedStateError(f"{path.name} cannot be loaded: {_reason(error)}") from error
 
@@ -201,10 +198,14 @@ def read(path: Path, *, is_mapped: bool = False) -> Any:
     ``is_mapped``: tensors are pages of the file where the file system can map it; they are to be copied
     before the file is deleted.
     """
+    with contextlib.suppress(*((OSError, RuntimeError) if is_mapped else ())):  # without mmap
+        return _load(path, map_location="cpu", mmap=is_mapped)
+    return _load(path, map_location="cpu")
+
+
+def _load(source: Any, **options: Any) -> Any:
     with torch.serialization.safe_globals(_array_types()):
-        with contextlib.suppress(*((OSError, RuntimeError) if is_mapped else ())):  # without mmap
-            return torch.load(path, map_location="cpu", weights_only=True, mmap=is_mapped)
-        return torch.load(path, map_location="cpu", weights_only=True)
+        return torch.load(source, weights_only=True, **options)
 
 
 def _array_types() -> list[Any]:

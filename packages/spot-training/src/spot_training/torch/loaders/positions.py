@@ -9,6 +9,7 @@ from torch.utils.data import DataLoader
 
 from spot_training.errors import MismatchError
 from spot_training.storage.manifest import Checkpoint
+from spot_training.torch.loaders.workers import BatchRandomness
 
 
 class LoaderPosition:
@@ -17,6 +18,8 @@ class LoaderPosition:
     starts_epochs = True
     """Whether an epoch can start in another process: its order does not depend on the loader's state."""
     loader: DataLoader[Any]
+    randomness: BatchRandomness | None = None
+    """The random numbers of the loader's workers, if this sets their epoch."""
 
     @property
     def steps(self) -> int | None:
@@ -37,14 +40,15 @@ class LoaderPosition:
 
     def begin(self, epoch: int, samples: int) -> None:
         """Start the next iteration at this position."""
-        raise NotImplementedError
+        if self.randomness is not None:
+            self.randomness.epoch[0] = epoch
 
-    def iterate(self, loader: DataLoader[Any], accumulate: int) -> Iterator[Any]:
+    def iterate(self, accumulate: int) -> Iterator[Any]:
         """Return an iterator over the rest of the epoch; the loader's workers start in this call.
 
         ``accumulate``: the batches of an optimizer step; ``remaining`` is known so many before the end.
         """
-        return iter(loader)
+        return iter(self.loader)
 
     def after(self, samples: int) -> int:
         """Return the number of samples after one more step."""

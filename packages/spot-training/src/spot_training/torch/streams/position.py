@@ -14,7 +14,7 @@ from spot_training.storage.manifest import Checkpoint
 from spot_training.torch import state
 from spot_training.torch.loaders.positions import LoaderPosition
 from spot_training.torch.loaders.workers import BatchRandomness
-from spot_training.torch.streams import source, webdatasets
+from spot_training.torch.streams import source
 from spot_training.torch.streams.source import ShardPosition, ShardStream, StreamStart, TaggedCollate
 
 _HISTORY: Final = 4
@@ -91,7 +91,7 @@ class StreamPosition(LoaderPosition):
         self._consumed = deque([_Consumed()], _HISTORY)
         """After each of the last batches that were returned, the newest last."""
         self._fetched: Lookahead | None = None
-        if limit := webdatasets.problem(self._stream.dataset):
+        if limit := source.order_problem(self._stream.dataset):
             self._say_once(f"not resumed: the order of samples in an epoch ({limit})")
 
     @property
@@ -121,9 +121,9 @@ class StreamPosition(LoaderPosition):
         begin_at = (epoch if is_inside else -1, begin.next, dict(begin.shards))
         self._stream.start = StreamStart(*begin_at, saved.get("end"), begin.batches)
 
-    def iterate(self, loader: DataLoader[Any], accumulate: int) -> Iterator[Any]:
+    def iterate(self, accumulate: int) -> Iterator[Any]:
         """See ``LoaderPosition``."""
-        fetched = self._fetched = Lookahead(iter(loader), accumulate + 1)
+        fetched = self._fetched = Lookahead(iter(self.loader), accumulate + 1)
         return self._untagged(fetched)
 
     def _untagged(self, fetched: Lookahead) -> Iterator[Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import random
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -18,7 +19,6 @@ from torch.utils.data import IterableDataset, _utils, get_worker_info
 from spot_training.torch import state
 from spot_training.torch.loaders.samples import mark
 from spot_training.torch.loaders.workers import BatchRandomness
-from spot_training.torch.streams import webdatasets
 
 _PRIVATE: Final = ("dataset", "state_dict", "load_state_dict")
 
@@ -120,7 +120,7 @@ class ShardStream(IterableDataset[Any]):
         """Return an iterator over the dataset, restored if it has a state."""
         if hasattr(self.dataset, "set_epoch"):
             self.dataset.set_epoch(epoch)
-        webdatasets.set_epoch(self.dataset, epoch, self.randomness.seed)
+        _set_epoch(self.dataset, epoch, self.randomness.seed)
         of_dataset, of_iterator = states or (None, None)
         if of_dataset is not None:
             self.dataset.load_state_dict(of_dataset)
@@ -182,3 +182,44 @@ def _set_worker(worker: Any, shard: int) -> None:
     changed = copy.copy(worker)
     object.__setattr__(changed, "id", shard)
     _utils.worker._worker_info = changed
+
+
+class _Seed(int):
+    """A seed of an epoch; not the script's."""
+
+
+def _set_epoch(dataset: Any, epoch: int, seed: int) -> None:
+    """Let the order of WebDataset's pipeline follow from ``epoch`` and ``seed``, not from the clock.
+
+    Its stages are recognised by their form (webdataset 1.0); any other dataset stays as it is, and so does a
+    seed that the script has passed to a stage. ``WebDataset`` draws one itself if it gets none, and passes it
+    to its shuffle of shards: that one is replaced, and so is a generator, whose state is not saved.
+    """
+    drawn = getattr(dataset, "seed", None)
+    for number, stage in enumerate(_stages(dataset)):
+        if hasattr(stage, "epoch"):  # detshuffle, ResampledShards: they add 1 when they begin
+            stage.epoch = epoch - 1
+        if hasattr(stage, "deterministic"):
+            stage.deterministic = True
+        if drawn is not None and getattr(stage, "seed", None) == drawn:
+            stage.seed = seed
+        if _function(stage) == "_shuffle" and len(stage.args) < 3:  # size, initial size, generator, seed
+            before = stage.kw.get("seed", drawn)
+            if before == drawn or isinstance(before, _Seed):
+                stage.kw.pop("rng", None)
+                stage.kw["seed"] = _Seed(random.Random(f"{seed} {epoch} {number}").getrandbits(63))
+
+
+def order_problem(dataset: Any) -> str:
+    """Return why a pipeline's order cannot be resumed; empty if it can."""
+    line = "resampled draws shards from the system's random numbers; use ResampledShards"
+    return line if any(_function(stage) == "resampled_" for stage in _stages(dataset)) else ""
+
+
+def _stages(dataset: Any) -> Iterator[Any]:
+    pipeline = getattr(dataset, "pipeline", None)
+    yield from pipeline if isinstance(pipeline, list) else ()
+
+
+def _function(stage: Any) -> str:
+    return getattr(getattr(stage, "f", None), "__name__", "")

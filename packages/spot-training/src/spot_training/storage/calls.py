@@ -1,13 +1,17 @@
-"""Calls to storage that may never return: run in a thread, abandoned after a time without progress."""
+"""Calls to storage: retried after transient errors, abandoned after a time without progress; their errors."""
 
 from __future__ import annotations
 
 import contextvars
-import logging
+import errno
+import os
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
+
+from spot_training.errors import log, one_line
 
 T = TypeVar("T")
 
@@ -18,7 +22,19 @@ RESERVE_SECONDS: Final = 11.0
 QUIET_SECONDS: Final = 10.0
 """Time without progress that counts as hanging when a deadline is near."""
 _POLL_SECONDS: Final = 0.5
-_log = logging.getLogger("spot_training")
+TRANSIENT_ERRNOS: Final = frozenset(
+    getattr(errno, name)
+    for name in (
+        *("ESTALE", "EIO", "EREMOTEIO", "ETIMEDOUT"),  # NFS: stale handle; soft and softerr mounts, nfs(5)
+        *("ENOTCONN", "ECONNRESET", "ECONNREFUSED", "EHOSTDOWN", "EHOSTUNREACH", "ENETUNREACH"),
+    )
+    if hasattr(errno, name)
+)
+"""Errors after which a retry may succeed; not a full or read-only disk."""
+FULL_ERRNOS: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+_FULL_BYTES: Final = 1 << 20
+"""A writer that fails with fewer free bytes has filled the disk."""
 _running = threading.local()
 
 
@@ -68,7 +84,7 @@ class BoundedCalls:
         if self._abandoned is not None:
             if not self._abandoned.ended.is_set():
                 raise self._timeout(self._abandoned, "still no answer")
-            _log.warning("%s: answers again", self._abandoned.description)
+            log.warning("%s: answers again", self._abandoned.description)
             self._abandoned = None
         running = _Call(description, action)
         threading.Thread(target=running.carry_out, name="spot_training storage", daemon=True).start()
@@ -81,7 +97,7 @@ class BoundedCalls:
                 raise self._timeout(running, "no answer")
             if quiet >= SLOW_SECONDS and not has_logged:
                 has_logged = True
-                _log.warning(
+                log.warning(
                     "%s: no answer from the storage for %.0f s; waiting for up to %.0f s",
                     *(description, quiet, self._limit_seconds),
                 )
@@ -93,3 +109,48 @@ class BoundedCalls:
     @staticmethod
     def _timeout(call: _Call, text: str) -> TimeoutError:
         return TimeoutError(f"{call.description}: {text} from the storage for {call.quiet_seconds:.0f} s")
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """Retries calls after transient errors for up to ``seconds``, with exponential backoff of 0.2 to 5 s.
+
+    Default 120 s: a Spot notice leaves no more time. The EFS mount helper mounts with ``hard``: calls block;
+    one without progress for ``hang_seconds`` is abandoned (`BoundedCalls`) and not retried.
+    """
+
+    seconds: float = 120.0
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    hang_seconds: float = 600.0
+
+    def call(self, description: str, action: Callable[[], T]) -> T:
+        """Return the result of ``action``; raises its last ``OSError`` if retries fail."""
+        started, pause = self.clock(), 0.2
+        while True:
+            try:
+                result = action()
+            except OSError as error:
+                spent = self.clock() - started
+                if error.errno not in TRANSIENT_ERRNOS or spent + pause > self.seconds:
+                    raise
+                if pause == 0.2:
+                    log.warning("%s: %s; retrying for %.0f s", description, one_line(error), self.seconds)
+                self.sleep(pause)
+                pause = min(2 * pause, 5.0)
+            else:
+                if pause != 0.2:
+                    log.warning("%s: succeeded after %.1f s", description, self.clock() - started)
+                return result
+
+
+def os_error_behind(error: RuntimeError, free_bytes: Callable[[], int | None]) -> Exception:
+    """Return the ``OSError`` behind an error, if any: PyTorch's "unexpected pos 64 vs 0" is a full disk."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError):
+            return cause
+        cause = cause.__cause__ or cause.__context__
+    free = free_bytes()
+    is_full = free is not None and free < _FULL_BYTES
+    return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) if is_full else error

@@ -264,3 +264,11 @@ def test_a_rehearsal_finds_what_a_restart_changes(
     assert text in done.stdout
     assert ("other orders of directories and sets: same" in done.stdout) == (code == 0)
     assert not (tmp_path / "checkpoints").exists()
+
+
+def test_a_start_that_takes_too_long_leaves_no_process(tmp_path: Path) -> None:
+    command = [*COMMAND, "rehearse", "--seconds", "1", "--", "sh", "-c", "sleep 77 & echo $! > pid; wait"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    assert "uninterrupted: not at its end after 1 s" in done.stdout
+    left = Path("/proc", (tmp_path / "pid").read_text().strip(), "cmdline")
+    assert not (left.exists() and left.read_bytes())

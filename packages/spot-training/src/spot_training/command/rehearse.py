@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from spot_training.checkpointer import FOLDER_VARIABLE
+from spot_training.command.supervisor import end_group
 from spot_training.errors import SpotTrainingError
 from spot_training.notice import NOTICE_VARIABLE
 from spot_training.progress import DONE_FILE_VARIABLE, PROGRESS_FILE_VARIABLE
@@ -127,13 +128,18 @@ class Rehearser:
             environment["CUDA_VISIBLE_DEVICES"] = gpus.rpartition(",")[0]
         with (folder / "log").open("a") as log:
             try:
-                code = subprocess.run(  # noqa: S603
-                    self._command, env=environment, stdout=log, stderr=log, timeout=self._seconds, check=False
-                ).returncode
-            except subprocess.TimeoutExpired:
-                return f"not at its end after {self._seconds:.0f} s"
+                process = subprocess.Popen(  # noqa: S603
+                    self._command, env=environment, stdout=log, stderr=log, start_new_session=True
+                )
             except OSError as error:
                 raise SpotTrainingError(f"{self._command[0]} cannot be started: {error}") from None
+            try:
+                code = process.wait(self._seconds)
+            except subprocess.TimeoutExpired:
+                return f"not at its end after {self._seconds:.0f} s"
+            finally:
+                end_group(process)
+                process.wait()
         report = json.loads(report_file.read_text()) if report_file.exists() else {}
         is_killed = rehearsal.signal == "SIGKILL" and code == -signal.SIGKILL
         if (not code or is_killed) and "error" not in report:

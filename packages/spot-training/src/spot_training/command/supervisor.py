@@ -133,11 +133,11 @@ class Supervisor:
             time.sleep(_POLL_SECONDS)
         if process.poll() is None:
             self._stop(process, Path(environment[NOTICE_VARIABLE]))
-        _end_group(process)
+        end_group(process)
         return process.wait()
 
     def _stop(self, process: subprocess.Popen[bytes], notice_file: Path) -> None:
-        """Announce the notice and wait for all processes; `_end_group` kills what remains."""
+        """Announce the notice and wait for all processes; `end_group` kills what remains."""
         remaining = self._notice.seconds_left
         seconds = self._grace_seconds if remaining is None else min(self._grace_seconds, remaining)
         if not notice_file.exists():
@@ -168,7 +168,7 @@ def _read_report(environment: Mapping[str, str]) -> dict[str, Any]:
     return report if isinstance(report, dict) else {}
 
 
-def _end_group(process: subprocess.Popen[bytes]) -> None:
+def end_group(process: subprocess.Popen[bytes]) -> None:
     """End what a command left behind: SIGTERM, ten seconds, SIGKILL."""
     _signal_group(process.pid, signal.SIGTERM)
     end = time.monotonic() + _LEFTOVER_SECONDS

@@ -36,7 +36,7 @@ class EpochSteps:
     """Yields batches and moves the position of a ``Loop``'s state behind each step."""
 
     def __init__(
-        self, now: LoopState, saves: StepSaves, copy: Callable[..., StateCopy], audit: Audit
+        self, now: LoopState, saves: StepSaves, copy: Callable[..., StateCopy], audit: Audit | None
     ) -> None:
         """``copy`` returns a copy of ``now``, with ``repeat`` of ``LoopState.copy`` as its argument."""
         self._now, self._saves, self._copy, self._audit = now, saves, copy, audit
@@ -67,7 +67,8 @@ class EpochSteps:
 
     def _epoch(self, source: BatchSource) -> Iterator[Any]:
         now, position, loader = self._now, source.position, source.position.loader
-        now.module_digests |= self._audit.begin(loader, now.module_digests)
+        if self._audit is not None:
+            now.module_digests |= self._audit.begin(loader, now.module_digests)
         now.dataset = None if loader.num_workers else loader.dataset
         repeat, now.repeat = now.repeat, None
         saved, per_rank = now.enter(position, is_repeated=repeat is not None)
@@ -106,7 +107,8 @@ class EpochSteps:
                 batch = next(batches)
             except StopIteration:
                 return
-            self._audit.check(batch)
+            if self._audit is not None:
+                self._audit.check(batch)
             yield batch
             current.step, current.batch = current.step + 1, current.batch + 1
             current.samples = position.after(current.samples)
@@ -117,6 +119,7 @@ class EpochSteps:
                 numbers, copy = numbered(remaining, accumulate), partial(self._copy, repeat)
                 self._saves.between_steps(current.step, copy, is_long=is_long, remaining=numbers)
                 if remaining != 0 and (stored := self._saves.take_first()) is not None:
-                    following = source.following(current.epoch, current.samples)
-                    self._audit.after_save(stored, position.loader, following)
+                    if self._audit is not None:
+                        following = source.following(current.epoch, current.samples)
+                        self._audit.after_save(stored, position.loader, following)
                     stored = None  # its file stays mapped no longer

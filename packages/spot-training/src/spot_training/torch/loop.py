@@ -113,7 +113,7 @@ class Loop:
         )
         self._spot.notice.defers = True
         self._saves = StepSaves(self._spot, self._ranks, asynchronous=asynchronous, replaces=True)
-        self._checks = Audit(self._state.parts, None if audit == "off" else self._report)
+        self._checks = None if audit == "off" else Audit(self._state.parts, self._report)
         self._steps = EpochSteps(self._state, self._saves, self._copy, self._checks)
         saved = self._spot.restore()
         self._ranks_before: int | None = None
@@ -217,8 +217,7 @@ class Loop:
         batches = self._batches((loader, *more), accumulate, through)
         if self._rehearsal is not None:
             batches = self._noted(batches, self._rehearsal)
-        report = None if self._audit == "off" or self._steps.is_done else self._report
-        return Batches(batches, accumulate, report, self._checks.gradients)
+        return Batches(batches, accumulate, None if self._steps.is_done else self._checks)
 
     def enumerate(self, loader: DataLoader[Any], **options: Any) -> Iterator[tuple[int, Any]]:
         """Yield the remaining batches of this epoch, each with its number; ``options``: of ``batches``."""
@@ -335,6 +334,7 @@ class Loop:
 
     def _copy(self, repeat: tuple[dict[str, int], Any] | None = None) -> StateCopy:
         position = self._state.position
-        if position.epoch < self._epochs and not self._state.has_stopped:
+        is_training = position.epoch < self._epochs and not self._state.has_stopped
+        if self._checks is not None and is_training:
             self._checks.at_save([position.step, position.batch, position.epoch, *self.state.values()])
         return self._state.copy(repeat, self._spot.take_keep(), has_buffers=not self._saves.saver.busy)

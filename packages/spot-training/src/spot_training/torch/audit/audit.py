@@ -27,11 +27,11 @@ _MAX_NAMED: Final = 8
 class Audit:
     """``report`` gets a line for each problem; what is only said loses variables or rows of a log."""
 
-    def __init__(self, parts: Mapping[str, Any], report: Callable[[str], None] | None) -> None:
-        """Created where the ``Loop`` is. ``report``: None: nothing is looked at."""
-        self._parts, self._report, self._is_done = parts, report, report is None
-        self.gradients = None if report is None else PendingGradients(parts)
-        self._at_loop = None if report is None else ScriptObjects(parts)
+    def __init__(self, parts: Mapping[str, Any], report: Callable[[str], None]) -> None:
+        """Created where the ``Loop`` is; ``report`` may raise an error."""
+        self.report, self._parts, self._is_done = report, parts, False
+        self.gradients = PendingGradients(parts)
+        self._at_loop = ScriptObjects(parts)
         self._first: ScriptObjects | None = None
         self._loader: Any = None
         self._datasets: list[dict[str, Any]] = []
@@ -50,7 +50,7 @@ class Audit:
             self._inspect(self._first)
         if not self._is_done and not loader.num_workers:
             self._datasets = [copy.deepcopy(_values(dataset)) for dataset in _datasets(loader)]
-        if self._report is None or self._at_loop is None or self._first is not None:
+        if self._first is not None:
             return {}
         now = self._first = ScriptObjects(self._parts, [loader])
         self._attributes = {name: _digests(part) for name, part in self._parts.items()}
@@ -62,16 +62,16 @@ class Audit:
             *(now.copies(self._at_loop, self._parts) if not before else ()),
             *now.differing(before),
         ):
-            self._report(line)
+            self.report(line)
         return digests
 
     def at_save(self, resumed: list[Any]) -> None:
         """Look again, when a state is copied. ``resumed``: what the script may have of the ``Loop``."""
-        if self._report is None or self._first is None or self.gradients is None:
+        if self._first is None:
             return
         changed = self._inspect(self._first).changed_values(self._first, resumed)
         if self.gradients.steps and self.gradients.are_pending():
-            self._report(
+            self.report(
                 "gradients were computed since the last optimizer step: they are not saved; use"
                 " loop.batches(loader, accumulate=n) with n batches in each, and step at an epoch's end"
             )
@@ -88,18 +88,18 @@ class Audit:
         """Report what is not a part and has changed or has come since ``first``; return what there is."""
         now = ScriptObjects(self._parts, [self._loader])
         for line in now.problems(first):
-            (self._report or say)(line)
+            self.report(line)
         return now
 
     def after_save(
         self, stored: Mapping[str, Any], loader: DataLoader[Any], indices: list[int] | None
     ) -> None:
         """Compare ``stored``, the parts of the first save. ``indices``: of the next batch, if known."""
-        if self._is_done or self._report is None or self._first is None:
+        if self._is_done or self._first is None:
             return
         self._is_done = True
         for line in compare_parts(self._parts, stored, self._attributes):
-            self._report(line)
+            self.report(line)
         for path in truncated_logs():
             say(f"{path} is open with mode 'w': a restart empties it; use 'a'")
         if indices is not None:
@@ -108,8 +108,8 @@ class Audit:
     def check(self, batch: Any) -> None:
         """Compare the batch that follows with the one that a restart draws."""
         expected, self._expected = self._expected, ""
-        if expected and self._report is not None and digest(batch) != expected:
-            self._report(
+        if expected and digest(batch) != expected:
+            self.report(
                 "the next batch differs in a new process: the dataset has a state of its own, such "
                 "as a counter, a cache or random numbers from the time; make each sample follow from "
                 "its index and the random number generators"

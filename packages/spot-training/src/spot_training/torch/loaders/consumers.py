@@ -7,12 +7,12 @@ import inspect
 import itertools
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import GeneratorType
 from typing import Any, Final
 
 from spot_training.errors import SpotTrainingError
-from spot_training.torch.audit.gradients import PendingGradients
+from spot_training.torch.audit.audit import Audit
 
 _MAX_DEPTH: Final = 5
 _REFUSED: Final[Mapping[type, str]] = {
@@ -24,21 +24,12 @@ _REFUSED: Final[Mapping[type, str]] = {
 
 
 class Batches:
-    """The batches of an epoch, as the script iterates over them.
+    """The batches of an epoch, as the script iterates over them; what a restart would lose is reported."""
 
-    ``report`` gets, in one line, what a restart would not resume: it may raise an error.
-    """
-
-    def __init__(
-        self,
-        batches: Iterator[Any],
-        accumulate: int,
-        report: Callable[[str], None] | None,
-        gradients: PendingGradients | None,
-    ) -> None:
-        """``report``: None, as ``gradients``, if nothing is to be checked."""
-        self._batches, self._accumulate, self._report = batches, accumulate, report
-        self._thread, self._requests, self._gradients = threading.get_ident(), 0, gradients
+    def __init__(self, batches: Iterator[Any], accumulate: int, audit: Audit | None) -> None:
+        """``audit``: None if nothing is to be checked."""
+        self._batches, self._accumulate, self._audit = batches, accumulate, audit
+        self._thread, self._requests = threading.get_ident(), 0
         self._before: list[Any] = []
         self._request_line: Any = None
         self._is_skipped = False
@@ -54,33 +45,34 @@ class Batches:
                 "skip batches; use loop.batches(loader, through=Prefetcher)"
             )
         self._requests += 1
-        if self._report is None or self._gradients is None or (self._requests > 2 and not self._is_skipped):
+        if self._audit is None or (self._requests > 2 and not self._is_skipped):
             return next(self._batches)
         if self._requests > 2:
-            return self._after_skip(self._report, self._gradients)
+            return self._after_skip(self._audit)
         before, self._request_line = self._request_line, _request_line()
         if self._requests == 2:
             self._is_skipped = before == self._request_line
             self._request_line = None
-            self._check_step(self._report, self._gradients)
+            self._check_step(self._audit)
         batch = next(self._batches)
         for kind in consumers_of(self) if self._requests == 1 else ():
-            self._report(_REFUSED[kind])
-        self._before = self._gradients.marks()
+            self._audit.report(_REFUSED[kind])
+        self._before = self._audit.gradients.marks()
         return batch
 
-    def _after_skip(self, report: Callable[[str], None], gradients: PendingGradients) -> Any:
+    def _after_skip(self, audit: Audit) -> Any:
         """Return the next batch; report a pass that ends without any step."""
         try:
             return next(self._batches)
         except StopIteration:
-            if gradients.marks()[:2] == self._before[:2]:
+            if audit.gradients.marks()[:2] == self._before[:2]:
                 self._is_skipped = False
-                self._check_step(report, gradients)
+                self._check_step(audit)
             raise
 
-    def _check_step(self, report: Callable[[str], None], gradients: PendingGradients) -> None:
+    def _check_step(self, audit: Audit) -> None:
         """Report a second request before the first batch was used, or after gradients without a step."""
+        gradients, report = audit.gradients, audit.report
         now = gradients.marks()
         if not gradients.is_known or now[:2] != self._before[:2]:
             return

@@ -14,7 +14,7 @@ from typing import Any, Final
 from spot_training.errors import say
 from spot_training.torch import callbacks, growth, state
 from spot_training.torch.loaders import generators
-from spot_training.torch.tree import mapped
+from spot_training.torch.state import mapped
 
 LIGHTNING_FILE: Final = "lightning.ckpt"
 """Lightning's checkpoint, written by rank 0."""

@@ -23,7 +23,7 @@ from spot_training.attributes import plain
 from spot_training.errors import MismatchError, one_line
 from spot_training.torch import state
 from spot_training.torch.loaders.samples import digest
-from spot_training.torch.tree import mapped, tensors_of
+from spot_training.torch.state import mapped, tensors_of
 
 _MAX_ELEMENTS: Final = 1 << 16
 """A larger tensor is not a value that a training counts or averages."""

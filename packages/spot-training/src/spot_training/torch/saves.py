@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
+import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -10,19 +14,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from spot_training.errors import SaveError, SpotTrainingError, log, one_line
+from spot_training.errors import SaveError, SpotTrainingError, log, one_line, say
 from spot_training.levels.background import BackgroundSaver
 from spot_training.nodes.membership import is_join_due
+from spot_training.notice import Notice
 from spot_training.spot import Spot
 from spot_training.storage.retention import Keep
 from spot_training.torch import state
 from spot_training.torch.nodes import ALONE, World
-from spot_training.torch.standby import Standby
 
 LONG_STEP_SECONDS: Final = 10.0
 """After a step this long a copy of the state is held in case a notice comes during the next one."""
-
-
+_WATCH_SECONDS: Final = 0.2
+_EXIT_SECONDS: Final = 10.0
+"""Time for the script to end by itself after the save; it may be inside a call that no signal interrupts."""
 PARTS_FILE: Final = "parts.pt"
 """The state of the parts if it is the same at every rank, written by rank 0; else each has ``SHARD_FILE``."""
 
@@ -86,6 +91,95 @@ def _refuse_uneven(numbers: Sequence[bool]) -> None:
             "the ranks have different numbers of batches in this epoch; give each the same "
             "number, such as by with_epoch(n) of WebDataset"
         )
+
+
+class Standby:
+    """Holds one save at a time, for a notice while the script is busy between two steps.
+
+    A validation, a generation or a step may last longer than the notice. Meanwhile a thread watches for the
+    notice, on all ranks; it writes the copy and ends the process. ``ranks``: ``TorchRanks``, to start it on
+    all ranks together.
+    """
+
+    def __init__(self, notice: Notice, ranks: Any) -> None:
+        self._notice, self._ranks, self._condition = notice, ranks, threading.Condition()
+        self.save: Callable[[], object] | None = None
+        """What it holds; on all ranks or on none between two of their agreements."""
+        self._is_watching = self._has_started = False
+        self._has_finished = threading.Event()
+        self._error: BaseException | None = None
+        self._thread: threading.Thread | None = None
+
+    def arm(self, save: Callable[[], object]) -> None:
+        """Hold a save, and start it at the notice."""
+        with self._condition:
+            self.save, self._is_watching = save, True
+            self._condition.notify()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._watch, name="spot_training standby", daemon=True)
+            self._thread.start()
+
+    def disarm(self) -> bool:
+        """Stop watching; return whether the save has started, else it never will by itself."""
+        with self._condition:
+            self._is_watching = False
+            return self._has_started
+
+    def complete(self) -> None:
+        """Run the save, or wait for it if it has started; raise its error."""
+        if not self._has_started and self.save is not None:
+            self._run(self.save)
+        self._has_finished.wait()
+        if self._error is not None:
+            raise self._error
+
+    def drop(self) -> None:
+        """Forget the save after ``disarm``."""
+        self.save = None
+
+    def _watch(self) -> None:
+        while True:
+            with self._condition:
+                while not self._is_watching:
+                    self._condition.wait()
+            is_noticed = self._notice.received or self._ranks.is_stop_requested()
+            if is_noticed and (save := self._begin()) is not None:
+                self._ranks.request_stop()
+                self._run(save)
+                break
+            with self._condition:
+                self._condition.wait(_WATCH_SECONDS)
+        if self._error is None:
+            self._end_process()
+        else:
+            say(f"not saved at the notice: {one_line(self._error)}")
+
+    def _begin(self) -> Callable[[], object] | None:
+        """Return the save, which has then started; None if it was disarmed meanwhile."""
+        with self._condition:
+            save = self.save if self._is_watching else None
+            self._has_started = save is not None
+        return save
+
+    def _run(self, save: Callable[[], object]) -> None:
+        try:
+            save()
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._has_finished.set()
+
+    def _end_process(self) -> None:
+        """Raise ``SystemExit(0)`` in the main thread, else end the process; other nodes go on without it."""
+        getattr(self._ranks, "world", ALONE).renew("saved for a node with a notice")
+        self._notice.exits = True
+        main = threading.main_thread().ident
+        if self._notice.has_handler and main is not None:
+            signal.pthread_kill(main, signal.SIGTERM)
+        threading.Event().wait(_EXIT_SECONDS)  # this thread ends with the interpreter
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
 
 
 class StepSaves:
@@ -227,7 +321,7 @@ class StepSaves:
 
         ``is_stopping``: save it in any case; without one, exit.
         """
-        if self._standby is None or not self._standby.is_armed:
+        if self._standby is None or self._standby.save is None:
             if is_stopping:
                 self.saver.wait()
                 self._exit(step)

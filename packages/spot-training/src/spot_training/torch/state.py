@@ -1,4 +1,4 @@
-"""The content of a PyTorch checkpoint: state dicts and random number state, and their files."""
+"""The content of a PyTorch checkpoint: trees of tensors by key, random number state, and their files."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ import pickle
 import random
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 import torch
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 from spot_training.errors import SaveError, one_line
 from spot_training.storage.files import hashed
-from spot_training.torch.tree import mapped, tensors_of
+
+TreePath: TypeAlias = tuple[Any, ...]
+PLACEHOLDER: Final = torch.zeros(1)
+"""In a tree without tensors: here is one. Not empty, so that a file has it once."""
 
 
 class Stateful(Protocol):
@@ -217,3 +220,44 @@ def _array_types() -> list[Any]:
     functions = [numpy.empty(0).__reduce__()[0], numpy.ndarray, numpy.dtype]
     codes = "".join(numpy.typecodes[kind] for kind in ("AllInteger", "AllFloat")) + "?"
     return [*functions, *{type(numpy.dtype(code)) for code in codes}]
+
+
+def key_of(path: TreePath) -> str:
+    """Return the key of a tensor: ``model.0.weight``, ``optimizer.state.3.exp_avg``."""
+    return ".".join(map(str, path))
+
+
+def tensors_of(tree: Any, path: TreePath = ()) -> Iterator[tuple[TreePath, torch.Tensor]]:
+    """Yield the tensors of a tree with their paths."""
+    if isinstance(tree, torch.Tensor):
+        yield path, tree
+    elif isinstance(tree, dict):
+        for key, value in tree.items():
+            yield from tensors_of(value, (*path, key))
+    elif type(tree) in (list, tuple):
+        for number, value in enumerate(tree):
+            yield from tensors_of(value, (*path, number))
+
+
+def replaced(tree: Any, change: Callable[[TreePath, torch.Tensor], Any], path: TreePath = ()) -> Any:
+    """Return a tree with another value in place of each tensor; its dicts and lists are new."""
+    if isinstance(tree, torch.Tensor):
+        return change(path, tree)
+    if isinstance(tree, dict):  # an OrderedDict of a module carries _metadata, which a shallow copy has
+        new = copy.copy(tree)
+        for key, value in tree.items():
+            new[key] = replaced(value, change, (*path, key))
+        return new
+    if type(tree) in (list, tuple):
+        return type(tree)(replaced(value, change, (*path, number)) for number, value in enumerate(tree))
+    return tree
+
+
+def mapped(tree: Any, change: Callable[[torch.Tensor], Any]) -> Any:
+    """Return a tree with ``change`` of each tensor in its place."""
+    return replaced(tree, lambda _, tensor: change(tensor))
+
+
+def without_tensors(tree: Any) -> Any:
+    """Return a tree with ``PLACEHOLDER`` in place of each tensor."""
+    return mapped(tree, lambda _: PLACEHOLDER)

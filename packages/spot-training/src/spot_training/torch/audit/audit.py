@@ -19,7 +19,7 @@ from spot_training.torch.audit.objects import ScriptObjects, problems_of_parts, 
 from spot_training.torch.growth import form
 from spot_training.torch.loaders import generators
 from spot_training.torch.loaders.samples import digest, draw
-from spot_training.torch.tree import mapped, tensors_of
+from spot_training.torch.state import mapped, tensors_of
 
 _MAX_NAMED: Final = 8
 

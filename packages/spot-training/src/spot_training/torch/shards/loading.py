@@ -18,7 +18,7 @@ from spot_training.storage.manifest import Checkpoint, part_of
 from spot_training.torch import state
 from spot_training.torch.shards.saving import SHARD_FILE
 from spot_training.torch.shards.support import ZeroState, is_dtensor, parameters_of
-from spot_training.torch.tree import key_of, replaced, tensors_of, without_tensors
+from spot_training.torch.state import key_of, replaced, tensors_of, without_tensors
 
 
 class StoredShards:

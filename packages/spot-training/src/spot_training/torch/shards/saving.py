@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 from spot_training.errors import SpotTrainingError, one_line
 from spot_training.torch import state
 from spot_training.torch.shards.support import ZeroState, is_dtensor, parameters_of
-from spot_training.torch.tree import TreePath, key_of, tensors_of, without_tensors
+from spot_training.torch.state import TreePath, key_of, tensors_of, without_tensors
 
 SHARD_FILE: Final = "shard.pt"
 """Of each rank: ``shards``, the pieces of tensors that it wrote, and ``trees``, the state without tensors (of

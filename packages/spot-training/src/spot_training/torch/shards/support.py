@@ -10,7 +10,7 @@ from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
 from spot_training.errors import SpotTrainingError
-from spot_training.torch.tree import TreePath
+from spot_training.torch.state import TreePath
 
 _REFUSED_CLASSES: Final = {
     "FullyShardedDataParallel": "FSDP1",

@@ -38,7 +38,6 @@ def hook() -> Iterator[None]:
 
 
 def train(folder: Path, run: TrainingRun | None, *steps: int, **options: Any) -> int | None:
-    """Restore, save some steps, end; return the restored step."""
     checkpointer = Checkpointer(folder, run=run, retry_policy=Clock().retry_policy(), **options)
     saved = checkpointer.restore()
     for step in steps:

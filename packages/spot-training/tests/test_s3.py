@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -283,3 +285,11 @@ def test_a_checkpoint_of_this_machine_arrives_as_it_is(s3: Any, tmp_path: Path) 
     saved = second.restore(LocalLevel(tmp_path / "second", second))
     assert saved is not None
     assert (saved.step, saved.meta, (saved.part() / "state").read_text()) == (10, {"epoch": 1}, "at 10")
+
+
+def test_the_end_of_a_process_removes_what_it_has_transferred(tmp_path: Path) -> None:
+    script = (
+        f"from spot_training.storage.s3 import S3Store as S; assert S('{URL}', '', '.')._scratch.exists()"
+    )
+    subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=True, timeout=60)
+    assert list(tmp_path.iterdir()) == []

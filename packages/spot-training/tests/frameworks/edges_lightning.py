@@ -111,7 +111,6 @@ def fit(
     callbacks: tuple[Any, ...] = (),
     **values: Any,
 ) -> None:
-    """Train; print the metrics at the end."""
     torch.manual_seed(1)
     ranks = int(os.environ.get("WORLD_SIZE", "1"))
     spot = SpotCheckpoint(folder / "checkpoints")

@@ -177,7 +177,6 @@ def _entry(line: str) -> Any:
 
 
 def uninterrupted(module: Any, folder: Path, ranks: int, options: dict[str, Any]) -> str:
-    """Return the final weights of a training that nobody disturbs."""
     job = Job(module, folder, ranks, **options)
     job.start()
     codes = job.end()

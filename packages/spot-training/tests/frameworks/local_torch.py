@@ -156,7 +156,6 @@ class Start:
 
 
 def newest(folder: Path) -> int:
-    """Return the newest checkpoint's step; 0 if there is none."""
     return max((int(path.name[5:]) for path in folder.glob("step-*")), default=0)
 
 

@@ -146,7 +146,6 @@ def unsupported(folder: Path) -> None:
 
 
 def rate(folder: Path, value: float) -> None:
-    """Train with a learning rate that no argument shows."""
     model, optimizer, loop = new_loop(folder / "checkpoints", value)
     for _ in loop.epochs(2):
         for batch in loop.batches(loader()):

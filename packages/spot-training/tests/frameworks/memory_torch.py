@@ -78,7 +78,6 @@ def start(folder: Path, local: Path, size: int) -> tuple[Any, dict[str, Any]]:
 
 
 def newest(memory: Path) -> int:
-    """Return the newest step of the checkpoints in memory."""
     return max((int(path.name[5:]) for path in memory.glob("*/step-*")), default=0)
 
 

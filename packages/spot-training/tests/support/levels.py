@@ -25,7 +25,6 @@ FACTOR, PRIME = 48271, 2**31 - 1
 
 
 def state_after(steps: int) -> int:
-    """Return the state of an uninterrupted training."""
     state = 1
     for step in range(steps):
         state = (state * FACTOR + step) % PRIME

@@ -24,7 +24,6 @@ class Thread:
 
 
 def together(size: int, act: object) -> list[object]:
-    """Run ``act`` on all ranks; return each rank's result or error."""
     texts, barrier, ends = [""] * size, threading.Barrier(size), [None] * size
 
     def rank(number: int) -> None:

@@ -27,5 +27,4 @@ def small_disk(folder: Path, kilobytes: int) -> Iterator[Path]:
 
 
 def remount_read_only(folder: Path) -> None:
-    """Make a mounted file system read-only."""
     subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)

@@ -7,9 +7,11 @@ The files of each save have keys of their own, which its manifest has: no save w
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import errno
 import json
+import os
 import shutil
 import tempfile
 import uuid
@@ -48,6 +50,7 @@ class S3Store(Store):
         self._prefix = prefix.strip("/") + "/" if prefix.strip("/") else ""
         self._s3 = client if client is not None else _client()
         self._scratch = Path(tempfile.mkdtemp(prefix="spot-training-", dir=scratch))
+        atexit.register(_remove_scratch, self._scratch, os.getpid())
         self._files = Files()
         self._owner: dict[str, object] | None = None
         self._fetched = self._offered = ""
@@ -219,6 +222,11 @@ class S3Store(Store):
             if status >= 500 or status in _TRANSIENT_STATUSES:
                 failure.errno = errno.EREMOTEIO
             raise failure from error
+
+
+def _remove_scratch(folder: Path, process: int) -> None:
+    if os.getpid() == process:  # a forked process has registered it, too
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _on_bytes(count: int) -> None:

@@ -12,8 +12,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
 
+import torch
 from transformers import TrainerCallback
 
+from spot_training.attributes import plain
 from spot_training.errors import SaveError, SpotTrainingError, log, say
 from spot_training.identity import TrainingRun
 from spot_training.interval import Interval
@@ -146,7 +148,8 @@ class SpotCallback(TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Request a save if due, on all ranks at the same step; a last save skips the evaluation.
 
-        Of an epoch's last step at the epoch's end: what callbacks, log and evaluation do there counts.
+        Of an epoch's last step at the epoch's end: what callbacks, log and evaluation do there counts. But
+        with ``save_strategy="best"`` the Trainer drops there what is not the best.
         """
         spot = self._get_spot()
         spot.progress.report(state.global_step, spot.steps)
@@ -154,7 +157,8 @@ class SpotCallback(TrainerCallback):
         is_save_due = self._ranks.rank == 0 and (is_end or spot.should_save())
         self._is_stopping, is_save_due = self._ranks.any(spot.should_stop(), is_save_due)
         is_save_due |= self._is_stopping or control.should_save
-        self._saves_epoch = is_save_due and float(state.epoch or 0.5).is_integer()
+        is_epoch_end = float(state.epoch or 0.5).is_integer() and args.save_strategy != "best"
+        self._saves_epoch = is_save_due and is_epoch_end
         control.should_save = is_save_due and not self._saves_epoch
         self._mark(args, state, control)
 
@@ -211,12 +215,13 @@ class SpotCallback(TrainerCallback):
         the rates, which a callback may set again at the epoch's beginning.
         """
         trainer = self._trainer
+        groups = [{**group, "params": None} for group in trainer.optimizer.param_groups]
         names = ("_tr_loss", "_total_loss_scalar", "_globalstep_last_logged", "_initial_global_step")
         return {
             "loss": {name: getattr(trainer, name) for name in names if hasattr(trainer, name)},
             "callbacks": callbacks.take(self._owners(), trainer.model, self._marks),
             "flags": growth.flags({"model": trainer.model}, self._first),
-            "groups": [{**group, "params": None} for group in trainer.optimizer.param_groups],
+            "groups": [plain(SimpleNamespace(**group), torch.Tensor) for group in groups],
         }
 
     def _owners(self) -> list[Any]:

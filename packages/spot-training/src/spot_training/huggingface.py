@@ -12,10 +12,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
 
-import torch
 from transformers import TrainerCallback
 
-from spot_training.attributes import plain
 from spot_training.errors import SaveError, SpotTrainingError, log, say
 from spot_training.identity import TrainingRun
 from spot_training.interval import Interval
@@ -142,8 +140,7 @@ class SpotCallback(TrainerCallback):
             callbacks.restore(owners, trainer.model, extra["callbacks"])
             vars(trainer).update(vars(owners[-1]))
             growth.set_flags({"model": trainer.model}, extra["flags"])
-            for group, values in zip(trainer.optimizer.param_groups, extra["groups"], strict=False):
-                group.update(values | {"params": group["params"]})
+            growth.set_rates(trainer.optimizer, extra["rates"])
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Request a save if due, on all ranks at the same step; a last save skips the evaluation.
@@ -215,13 +212,12 @@ class SpotCallback(TrainerCallback):
         the rates, which a callback may set again at the epoch's beginning.
         """
         trainer = self._trainer
-        groups = [{**group, "params": None} for group in trainer.optimizer.param_groups]
         names = ("_tr_loss", "_total_loss_scalar", "_globalstep_last_logged", "_initial_global_step")
         return {
             "loss": {name: getattr(trainer, name) for name in names if hasattr(trainer, name)},
             "callbacks": callbacks.take(self._owners(), trainer.model, self._marks),
             "flags": growth.flags({"model": trainer.model}, self._first),
-            "groups": [plain(SimpleNamespace(**group), torch.Tensor) for group in groups],
+            "rates": growth.rates(trainer.optimizer),
         }
 
     def _owners(self) -> list[Any]:

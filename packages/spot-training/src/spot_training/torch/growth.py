@@ -11,7 +11,7 @@ second copy of the state, and the pages that rank 0 has read to compare the chec
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ import torch
 from torch.nn.utils import prune
 from torch.optim import Optimizer
 
-from spot_training.attributes import plain
+from spot_training.attributes import is_plain, plain
 from spot_training.errors import MismatchError, one_line
 from spot_training.torch import state
 from spot_training.torch.loaders.samples import digest
@@ -169,6 +169,20 @@ def set_flags(parts: Mapping[str, Any], saved: Mapping[str, Any]) -> None:
                 if attribute in parameters:
                     continue  # a weight that is pruned later, and follows from the parameter until then
                 setattr(module, attribute, placed(value, getattr(module, attribute, None)))
+
+
+def rates(optimizer: Any) -> list[dict[str, Any]]:
+    """Return the plain values of an optimizer's groups: rates, decay, momentum."""
+    groups = [{**group, "params": None} for group in optimizer.param_groups]
+    return [
+        {name: value for name, value in group.items() if is_plain(value, torch.Tensor)} for group in groups
+    ]
+
+
+def set_rates(optimizer: Any, saved: Sequence[Mapping[str, Any]]) -> None:
+    """Set what ``rates`` returned."""
+    for group, values in zip(optimizer.param_groups, saved, strict=False):
+        group.update({**values, "params": group["params"]})
 
 
 def placed(value: Any, now: Any) -> Any:

@@ -153,7 +153,8 @@ def _counters(callback: Any) -> tuple[dict[str, Any], dict[str, list[Any]]]:
 def _is_plain(value: Any) -> bool:
     """Return whether JSON has a value as it is: numbers, texts, and lists and mappings of them."""
     try:
-        return bool(json.loads(json.dumps(value)) == value)
+        again = json.loads(json.dumps(value))
+        return bool(again == value or repr(again) == repr(value))  # not a number is unequal to itself
     except (TypeError, ValueError, RecursionError):
         return False
 

@@ -139,13 +139,14 @@ def annealed(start: Start) -> None:
 
 class Losses(keras.callbacks.Callback):
     def on_train_begin(self, logs: Any = None) -> None:
-        self.losses, self.means = [], {"loss": [0.0]}
+        self.worst = float("nan")
+        self.losses, self.means = [self.worst], {"loss": [0.0]}
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         self.losses.append((logs or {})["loss"])
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        self.means["loss"].append(float(np.mean(self.losses)))
+        self.means["loss"].append(float(np.mean(self.losses[1:])))
         self.model.optimizer.learning_rate = 0.01 / len(self.means["loss"])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import queue
 import threading
 import time
@@ -131,14 +132,14 @@ class RabbitMQConsumer(RequestConsumer):
             self._link.call(self._window.resize)
 
     def hand_back(self) -> None:
-        """Cancel the consumers until `set_prefetch`, and requeue the prefetched requests, each once.
+        """Cancel the consumers until `set_prefetch`, and requeue the prefetched requests.
 
-        Brokers before RabbitMQ 4.3 count what comes back as a failure (`_return`): what was delivered
-        twice, or may be delivered only once, stays.
+        Brokers before RabbitMQ 4.3 count what comes back as a failure (`_return`): what has had more than a
+        quarter of its deliveries, or may be delivered only once, stays.
         """
         self.set_prefetch(0)
-        if self._queue.max_deliveries > 1:
-            self._requeue_prefetched(only_first_deliveries=True)
+        if (limit := self._queue.max_deliveries) > 1:
+            self._requeue_prefetched(max_count=max(limit // 4, 1))
 
     def ack(self, acks: Sequence[Ack]) -> None:
         replies = []
@@ -192,7 +193,7 @@ class RabbitMQConsumer(RequestConsumer):
         if self._outbox.oldest_seconds > _UNCONFIRMED_SECONDS and not self._stopped.is_set():
             self._link.call(partial(self._window.extend, self._outbox.count))
 
-    def _requeue_prefetched(self, *, only_first_deliveries: bool = False) -> None:
+    def _requeue_prefetched(self, *, max_count: float = math.inf) -> None:
         """Return prefetched requests to the queue, without counting it as a failure where the broker can."""
         stay = []
         for _ in range(self._prefetched.qsize()):
@@ -200,7 +201,7 @@ class RabbitMQConsumer(RequestConsumer):
                 delivery = self._prefetched.get_nowait()
             except queue.Empty:
                 break
-            if delivery is None or (only_first_deliveries and delivery.request.delivery_count > 1):
+            if delivery is None or delivery.request.delivery_count > max_count:
                 stay.append(delivery)
             else:
                 self._link.call(partial(self._return, delivery, has_failed=False))

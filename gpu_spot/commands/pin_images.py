@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import yaml
 
 from gpu_spot.commands import files
+from gpu_spot.commands.stack import add_stack_options, clients_for
 from gpu_spot.declared.stackfile import StackConfig, StrictLoader, config_in, file_of, find_project
 from gpu_spot.errors import aws_error
 
@@ -83,21 +84,21 @@ class Pinned:
 def add_parser(commands: Any) -> None:
     """Add the sub-command to an ``argparse`` sub-parsers object."""
     parser = commands.add_parser("pin-images", help="write the newest machine images into a stack file")
-    parser.add_argument("--stack", default="dev", help="stack file Pulumi.<STACK>.yaml (default: dev)")
+    add_stack_options(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Pin the images of a stack and print each change."""
-    import boto3
     from botocore.exceptions import BotoCoreError, ClientError
     from rich.console import Console
 
     path = file_of(find_project(), args.stack)
-    region = StackConfig("", args.stack, path, config_in(path)).region
+    config = StackConfig("", args.stack, path, config_in(path))
+    region = config.region
     before = path.read_text("utf-8")
-    client = boto3.client("ssm", region_name=region)
+    client = clients_for(args, config)("ssm")
 
     def resolve(parameter: str) -> str:
         try:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from gpu_spot.commands.stack import add_stack_options
+
 
 def add_parser(commands: Any) -> None:
     """Add the sub-command to an ``argparse`` sub-parsers object."""
     parser = commands.add_parser(
         "preflight", help="check the AWS account for problems before the first `pulumi up`; read-only"
     )
-    parser.add_argument("--stack", default="dev", help="stack file Pulumi.<STACK>.yaml (default: dev)")
-    parser.add_argument(
-        "--profile", help="AWS profile (default: the stack's aws:profile, or the AWS credential chain)"
-    )
+    add_stack_options(parser)
     parser.add_argument("--only", metavar="CHECK", help='one check by its name in the report: "node agents"')
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from gpu_spot.declared.stackfile import StackConfig
     from gpu_spot.preflight.account import ClientOf
-
-_PROFILE_KEY: Final = "aws:profile"
 
 
 def add_stack_options(
@@ -26,10 +24,11 @@ def add_stack_options(
 
 
 def clients_for(args: argparse.Namespace, config: StackConfig) -> ClientOf:
-    """Return a function that returns cached clients of the stack's account. Raises ``UserError``."""
+    """Return a function that returns cached clients of the account, whose profile ``args`` has then."""
     from gpu_spot.preflight.account import connect
 
-    clients = connect(config.region, args.profile or config.values.get(_PROFILE_KEY)).clients
+    args.profile = args.profile or config.values.get("aws:profile")
+    clients = connect(config.region, args.profile).clients
     cache: dict[str, object] = {}
 
     def client(service: str) -> object:

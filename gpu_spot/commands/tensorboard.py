@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from botocore.exceptions import BotoCoreError, ClientError
 
 from contracts import names
-from gpu_spot.commands.stack import name_in_aws
+from gpu_spot.commands.stack import add_stack_options, clients_for, name_in_aws
 from gpu_spot.declared.stackfile import find_project, load
 from gpu_spot.errors import aws_error
 from userdata.tensorboard import IDLE_MINUTES, PORT
@@ -30,7 +30,7 @@ _READY_TIMEOUT_SECONDS: Final = 600.0
 def add_parser(commands: Any) -> None:
     """Add the sub-command to an ``argparse`` sub-parsers object."""
     parser = commands.add_parser("tensorboard", help="open TensorBoard for the logs that jobs write to EFS")
-    parser.add_argument("--stack", default="dev", help="stack file Pulumi.<STACK>.yaml (default: dev)")
+    add_stack_options(parser)
     parser.add_argument("--port", type=int, default=PORT, help=f"local port (default: {PORT})")
     parser.add_argument("--stop", action="store_true", help="terminate the TensorBoard instance")
     parser.set_defaults(run=run)
@@ -38,13 +38,13 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Start the instance if necessary and forward a local port to it until Ctrl-C, or terminate it."""
-    import boto3
     from rich.console import Console
 
     console = Console(markup=False, emoji=False)
     config = load(find_project(), args.stack)
     args.stack, region = name_in_aws(config), config.region
-    ec2, ssm = boto3.client("ec2", region_name=region), boto3.client("ssm", region_name=region)
+    clients = clients_for(args, config)
+    ec2, ssm = clients("ec2"), clients("ssm")
     try:
         if args.stop:
             ended = stop(ec2, args.stack)
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
         soft_wrap=True,
     )
     try:
-        return subprocess.run(forwarding(instance, region, args.port), check=False).returncode  # noqa: S603
+        return subprocess.run(forwarding(instance, region, args.port, args.profile), check=False).returncode  # noqa: S603
     except KeyboardInterrupt:
         return 0
 
@@ -107,7 +107,7 @@ def wait(ssm: SSMClient, instance: str, sleep: Callable[[float], object] = time.
     )
 
 
-def forwarding(instance: str, region: str, port: int) -> list[str]:
+def forwarding(instance: str, region: str, port: int, profile: str | None = None) -> list[str]:
     """Return the command that forwards the local port.
 
     Source: Systems Manager guide, "Start a session", port forwarding.
@@ -115,7 +115,7 @@ def forwarding(instance: str, region: str, port: int) -> list[str]:
     ports = f"portNumber={PORT},localPortNumber={port}"
     return [
         *("aws", "ssm", "start-session", "--region", region, "--target", instance),
-        *("--document-name", DOCUMENT, "--parameters", ports),
+        *("--document-name", DOCUMENT, "--parameters", ports, *(("--profile", profile) if profile else ())),
     ]
 
 

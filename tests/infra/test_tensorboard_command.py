@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import boto3
 import pytest
 
 from contracts import names
+from gpu_spot.cli import main
 from gpu_spot.commands.tensorboard import forwarding, running, stop, wait
+from gpu_spot.errors import ExitStatus
 from tests.models import moto
 
 REGION = "us-west-2"
@@ -82,3 +85,16 @@ def test_the_port_is_forwarded_by_awss_own_document() -> None:
         *("--document-name", "AWS-StartPortForwardingSession"),
         *("--parameters", "portNumber=6006,localPortNumber=7007"),
     ]
+    assert forwarding("i-1", REGION, 7007, "lab")[-2:] == ["--profile", "lab"]
+
+
+@pytest.mark.parametrize("command", ["pin-images", "tensorboard --stop"])
+@pytest.mark.parametrize("option", [(), ("--profile", "typed")])
+def test_the_profile_is_the_typed_one_or_the_stacks(
+    command: str, option: tuple[str, ...], tmp_path: Path, monkeypatch: Any, capsys: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "Pulumi.yaml").write_text("{name: gpu-spot, runtime: python}\n")
+    (tmp_path / "Pulumi.dev.yaml").write_text(f"config: {{aws:region: {REGION}, aws:profile: stacks}}\n")
+    assert main([*command.split(), *option]) == ExitStatus.AWS
+    assert f"The config profile ({option[-1] if option else 'stacks'})" in capsys.readouterr().err

@@ -11,7 +11,7 @@ import shlex
 
 import pytest
 
-from docs.site.stage import ROOT
+from docs.site.stage import ROOT, pages
 from gpu_spot.cli import parser
 from gpu_spot.reference import options
 from tests.docs.commands import code_block_commands, prose_commands, unverified_commands
@@ -43,6 +43,14 @@ def test_documented_commands_parse(line: str) -> None:
     found = GPU_SPOT.match(line)
     assert found
     parser().parse_args(shlex.split(found[1]))
+
+
+def test_what_pip_installs_from_a_checkout_is_there() -> None:
+    prose = re.findall(r"`pip install ([^`]+)`", "".join(page.read_text("utf-8") for page in pages()))
+    typed = [one.line for one in TYPED if one.line.startswith("pip install ")]
+    folders = re.findall(r"(?<!\S)\./([\w/-]+)", " ".join([*prose, *typed]))
+    assert len(folders) >= 2
+    assert not [name for name in folders if not (ROOT / name / "pyproject.toml").is_file()]
 
 
 def test_commands_in_prose_exist_with_their_options() -> None:

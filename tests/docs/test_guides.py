@@ -99,6 +99,31 @@ def test_what_stays_is_looked_for_by_the_stacks_tag() -> None:
     assert commands == [names.TAG_STACK] * 2
 
 
+FRAGMENTS = {
+    "docs/training.md": ("training:", "nodes:"),
+    "docs/datasets.md": ("datasets:", "prepare:"),
+    "examples/optuna/README.md": ("training:",),
+}
+
+
+@pytest.mark.parametrize(
+    ("page", "begin"), [(page, one) for page, parts in FRAGMENTS.items() for one in parts]
+)
+def test_a_part_of_a_job_is_such_as_a_stack_file_may_have(page: str, begin: str) -> None:
+    text = (ROOT / page).read_text("utf-8")
+    [part] = [yaml.safe_load(one) for one in re.findall(rf"```yaml\n( *{begin}.*?)```", text, re.DOTALL)]
+    job = {"name": "images", "repository": "https://git.example.org/team/training", "revision": "0" * 40}
+    job |= {
+        "command": ["train"],
+        "capacity": {"kind": "mixed-asg", "target": 1, "instanceTypes": ["g6.xlarge"]},
+    }
+    job |= part["training"][0] if begin == "training:" else part
+    points = [{"name": job["checkpoints"], "path": "/saved"}] if "checkpoints" in job else []
+    network = {"cidr": "10.20.0.0/16", "zones": ["us-east-1a", "us-east-1b"]}
+    config = {"aws:region": "us-east-1", "gpu-spot:network": network, "gpu-spot:training": [job]}
+    assert load_settings({**config, "gpu-spot:storage": {"fileSystem": {"accessPoints": points}}}).training
+
+
 def network_of_others() -> dict[str, Any]:
     """The setting for an existing VPC as docs/operations.md has it, with identifiers of the doubles."""
     page = (ROOT / "docs" / "operations.md").read_text("utf-8")

@@ -16,7 +16,7 @@ _HEAD: Final = (
     "with the full path of the key, its value, and the allowed values. For the effect of a change on running "
     "instances see [what changes in place](operations.md#what-changes-in-place) and "
     "[what is replaced](operations.md#what-is-replaced).\n\n"
-    "`gpu-spot schema > stack-file.schema.json` writes a JSON Schema for editors: with "
+    "`gpu-spot schema > stacks/stack-file.schema.json` writes a JSON Schema for editors: with "
     "`# yaml-language-server: $schema=stack-file.schema.json` as the first line of a stack file, the editor "
     "completes and checks keys. Constraints between keys are checked at preview only.\n"
 )

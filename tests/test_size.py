@@ -18,7 +18,7 @@ PRODUCT_LINES = {
     "infra": 19_478,
     "lambdas": 14_347,
     "userdata": 17_889,
-    "gpu_spot": 13_082,
+    "gpu_spot": 13_081,
     "policy": 1_629,
     "market": 1_775,
     "rehearsal": 5_133,

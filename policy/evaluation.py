@@ -56,14 +56,17 @@ def settings_of(stack: str, directory: Path = CONFIG_DIRECTORY) -> dict[str, Any
         ValueError: an unknown rule, level or setting.
     """
     path = directory / f"{stack}.json"
-    config: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+    try:
+        config: dict[str, Any] = dict(json.loads(path.read_text("utf-8"))) if path.is_file() else {}
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path.name} must be a JSON object of settings by rule: {error}") from None
     rules = {rule.name: rule for rule in RULES}
     for name, value in config.items():
         if name != "all" and name not in rules:
             raise ValueError(
                 f"{path.name}: {name!r} is not a rule; use all, or one of {', '.join(sorted(rules))}"
             )
-        rule_config = {_LEVEL: value} if isinstance(value, str) else value
+        rule_config = _as_object(value)
         if rule_config.get(_LEVEL, "advisory") not in _LEVELS:
             raise ValueError(
                 f"{path.name}: {name} must be {alternatives(_LEVELS)}, not {rule_config[_LEVEL]!r}"
@@ -79,10 +82,13 @@ def settings_of(stack: str, directory: Path = CONFIG_DIRECTORY) -> dict[str, Any
 
 def effective_settings(rule: PolicyRule, config: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return a rule's level (configured, else that of ``all``, else its default) and settings."""
-    value = config.get(rule.name, {})
-    rule_config = {_LEVEL: value} if isinstance(value, str) else value
-    settings = rule.defaults() | {key: value for key, value in rule_config.items() if key != _LEVEL}
-    return rule_config.get(_LEVEL, config.get("all", rule.level)), settings
+    of_all, of_rule = (_as_object(config.get(name, {})) for name in ("all", rule.name))
+    settings = rule.defaults() | {key: value for key, value in of_rule.items() if key != _LEVEL}
+    return of_rule.get(_LEVEL, of_all.get(_LEVEL, rule.level)), settings
+
+
+def _as_object(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {_LEVEL: value}
 
 
 def rules_in_words(stack: str) -> str:

@@ -112,10 +112,8 @@ def _ceiling(
             )
         total += units * max(prices, default=0.0)
     if total > maximum:
-        yield "", f"On-Demand may cost {total:.2f} USD per hour, more than {maximum}; lower the groups' "
-
-
-"max, or raise maximumUsdPerHour"
+        advice = "lower the groups' max, or raise maximumUsdPerHour"
+        yield "", f"On-Demand may cost {total:.2f} USD per hour, more than {maximum}; {advice}"
 
 
 def _unit_prices(
@@ -124,16 +122,13 @@ def _unit_prices(
     """Return the hourly prices of a unit of capacity, and the types, or their selection, without a price."""
     if not overrides:
         return [], ["a group without listed types"]
-    prices, unpriced = list[float](), list[str]()
-    for override in overrides:
-        weight = float(override.get("weightedCapacity") or 1)
-        for name in _types_of(override):
-            price = facts.price(name, region)
-            if price is None:
-                unpriced.append(name)
-            else:
-                prices.append(price / weight)
-    return prices, sorted(set(unpriced))
+    options = [
+        (name, facts.price(name, region), override.get("weightedCapacity") or 1)
+        for override in overrides
+        for name in _types_of(override)
+    ]
+    prices = [price / float(weight) for _, price, weight in options if price and weight != UNKNOWN]
+    return prices, sorted({name for name, price, _ in options if price is None})
 
 
 def _types_of(override: Mapping[str, Any]) -> list[str]:
@@ -151,11 +146,10 @@ def _on_demand_units(inputs: Mapping[str, Any]) -> float:
     policy = inputs.get("mixedInstancesPolicy") or {}
     shares = ({} if policy == UNKNOWN else policy.get("instancesDistribution")) or {}
     max_size = inputs.get("maxSize") or 0
-    if max_size == UNKNOWN or shares == UNKNOWN:
+    if UNKNOWN in (max_size, shares) or UNKNOWN in dict(shares).values():
         return 0.0
-    base = min(float(shares.get("onDemandBaseCapacity") or 0), float(max_size))
-    above = float(shares.get("onDemandPercentageAboveBaseCapacity", 100))
-    return base + (float(max_size) - base) * above / 100
+    base, above = shares.get("onDemandBaseCapacity"), shares.get("onDemandPercentageAboveBaseCapacity", 100)
+    return on_demand_share(int(max_size), int(base or 0), 100 - int(above))
 
 
 def _on_demand_units_of_fleet(subject: Subject, parameters: Mapping[str, config.GroupConfig]) -> float:
@@ -187,9 +181,8 @@ def _group_configs(subjects: Sequence[Subject]) -> dict[str, config.GroupConfig]
 def _buys_spot(inputs: Mapping[str, Any]) -> bool:
     policy = inputs.get("mixedInstancesPolicy")
     shares = policy.get("instancesDistribution") if isinstance(policy, Mapping) else None
-    if not isinstance(shares, Mapping):
-        return False
-    return float(shares.get("onDemandPercentageAboveBaseCapacity", 100)) < 100
+    above = shares.get("onDemandPercentageAboveBaseCapacity", 100) if isinstance(shares, Mapping) else 100
+    return above not in (100, UNKNOWN)
 
 
 def _overrides(inputs: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -98,6 +98,17 @@ def group(
     )
 
 
+def shared_group(above: Any, most: int, weight: Any = 1) -> Subject:
+    """Return a group of one type, with this On-Demand percentage."""
+    shares = {"onDemandPercentageAboveBaseCapacity": above}
+    template = {"overrides": [{"instanceType": "g6.xlarge", "weightedCapacity": weight}]}
+    policy = {"instancesDistribution": shares, "launchTemplate": template}
+    zones = ["subnet-1", "subnet-2", "subnet-3"]
+    return subject(
+        "Group", "any", mixedInstancesPolicy=policy, maxSize=most, vpcZoneIdentifiers=zones, tags=TAGS
+    )
+
+
 def chosen_by(types: list[str] | None) -> Subject:
     """Return an On-Demand group whose types EC2 chooses by requirements."""
     requirements: dict[str, Any] = {"vCpuCount": {"min": 4}, "allowedInstanceTypes": types}
@@ -259,6 +270,7 @@ VIOLATING: Final[dict[str, list[Case]]] = {
         ({"maximumUsdPerHour": 10.05}, controlled_fleet(0, 50)),
         ({"maximumUsdPerHour": 11.06}, controlled_fleet(4, 62)),
         ({"maximumUsdPerHour": 20.0}, [group(spot=False), *controlled_fleet(0, 50)]),
+        ({"maximumUsdPerHour": 1.59}, [shared_group(50, most=3)]),  # a half of 3, rounded up as AWS does
     ],
     "names": [({}, [profile("inference-0a1b2c3")]), ({}, [profile("gpu-spot-team-inference")])],
     "tags": [({}, [subject("Queue", tags={"owner": "us"})]), ({"required": ["owner"]}, [template()])],
@@ -358,6 +370,8 @@ COMPLIANT: Final[dict[str, list[Case]]] = {
         ({"maximumUsdPerHour": 11.07}, controlled_fleet(4, 62)),
         ({"maximumUsdPerHour": 0.01}, controlled_fleet(0, 100)),
         ({"maximumUsdPerHour": 20.13}, [group(spot=False), *controlled_fleet(0, 50)]),
+        ({"maximumUsdPerHour": 1.61}, [shared_group(50, most=3)]),
+        ({"maximumUsdPerHour": 0.01}, [shared_group(UNKNOWN, most=3), shared_group(100, 3, UNKNOWN)]),
     ],
     "names": [
         ({}, [template(), profile("gpu-spot-dev-inference")]),

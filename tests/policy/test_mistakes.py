@@ -80,6 +80,8 @@ def test_an_environment_sets_levels_and_limits(tmp_path: Path) -> None:
     rules = {rule.name: rule for rule in RULES}
     assert effective_settings(rules["image-age"], config) == ("mandatory", {"maximumDays": 5})
     assert effective_settings(rules["imdsv2"], config)[0] == "disabled"
+    of_all = {"all": {"enforcementLevel": "advisory"}}  # the engine takes an object, too
+    assert effective_settings(rules["imdsv2"], of_all)[0] == "advisory"
     defaults = settings_of("other", tmp_path)
     assert effective_settings(rules["image-age"], defaults) == ("advisory", {"maximumDays": 90})
     assert not [v for v in violations([template(metadataOptions=None)], config, FACTS) if v.rule == "imdsv2"]
@@ -94,11 +96,13 @@ def test_an_environment_sets_levels_and_limits(tmp_path: Path) -> None:
             {"image-age": {"days": 3}},
             "image-age has no setting 'days'; its settings are enforcementLevel, maximumDays",
         ),
+        ({"all": 3}, "all must be mandatory, advisory or disabled, not 3"),
+        (["imdsv2"], "dev.json must be a JSON object of settings by rule: "),
     ],
 )
-def test_unknown_settings_are_rejected(config: dict[str, Any], message: str, tmp_path: Path) -> None:
+def test_unknown_settings_are_rejected(config: Any, message: str, tmp_path: Path) -> None:
     (tmp_path / "dev.json").write_text(json.dumps(config))
-    with pytest.raises(ValueError, match=r"dev\.json: ") as error:
+    with pytest.raises(ValueError, match=r"dev\.json") as error:
         settings_of("dev", tmp_path)
     assert message in str(error.value)
 

@@ -91,6 +91,7 @@ def test_the_on_demand_share_of_a_declared_fleet_is_counted(fleet_type: str, on_
     cost = on_demand * 1.006
     [message] = reported(cost - 0.01)
     assert message.startswith(f"On-Demand may cost {cost:.2f} USD per hour, more than ")
+    assert message.endswith("; lower the groups' max, or raise maximumUsdPerHour")
     assert reported(cost + 0.01) == []
 
 

@@ -104,8 +104,9 @@ def run(args: argparse.Namespace) -> int:
             versions.append((config, settings, price, stack.questions(settings, price, recorded)))
     _, settings, price, _ = versions[-1]
     sys.stderr.writelines(f"{note}\n" for note in settings.preview_warnings(datetime.now(UTC)))
-    scored = forecast_inputs.scores(args, settings.capacities, settings.region)
-    types = {kind for entry in all_entries(settings) for kind in entry.capacity.types}
+    capacities = {entry.name: entry.capacity for entry in all_entries(settings)}
+    scored = forecast_inputs.scores(args, capacities, settings.region)
+    types = {kind for capacity in capacities.values() for kind in capacity.types}
     pools = (sorted(types), settings.network.zones)
     basis = forecast_inputs.basis(args, price, *pools, recorded, scored)
     with ExitStack() as opened:

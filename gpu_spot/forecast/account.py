@@ -56,8 +56,9 @@ def placement_scores(ec2: EC2Client, capacities: Mapping[str, Capacity], region:
         if spot_target == 0:
             continue
         request: dict[str, Any] = {"InstanceTypes": list(capacity.types), "RegionNames": [region]}
+        instances = -(-spot_target // min(capacity.weights.values()))
         try:
-            response = ec2.get_spot_placement_scores(TargetCapacity=spot_target, **request)
+            response = ec2.get_spot_placement_scores(TargetCapacity=instances, **request)
         except (BotoCoreError, ClientError) as error:
             raise aws_error(f"Spot placement score of {name}", error) from None
         scores = [region_score["Score"] for region_score in response["SpotPlacementScores"]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gpu_spot.preflight.stack import with_all_nodes
 from infra.catalogue.on_demand_prices import highest_slot_price
 from infra.schema import Capacity, Settings
 
@@ -29,15 +30,12 @@ def ceiling(settings: Settings) -> Ceiling:
 
     A higher ``maxPrice`` counts instead. On Kubernetes each node of a job is a slot.
     """
-    capacities = [(capacity, 1) for capacity in settings.on_instances.capacities.values()]
     on_kubernetes = settings.on_kubernetes
-    capacities += [(service.capacity, 1) for service in on_kubernetes.services]
-    capacities += [(job.capacity, job.nodes.max) for job in on_kubernetes.jobs]
-    costs = [(times, *cost(capacity, settings.region)) for capacity, times in capacities]
-    return Ceiling(
-        sum(times * usd for times, usd, _ in costs),
-        tuple(sorted({name for *_, assumed in costs for name in assumed})),
-    )
+    entries = (*on_kubernetes.services, *map(with_all_nodes, on_kubernetes.jobs))
+    capacities = [*settings.on_instances.capacities.values(), *(entry.capacity for entry in entries)]
+    costs = [cost(capacity, settings.region) for capacity in capacities]
+    assumed = {name for _, names in costs for name in names}
+    return Ceiling(sum(usd for usd, _ in costs), tuple(sorted(assumed)))
 
 
 def cost(capacity: Capacity, region: str) -> tuple[float, tuple[str, ...]]:

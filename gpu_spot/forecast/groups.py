@@ -14,6 +14,7 @@ from gpu_spot.forecast.ranges import NO_SPOT, WEEK, Range, SlotForecast
 from gpu_spot.forecast.replayed import DRAWN_POOLS, MAX_POOLS, MAX_SLOTS, Question, Traces
 from gpu_spot.preflight import prices as list_prices
 from gpu_spot.preflight.prices import HOURS
+from gpu_spot.preflight.stack import with_all_nodes
 from infra.catalogue import price_tables
 from infra.kubernetes import pods
 from infra.schema import Capacity, Service, Settings, SharedHost, Training
@@ -167,6 +168,7 @@ def forecast(
     owned = on_demand_share(target, capacity.on_demand_base, capacity.spot_percentage)
     spot = target - owned
     week = slot_forecast or NO_SPOT
+    missing = week.shortage
     priced = [share for _, share in pools(capacity, zones, prices)[:MAX_POOLS]]
     cost = week.cost_at(_price_range(priced)) if slot_forecast else week.cost
     slot = prices.slot(capacity)
@@ -182,14 +184,9 @@ def forecast(
         None if month is None else bill.times(month),
         None if month is None else month * target,
         _volumes(entry, prices.region, has_addresses=has_addresses),
-        Range(
-            *(
-                max(0.0, 1 - minutes * part)
-                for minutes in (week.shortage.high, week.shortage.middle, week.shortage.low)
-            )
-        ),
+        Range(*(max(0.0, 1 - minutes * part) for minutes in (missing.high, missing.middle, missing.low))),
         week.losses.times(spot),
-        week.shortage.times(1 / 7).plus(more).times(spot),
+        missing.times(1 / 7).plus(more).times(spot),
         0.0 if owned else week.none_ready,
         (*_notes(entry, zones, prices), *([_delay_note(week.losses.middle)] if delay else ())),
         _runs_on(entry),
@@ -331,15 +328,10 @@ def entries(settings: Settings) -> tuple[Service | Training, ...]:
         *on_instances.services,
         *on_instances.jobs,
         *on_kubernetes.services,
-        *(_with_all_nodes(job) for job in on_kubernetes.jobs),
+        *map(with_all_nodes, on_kubernetes.jobs),
     )
 
 
 def all_entries(settings: Settings) -> tuple[ForecastEntry, ...]:
     """Return the groups of a forecast: services, jobs and shared hosts."""
     return (*entries(settings), *settings.shared_hosts)
-
-
-def _with_all_nodes(job: Training) -> Training:
-    capacity = job.capacity.model_copy(update={"target": job.capacity.target * job.nodes.max})
-    return job.model_copy(update={"capacity": capacity})

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from gpu_spot.forecast.ceiling import ceiling, cost
 from gpu_spot.markdown import label
+from gpu_spot.preflight.stack import with_all_nodes
 from gpu_spot.text import OUTLINE
 from infra.catalogue import accelerators as catalogue
 from infra.schema import Service, Settings, SharedHost, Training
@@ -35,7 +36,7 @@ def rows(settings: Settings) -> Iterator[OutlineRow]:
     """Yield the entries of a stack in the order of its file."""
     region = settings.region
     yield from (_service(service, region) for service in settings.services)
-    yield from (_job(job, region) for job in settings.jobs)
+    yield from (_job(job, region) for job in map(with_all_nodes, settings.jobs))
     yield from (_host(host, region) for host in settings.shared_hosts)
 
 

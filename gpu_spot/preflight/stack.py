@@ -13,7 +13,7 @@ from typing import Any, Final
 from gpu_spot.declared.listing import Declared, declared
 from gpu_spot.declared.stackfile import StackConfig, load
 from gpu_spot.errors import UserError
-from infra.schema import Capacity, Service, Settings
+from infra.schema import Capacity, Service, Settings, Training
 from infra.schema.jobs.builder import builders
 from infra.schema.jobs.experiments import experiments
 from infra.settings import SettingsError, load_settings
@@ -59,8 +59,9 @@ class Stack:
 
     @property
     def capacities(self) -> dict[str, Capacity]:
-        """Capacity by group, on instances and on Kubernetes."""
-        on_kubernetes = {} if self.kubernetes is None else self.kubernetes.capacities
+        """Capacity by group, on instances and on Kubernetes, there with all nodes of a job."""
+        jobs = () if self.kubernetes is None else map(with_all_nodes, self.kubernetes.jobs)
+        on_kubernetes = {entry.name: entry.capacity for entry in (*self.services, *jobs)}
         return {**self.settings.capacities, **on_kubernetes}
 
     @property
@@ -112,6 +113,13 @@ def read(folder: Path, name: str) -> Stack:
     settings_of(config)
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         return pool.submit(declare, config).result()
+
+
+def with_all_nodes(job: Training) -> Training:
+    """Return a job with the capacity of all its nodes, which on Kubernetes ``capacity`` does not count."""
+    times = job.nodes.max if job.runs_on == "kubernetes" else 1
+    sizes = {"target": times * job.capacity.target, "max": times * job.capacity.maximum}
+    return job.model_copy(update={"capacity": job.capacity.model_copy(update=sizes)})
 
 
 def settings_of(config: StackConfig) -> Settings:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gpu_spot.forecast import outline
 from gpu_spot.forecast.ceiling import Ceiling, ceiling
 from gpu_spot.forecast.groups import entries, forecast, pools, question
 from gpu_spot.forecast.prices import Prices
@@ -208,7 +209,10 @@ def test_gpus_are_slots_and_a_higher_bid_counts() -> None:
 def test_nodes_on_kubernetes_count() -> None:
     one = ceiling(settings_of([], [pods(job())])).usd
     assert one == pytest.approx(2 * usd("g6.xlarge"))
-    assert ceiling(settings_of([], [pods(job(), nodes=3)])).usd == pytest.approx(3 * one)
+    three = settings_of([], [pods(job(), nodes=3)])
+    assert ceiling(three).usd == pytest.approx(3 * one)
+    [row] = outline.rows(three)
+    assert row.ceiling == f"${3 * one:,.2f}"
 
 
 def test_an_unknown_price_is_named_and_counts_as_dearer_than_a_known_one() -> None:

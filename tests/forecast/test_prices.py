@@ -197,8 +197,12 @@ def test_a_score_is_for_the_spot_part_of_the_target(ec2: Stubber) -> None:
     answer = {"SpotPlacementScores": [{"Region": "us-west-2", "Score": 7}]}
     ec2.add_response("get_spot_placement_scores", answer, asked)
     groups = {"ocr": capacity(onDemandBase=1), "steady": capacity(onDemandBase=4)}
+    # Five GPUs are two instances of four: the score is for a number of instances.
+    groups["gpus"] = capacity(unit="gpus", target=5, instanceTypes=("g6.12xlarge",))
+    asked = asked | {"InstanceTypes": ["g6.12xlarge"], "TargetCapacity": 2}
+    ec2.add_response("get_spot_placement_scores", answer, asked)
     with ec2:
-        assert account.placement_scores(ec2.client, groups, "us-west-2") == {"ocr": 7}
+        assert account.placement_scores(ec2.client, groups, "us-west-2") == {"ocr": 7, "gpus": 7}
     ec2.assert_no_pending_responses()
 
 

@@ -26,6 +26,7 @@ from gpu_spot.preflight.checks import (
 from gpu_spot.preflight.stack import Stack
 from infra.catalogue import accelerators as catalogue
 from pulumi_on_moto import AwsClients
+from tests.forecast.conftest import job, pods, settings_of
 from tests.infra import training
 from tests.models import create_table
 from tests.preflight.test_stack_checks import TEMPLATE, image
@@ -166,6 +167,13 @@ def test_pods_and_system_nodes_need_quota_too(clients: AwsClients) -> None:
     found = results_of(vcpus.run, on_kubernetes([nodes]), clients)
     assert statuses(found) == {SPOT: "failure", ON_DEMAND: "ok", STANDARD: "failure"}
     assert "targets need 6" in found[-1].finding
+
+
+def test_every_node_of_a_job_on_kubernetes_needs_quota(clients: AwsClients) -> None:
+    stub_quotas(clients, {SPOT: 15, ON_DEMAND: 1000, STORAGE: 0.4, INTERFACES: 5_000})
+    four = Stack.of("dev", settings_of([], [pods(job(), nodes=4)]), ())
+    assert statuses(results_of(vcpus.run, four, clients))[SPOT] == "failure"  # four g6.xlarge have 16 vCPUs
+    assert statuses(results_of(quotas.run, four, clients))[STORAGE] == "failure"
 
 
 def test_groups_share_a_quota(clients: AwsClients) -> None:

@@ -48,18 +48,13 @@ def _check_group(
         yield CheckResult(subject, "failure", _NOT_FOUND, "check fallback.reservation")
         return
     usable = 0
-    for described_reservation in described:
-        problem = _problem(described_reservation, capacity, stack)
-        if problem:
-            yield CheckResult(
-                f"{group}: {described_reservation['CapacityReservationId']}",
-                "failure",
-                problem,
-                "use another reservation",
-            )
+    for reserved in described:
+        if problem := _problem(reserved, capacity, stack):
+            identity = f"{group}: {reserved['CapacityReservationId']}"
+            yield CheckResult(identity, "failure", problem, "use another reservation")
         else:
-            usable += described_reservation["TotalInstanceCount"]
-            yield from _warnings(group, described_reservation, capacity)
+            usable += reserved["TotalInstanceCount"]
+            yield from _warnings(group, reserved, capacity)
     if usable < reservation.count:
         advice = "lower fallback.reservation.count: instances beyond the reservation are charged On-Demand"
         yield CheckResult(

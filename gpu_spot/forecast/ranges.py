@@ -33,6 +33,9 @@ LEVEL: Final = CostLevel(memory=WEEK / 4, recent=0.7)
 """Chosen on the traces and the fitted model's markets; ``research/market/forecast.py`` shows what it is
 worth on markets that were left out."""
 
+_IDLE: Final = 0.1
+"""Cost of a part, as a fraction of the mean, below which its group was idle for want of Spot capacity."""
+
 
 @dataclass(frozen=True, slots=True)
 class Spreads:
@@ -125,11 +128,16 @@ def cost_level(history: Sequence[Part], level: CostLevel = LEVEL) -> float:
     """Return the expected cost of the week after a history.
 
     Markets drift, so recent parts count more; a week's outages are partly chance, so the rest of the history
-    counts, too.
+    counts, too. Parts in which hardly anything ran would pull the geometric mean to zero, so with such parts
+    it is the arithmetic one, of at least ``_IDLE`` of the history's.
     """
-    costs = [max(part.cost, 1e-6) for part in history[-HISTORY_PARTS:]]
-    recent = _weighted_mean([math.log(cost) for cost in costs], level.memory)
-    return math.exp(level.recent * recent + (1 - level.recent) * math.log(_mean(costs)))
+    costs = [part.cost for part in history[-HISTORY_PARTS:]]
+    floor = max(_IDLE * _mean(costs), 1e-6)
+    if min(costs) < floor:
+        recent = math.log(max(_weighted_mean(costs, level.memory), floor))
+    else:
+        recent = _weighted_mean([math.log(cost) for cost in costs], level.memory)
+    return math.exp(level.recent * recent + (1 - level.recent) * math.log(max(_mean(costs), floor)))
 
 
 def after(history: Sequence[Part], spreads: Spreads = FITTED) -> SlotForecast:
@@ -147,7 +155,7 @@ def after(history: Sequence[Part], spreads: Spreads = FITTED) -> SlotForecast:
         _around(shortage, spreads.shortage),
         Range(min(rates), max(min(rates), min(max(rates), _rate(history, "losses"))), max(rates)),
         _rate(history, "unannounced"),
-        level * _mean([part.spot_cost for part in history]) / _mean([part.cost for part in history]),
+        level * _mean([part.spot_cost for part in history]) / (_mean([part.cost for part in history]) or 1.0),
         _rate(history, "none_ready"),
     )
 

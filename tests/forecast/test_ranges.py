@@ -20,10 +20,11 @@ from gpu_spot.forecast.ranges import (
     after,
     cost_level,
 )
-from gpu_spot.forecast.replayed import Question, parts
+from gpu_spot.forecast.replayed import Question, forecast_slot, parts
 from market.supply.trace import PoolTrace
 
-PARTS = st.builds(Part, st.floats(0.05, 1.5), st.floats(0, 100), st.floats(0, 9), st.floats(0, 9))
+# A group without a fallback costs nothing while Spot is missing.
+PARTS = st.builds(Part, st.floats(0.0, 1.5), st.floats(0, 100), st.floats(0, 9), st.floats(0, 9))
 histories = st.lists(PARTS, min_size=WEEK, max_size=2 * HISTORY_PARTS)
 
 
@@ -33,7 +34,7 @@ def test_the_middle_is_within_the_range_and_the_history(history: list[Part]) -> 
     for likely in (slot_forecast.cost, slot_forecast.shortage):
         assert 0 <= likely.low <= likely.middle <= likely.high
     costs = [part.cost for part in history]
-    assert min(costs) - 1e-9 <= slot_forecast.cost.middle <= max(costs) + 1e-9
+    assert min(costs) - 1e-9 <= slot_forecast.cost.middle <= max(costs) + 2e-6
     assert slot_forecast.cost.high == pytest.approx(slot_forecast.cost.middle * exp(0.3))
 
 
@@ -57,6 +58,13 @@ def test_the_rest_of_the_history_tempers_the_last_days() -> None:
     assert cost_level(history, only_recent) == pytest.approx(0.6, rel=0.03)
     assert cost_level(history, all_alike) == pytest.approx(0.375)
     assert 0.375 < cost_level(history) < 0.57
+
+
+def test_idle_parts_lower_the_level_by_their_share() -> None:
+    half = [Part(0.3, 0.0), Part(0.0, 720.0)] * WEEK
+    assert cost_level(half) == pytest.approx(0.15, rel=0.15)
+    closed_at_last = [Part(0.3, 0.0)] * WEEK + [Part(0.0, 720.0)] * WEEK
+    assert 0.02 < cost_level(closed_at_last) < 0.15
 
 
 def test_less_than_a_week_is_refused() -> None:
@@ -131,3 +139,10 @@ def test_the_cheaper_type_of_a_zone_is_launched_and_zones_stay_balanced() -> Non
     in_two = parts(asked((0.8, 0.2), zones=(0, 1)), market(always, always))
     assert in_one[1].cost == pytest.approx(0.2)
     assert in_two[1].cost == pytest.approx(0.5)
+
+
+def test_a_market_without_spot_is_forecast_without_a_fallback_too() -> None:
+    empty = market((0,) * 8 * 24 * 60)
+    never = forecast_slot(Question(1, (0.3,), "expected-cost", fallback=False), empty)
+    assert never.cost.high == pytest.approx(0.0, abs=1e-5)
+    assert (never.spot_cost, never.shortage.middle) == (0.0, pytest.approx(WEEK * 12 * 60))

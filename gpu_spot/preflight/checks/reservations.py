@@ -56,10 +56,9 @@ def _check_group(
             usable += reserved["TotalInstanceCount"]
             yield from _warnings(group, reserved, capacity)
     if usable < reservation.count:
+        finding = f"{usable} instances reserved, count is {reservation.count}"
         advice = "lower fallback.reservation.count: instances beyond the reservation are charged On-Demand"
-        yield CheckResult(
-            subject, "failure", f"{usable} instances reserved, count is {reservation.count}", advice
-        )
+        yield CheckResult(subject, "failure", finding, advice)
     else:
         yield CheckResult(subject, "ok", f"{usable} of {reservation.count} instances reserved")
 
@@ -71,10 +70,8 @@ def _check_capacity_block(subject: str, block: CapacityBlock, account: Account) 
     [reservation] = described
     pool = f"{reservation['InstanceType']} in {reservation['AvailabilityZone']}"
     if reservation.get("ReservationType") != "capacity-block":
-        advice = "use it in fallback.reservation"
-        return CheckResult(
-            subject, "failure", "is an On-Demand Capacity Reservation, not a Capacity Block", advice
-        )
+        finding = "is an On-Demand Capacity Reservation, not a Capacity Block"
+        return CheckResult(subject, "failure", finding, "use it in fallback.reservation")
     if pool != f"{block.instance_type} in {block.zone}":
         return CheckResult(subject, "failure", f"is {pool}", "correct capacityBlock")
     if reservation["State"] not in _USABLE_STATES:
@@ -135,10 +132,8 @@ def _problem(reservation: dict[str, Any], capacity: Capacity, stack: Stack) -> s
 def _warnings(group: str, reservation: dict[str, Any], capacity: Capacity) -> Iterator[CheckResult]:
     subject, kind = f"{group}: {reservation['CapacityReservationId']}", reservation["InstanceType"]
     if capacity.instance_requirements is None and kind != capacity.types[0]:
-        advice = f"put {kind} first in instanceTypes"
-        yield CheckResult(
-            subject, "warning", f"On-Demand launches prefer {capacity.types[0]} to {kind}", advice
-        )
+        finding = f"On-Demand launches prefer {capacity.types[0]} to {kind}"
+        yield CheckResult(subject, "warning", finding, f"put {kind} first in instanceTypes")
     if reservation["InstanceMatchCriteria"] == "open":
         finding = "is open: any matching instance of the account uses it"
         yield CheckResult(subject, "warning", finding, "use a targeted reservation")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -33,14 +33,14 @@ def spot_prices(ec2: EC2Client, types: Iterable[str], now: datetime) -> dict[Poo
         raise aws_error("Spot prices of the account", error) from None
 
 
-def run_hours(attempts: Iterable[JobAttempt]) -> list[float]:
-    """Return the hours of instances of each run that is done, from its attempts."""
-    hours, done = dict[str, float](), set[str]()
+def run_hours(attempts: Sequence[JobAttempt]) -> list[float]:
+    """Return the hours of instances of each run that is done; one with a restarted agent has two attempts."""
+    hours = dict[tuple[str, str], float]()
     for attempt in attempts:
-        end = attempt.ended or attempt.last_seen_at
-        hours[attempt.revision] = hours.get(attempt.revision, 0.0) + max(0.0, end - attempt.launched) / 3600
-        done |= {attempt.revision} if attempt.outcome == "done" else set()
-    return [hours[run] for run in sorted(done)]
+        key, end = (attempt.revision, attempt.instance), attempt.ended or attempt.last_seen_at
+        hours[key] = max(hours.get(key, 0.0), (end - attempt.launched) / 3600)
+    done = {attempt.revision for attempt in attempts if attempt.outcome == "done"}
+    return [sum(part for (of, _), part in hours.items() if of == run) for run in sorted(done)]
 
 
 def placement_scores(ec2: EC2Client, capacities: Mapping[str, Capacity], region: str) -> dict[str, int]:

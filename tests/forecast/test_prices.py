@@ -13,6 +13,7 @@ import boto3
 import pytest
 from botocore.stub import Stubber
 
+from contracts.jobs.attempt import JobAttempt
 from gpu_spot.commands import forecast_inputs
 from gpu_spot.errors import AwsRefusalError
 from gpu_spot.forecast import account
@@ -204,6 +205,18 @@ def test_a_score_is_for_the_spot_part_of_the_target(ec2: Stubber) -> None:
     with ec2:
         assert account.placement_scores(ec2.client, groups, "us-west-2") == {"ocr": 7, "gpus": 7}
     ec2.assert_no_pending_responses()
+
+
+def test_a_restarted_agents_attempts_are_of_the_same_instance_hours() -> None:
+    def attempt(token: int, instance: str, launched: float, ended: float, end: str = "") -> JobAttempt:
+        seen = (launched, ended, ended)
+        return JobAttempt(token, "run", instance, "g6.xlarge", "a", "spot", "", *seen, ended=ended, end=end)
+
+    hour = 3600.0
+    first, again = attempt(1, "i-1", hour, 2 * hour), attempt(2, "i-1", hour, 4 * hour)
+    last = attempt(3, "i-2", 4 * hour, 5 * hour, "done")
+    assert account.run_hours([first, again, last]) == [pytest.approx(4.0)]
+    assert account.run_hours([first, again]) == []  # not done
 
 
 @pytest.mark.parametrize(

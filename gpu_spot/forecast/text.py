@@ -11,6 +11,7 @@ from gpu_spot.forecast.groups import GroupForecast
 from gpu_spot.forecast.ranges import Range
 from gpu_spot.forecast.stack import StackForecast
 from gpu_spot.preflight.prices import REGION
+from gpu_spot.text import percent
 from infra.catalogue import price_tables
 
 _RUNS_ON: Final = {"instances": "instances", "kubernetes": "Kubernetes"}
@@ -150,8 +151,7 @@ def _price_regions(stack: StackForecast) -> Iterator[str]:
     """Yield the items that have prices of another region."""
     in_tables, in_module = stack.prices_of_another_region
     if in_tables:
-        command = price_tables.UPDATE_COMMAND
-        yield f"- at prices of {REGION}, until {command}: {', '.join(in_tables)}"
+        yield f"- at prices of {REGION}, until {price_tables.UPDATE_COMMAND}: {', '.join(in_tables)}"
     if in_module:
         yield f"- at prices of {REGION}: {', '.join(in_module)}"
 
@@ -189,18 +189,19 @@ def _row(group: GroupForecast, before: GroupForecast | None, compared: bool) -> 
         elif before.cost is not None:
             change = group.cost.middle + group.volumes - before.cost.middle - before.volumes
             cost += f" ({_more(change)})" if abs(change) >= 0.005 else ""
-    available = f"{100 * group.availability.middle:.2f}"
+    available = percent(group.availability.middle, 2)
     if (ends := (group.availability.low, group.availability.high)) != (1.0, 1.0):
-        available += " ({:.2f} to {:.2f})".format(*(100 * end for end in ends))
+        available += f" ({percent(ends[0], 2)} to {percent(ends[1], 2)})"
     if before is not None and abs(group.availability.middle - before.availability.middle) >= 0.00005:
-        available += f" (was {100 * before.availability.middle:.2f})"
+        available += f" (was {percent(before.availability.middle, 2)})"
     alone = "not priced" if group.on_demand is None else _dollars(group.on_demand)
     slots = str(group.slots)
     if before is not None and before.slots != group.slots:
         slots += f" (was {before.slots})"
     return (
-        f"| {_group_label(group, before)} | {slots} | {cost} | {_ends(group)} | {alone} | {available} | "
-        f"{_rough(group.none_ready)} | {_spread(group.interruptions)} | {_spread(group.lost_minutes)} |"
+        f"| {_group_label(group, before)} | {slots} | {cost} | {_ends(group)} | {alone} | "
+        f"{available.replace('%', '')} | {_rough(group.none_ready)} | "
+        f"{_spread(group.interruptions)} | {_spread(group.lost_minutes)} |"
     )
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from gpu_spot.forecast import stack, text
 from gpu_spot.forecast.prices import Prices
+from gpu_spot.forecast.ranges import Range
 from gpu_spot.forecast.stack import StackForecast
 from gpu_spot.preflight.stack import Declared, Stack
 from infra.catalogue import accelerators, price_tables
@@ -140,3 +141,10 @@ def test_a_change_names_what_had_no_price_before() -> None:
     assert dataclasses.replace(base, groups=()).unknown_change(dataclasses.replace(base, lines=())) == (
         "broker mq.m7g.large, CLUSTER_MULTI_AZ",
     )
+
+
+def test_availability_is_not_rounded_up_to_always() -> None:
+    found = bill(settings_of("us-west-2", ["g6.xlarge"]))
+    group = dataclasses.replace(found.groups[0], availability=Range(0.99951, 0.99997, 1.0))
+    shown = text.markdown(None, dataclasses.replace(found, groups=(group,)), BASIS)
+    assert "| 99.99 (99.95 to 100.00) |" in shown

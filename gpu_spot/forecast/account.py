@@ -51,9 +51,8 @@ def placement_scores(ec2: EC2Client, capacities: Mapping[str, Capacity], region:
     """
     scores_by_group: dict[str, int] = {}
     for name, capacity in capacities.items():
-        base, share = capacity.on_demand_base, capacity.spot_percentage
-        spot_target = capacity.target - on_demand_share(capacity.target, base, share)
-        if spot_target == 0:
+        owned = on_demand_share(capacity.target, capacity.on_demand_base, capacity.spot_percentage)
+        if (spot_target := capacity.target - owned) == 0:
             continue
         request: dict[str, Any] = {"InstanceTypes": list(capacity.types), "RegionNames": [region]}
         instances = -(-spot_target // min(capacity.weights.values()))
@@ -61,7 +60,6 @@ def placement_scores(ec2: EC2Client, capacities: Mapping[str, Capacity], region:
             response = ec2.get_spot_placement_scores(TargetCapacity=instances, **request)
         except (BotoCoreError, ClientError) as error:
             raise aws_error(f"Spot placement score of {name}", error) from None
-        scores = [region_score["Score"] for region_score in response["SpotPlacementScores"]]
-        if scores:
-            scores_by_group[name] = max(scores)
+        for region_score in response["SpotPlacementScores"]:
+            scores_by_group[name] = region_score["Score"]
     return scores_by_group

@@ -86,10 +86,8 @@ def question(
 ) -> Question | None:
     """Return the market question of a group; None if it uses no Spot."""
     capacity = entry.capacity
-    spot = capacity.target - on_demand_share(
-        capacity.target, capacity.on_demand_base, capacity.spot_percentage
-    )
-    if spot == 0:
+    owned = on_demand_share(capacity.target, capacity.on_demand_base, capacity.spot_percentage)
+    if (spot := capacity.target - owned) == 0:
         return None
     all_pools = pools(capacity, zones, prices)
     replayed = all_pools[:MAX_POOLS] if recorded is None else _recorded_pools(all_pools, recorded)
@@ -176,8 +174,8 @@ def forecast(
     bill = cost.times(spot).plus(Range(owned, owned, owned))
     part = spot / target / _WEEK_MINUTES if target else 0.0
     again = week.unannounced * _CHECKPOINT_MINUTES / 2 if isinstance(entry, Training) else 0.0
-    delay = _restart_delay_minutes(week.losses.middle) if _is_delayed(entry) else 0.0
-    more = Range(*(again + delay,) * 3)
+    delays = _restart_delays(week.losses.middle) if _is_delayed(entry) else []
+    more = Range(*(again + sum(delays) / 60 / _MONTH_DAYS,) * 3)
     return GroupForecast(
         entry.name,
         target,
@@ -188,7 +186,7 @@ def forecast(
         week.losses.times(spot),
         missing.times(1 / 7).plus(more).times(spot),
         0.0 if owned else week.none_ready,
-        (*_notes(entry, zones, prices), *([_delay_note(week.losses.middle)] if delay else ())),
+        (*_notes(entry, zones, prices), *([_delay_note(delays)] if delays else ())),
         _runs_on(entry),
     )
 
@@ -222,16 +220,10 @@ def _restart_delays(losses: float) -> list[int]:
     return [pods.restart_delay_seconds(number) for number in range(1, round(losses * _MONTH_DAYS) + 1)]
 
 
-def _restart_delay_minutes(losses: float) -> float:
-    """Return the minutes a day that a run waits for its restarts."""
-    return sum(_restart_delays(losses)) / 60 / _MONTH_DAYS
-
-
-def _delay_note(losses: float) -> str:
-    hours = sum(_restart_delays(losses)) / 3600
+def _delay_note(delays: Sequence[int]) -> str:
     return (
         "Kubernetes delays each restart of an experiment, from 10 s to 10 minutes: "
-        f"{hours:.1f} hours of one of a month, in the lost minutes"
+        f"{sum(delays) / 3600:.1f} hours of one of a month, in the lost minutes"
     )
 
 

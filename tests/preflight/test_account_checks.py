@@ -123,9 +123,14 @@ def test_an_unchanged_quota_has_its_default(clients: AwsClients) -> None:
 
 
 def test_types_of_two_quotas_replace_each_other(clients: AwsClients) -> None:
-    stub_quotas(clients, {SPOT: 0, ON_DEMAND: 0, "L-7212CCBC": 0, "L-417A185B": 0})
-    found = results_of(vcpus.run, stack({"instanceTypes": ["g5.2xlarge", "p4d.24xlarge"]}), clients)
-    assert set(statuses(found).values()) == {"warning"}
+    of_two = stack({"instanceTypes": ["g5.2xlarge", "p4d.24xlarge"]})
+    stub_quotas(clients, {SPOT: 8, ON_DEMAND: 0, "L-7212CCBC": 0, "L-417A185B": 0})
+    assert set(statuses(results_of(vcpus.run, of_two, clients)).values()) == {"warning"}
+    # As in a new account: none of them can start.
+    stub_quotas(clients, {SPOT: 7, ON_DEMAND: 0, "L-7212CCBC": 95, "L-417A185B": 0})
+    *quotas_of_types, none = results_of(vcpus.run, of_two, clients)
+    assert {one.status for one in quotas_of_types} == {"warning"}
+    assert (none.subject, none.status, none.key) == ("web", "failure", "services[0].capacity.instanceTypes")
 
 
 # From Service Quotas' list of EC2: "All … Spot Instance Requests" and "Running On-Demand … instances".

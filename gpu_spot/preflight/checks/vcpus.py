@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 from contracts.group.warm_pool import on_demand_share
 from gpu_spot.preflight.account import Account
 from gpu_spot.preflight.check_result import CheckResult
-from gpu_spot.preflight.checks.quotas import quota
+from gpu_spot.preflight.checks.quotas import Quota, quota
 from gpu_spot.preflight.stack import Stack
 from infra.schema import Capacity
 
@@ -36,15 +36,22 @@ _CODES: Final[tuple[tuple[re.Pattern[str], _Codes], ...]] = (
 
 
 def run(stack: Stack, account: Account) -> Iterator[CheckResult]:
-    """Compare each affected quota with the requirement of all groups together."""
-    capacities = stack.capacities.values()
-    types = {name for capacity in capacities for name in capacity.types} | _further_types(stack).keys()
-    vcpus = _vcpus(account.clients("ec2"), types)
+    """Compare each affected quota with all groups together, and all quotas of a group with one instance."""
+    capacities, quotas = stack.capacities, dict[str, Quota]()
+    types = {kind for capacity in capacities.values() for kind in capacity.types}
+    vcpus = _vcpus(account.clients("ec2"), types | _further_types(stack).keys())
     for name in sorted(name for name in vcpus if codes(name) is None):
         yield CheckResult(name, "not known", "its quota is not in the list of this check")
     for code, (required, maximum) in _requirements(stack, vcpus).items():
         if maximum:
-            yield quota(account, "ec2", code).check("vCPUs", required, maximum)
+            quotas[code] = quota(account, "ec2", code)
+            yield quotas[code].check("vCPUs", required, maximum)
+    for group, capacity in capacities.items():
+        rows = [(vcpus[kind], row) for kind in capacity.types if kind in vcpus and (row := codes(kind))]
+        sizes = [(quotas[code], size) for size, row in rows for code in (*row[0], row[1]) if code in quotas]
+        if capacity.target and sizes and all(limit.value < size for limit, size in sizes):
+            finding, advice = "no quota of its types has room for one", "request an increase of one of them"
+            yield CheckResult(group, "failure", finding, advice, stack.key(group, "capacity.instanceTypes"))
 
 
 def _further_types(stack: Stack) -> Mapping[str, int]:

@@ -246,6 +246,16 @@ def test_a_repeated_release_that_had_been_done_is_no_failure(region: Region) -> 
     assert region.world.holder is None
 
 
+def test_leftovers_go_with_the_volume_in_a_process_of_its_own(region: Region) -> None:
+    """``volume down`` runs when an instance stops, often the last one of the job."""
+    held = region.executor("i-x", "a").up()
+    tags = {"token": 1, "state": PREPARING, "source": None}
+    region.world.disks["vol-left"] = world.Disk("vol-left", "b", 100, tags, 0.0, None, None)
+    region.executor("i-x", "a").down(held)
+    region.clock.sleep(60)
+    assert "vol-left" not in region.world.disks
+
+
 def test_a_lost_lease_detaches_the_volume(region: Region) -> None:
     def overtaken(instance: str, operation: str) -> None:
         if operation == "claim":

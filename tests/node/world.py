@@ -12,7 +12,6 @@ from tests.node.configs import FakeClock
 from tests.node.job_table import Attributes, JobTable
 from userdata.agent.lease.store import DynamoLease
 from userdata.agent.machine.errors import AgentError, TransientError
-from userdata.agent.storage.volume.ebs import ResourceNotFoundError
 from userdata.agent.storage.volume.model import FAILED, PREPARING, CreateVolume, EbsVolume, Snapshot
 
 CREATE_SECONDS, ATTACH_SECONDS, DETACH_SECONDS, SNAPSHOT_SECONDS, DYING_SECONDS = 8.0, 6.0, 6.0, 40.0, 45.0
@@ -316,15 +315,16 @@ class WorldEbs:
         self._world.disk(volume).tags["state"] = f"{FAILED}: {reason}"
 
     @_asking("delete_volume")
-    def delete_volume(self, volume: str) -> None:
+    def delete_volume(self, volume: str) -> bool:
         disk = self._world.disks.get(volume)
         if disk is None or disk.gone_at is not None:
-            raise ResourceNotFoundError(volume)
+            return True
         if disk.instance is not None:
             raise TransientError(f"VolumeInUse: {volume}")
         disk.gone_at = self._world.clock.monotonic() + DELETE_SECONDS
+        return True
 
     @_asking("delete_snapshot")
-    def delete_snapshot(self, snapshot: str) -> None:
-        if self._world.copies.pop(snapshot, None) is None:
-            raise ResourceNotFoundError(snapshot)
+    def delete_snapshot(self, snapshot: str) -> bool:
+        self._world.copies.pop(snapshot, None)
+        return True

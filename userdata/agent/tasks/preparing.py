@@ -13,7 +13,6 @@ from userdata.agent.machine import files, log
 from userdata.agent.machine.errors import AgentError, LeaseLostError, TransientError
 from userdata.agent.machine.host import QUICK, SLOW
 from userdata.agent.storage.volume import prepared
-from userdata.agent.storage.volume.ebs import ResourceNotFoundError
 from userdata.agent.tasks import job
 from userdata.agent.tasks.node import Node, Stop
 
@@ -181,7 +180,7 @@ class _DatasetPublisher:
         for snapshot in (*self._ebs.snapshots(), *self._ebs.dataset_snapshots()):  # also those of migrations
             if snapshot.id not in counts:
                 # The run of the next version tries again.
-                with contextlib.suppress(ResourceNotFoundError, TransientError):
+                with contextlib.suppress(TransientError):
                     self._ebs.delete_snapshot(snapshot.id)
         heartbeats.deregister(0)
         heartbeats.flush()
@@ -204,7 +203,7 @@ class _DatasetPublisher:
             try:
                 if is_finished():
                     return True
-            except (TransientError, ResourceNotFoundError) as error:
+            except TransientError as error:
                 log.info("not observable yet", error=str(error))
             if self._stop.is_requested or node.is_terminating():
                 return False

@@ -12,7 +12,6 @@ gives 9. The default is 30 minutes. No snapshot is started unless a checkpoint i
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from userdata.agent.machine import log
 from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.errors import AgentError, LeaseLostError
 from userdata.agent.machine.host import Host
-from userdata.agent.storage.volume.ebs import AwsEbs, ResourceNotFoundError
+from userdata.agent.storage.volume.ebs import AwsEbs
 from userdata.agent.storage.volume.model import EbsVolume, HeldVolume, Snapshot
 from userdata.agent.storage.volume.plan import superfluous_snapshots
 
@@ -136,9 +135,8 @@ class BackgroundSnapshots:
 
     def _tidy(self, volume: EbsVolume, snapshots: dict[str, Snapshot]) -> None:
         for snapshot in superfluous_snapshots(snapshots.values(), volume, self.held_volume.token):
-            with contextlib.suppress(ResourceNotFoundError):
-                self.ebs.delete_snapshot(snapshot.id)
-            log.info("snapshot deleted", snapshot=snapshot.id)
+            if self.ebs.delete_snapshot(snapshot.id):
+                log.info("snapshot deleted", snapshot=snapshot.id)
 
     def _take(self) -> None:
         self.leases.renew(self.held_volume.token)

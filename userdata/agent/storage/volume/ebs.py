@@ -9,7 +9,8 @@ from contracts.agent import names
 from contracts.agent.config import Volume
 from contracts.names import TAG_GROUP
 from userdata.agent.aws.clients import AwsError, aws_errors
-from userdata.agent.machine.errors import AgentError, TransientError
+from userdata.agent.machine import log
+from userdata.agent.machine.errors import TransientError
 from userdata.agent.storage.volume.model import FAILED, LIVE, PREPARING, CreateVolume, EbsVolume, Snapshot
 
 if TYPE_CHECKING:
@@ -36,10 +37,6 @@ _TRANSIENT_CODES: Final = frozenset(
 )
 # Source: EC2 user guide, "Tag your Amazon EC2 resources", "Tag restrictions".
 _MAX_TAG_LENGTH: Final = 256
-
-
-class ResourceNotFoundError(AgentError):
-    """The resource to delete does not exist."""
 
 
 class AwsEbs:
@@ -144,16 +141,16 @@ class AwsEbs:
         value = " ".join(f"{FAILED}: {reason}".split())[:_MAX_TAG_LENGTH]
         self._call("create_tags", Resources=[volume], Tags=[{"Key": names.TAG_STATE, "Value": value}])
 
-    def delete_volume(self, volume: str) -> None:
-        """Delete the volume; raises `ResourceNotFoundError` if there is none."""
-        self._delete("delete_volume", "InvalidVolume.NotFound", VolumeId=volume)
+    def delete_volume(self, volume: str) -> bool:
+        """Delete a leftover volume; return False if EC2 refuses that."""
+        return self._delete("delete_volume", "InvalidVolume.NotFound", VolumeId=volume)
 
-    def delete_snapshot(self, snapshot: str) -> None:
-        """Delete the snapshot; raises `ResourceNotFoundError` if there is none.
+    def delete_snapshot(self, snapshot: str) -> bool:
+        """Delete a snapshot; return False if EC2 refuses that.
 
         Data that later snapshots and volumes need is kept (EBS user guide, "Delete a snapshot").
         """
-        self._delete("delete_snapshot", "InvalidSnapshot.NotFound", SnapshotId=snapshot)
+        return self._delete("delete_snapshot", "InvalidSnapshot.NotFound", SnapshotId=snapshot)
 
     def _described(self, name: str, more: dict[str, str]) -> tuple[Snapshot, ...]:
         arguments = {**self._filters(name, more), "OwnerIds": ["self"]}
@@ -186,13 +183,17 @@ class AwsEbs:
                 return items
             next_page = {"NextToken": page["NextToken"]}
 
-    def _delete(self, operation: str, not_found_code: str, **arguments: str) -> None:
+    def _delete(self, operation: str, not_found_code: str, **arguments: str) -> bool:
+        """Delete what no job needs: a refusal, such as of a snapshot that an image uses, is only logged."""
         try:
             self._call(operation, **arguments)
         except TransientError as error:
-            if not_found_code in str(error):
-                raise ResourceNotFoundError(str(error)) from None
-            raise
+            if not_found_code not in str(error):
+                raise
+        except AwsError as error:
+            log.warning("leftover not deleted", error=str(error), **arguments)
+            return False
+        return True
 
     def _call(self, operation: str, **arguments: Any) -> dict[str, Any]:
         try:

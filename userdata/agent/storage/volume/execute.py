@@ -23,7 +23,7 @@ from userdata.agent.machine.errors import (
 )
 from userdata.agent.machine.host import Host
 from userdata.agent.storage.volume import growth, model
-from userdata.agent.storage.volume.ebs import AwsEbs, ResourceNotFoundError
+from userdata.agent.storage.volume.ebs import AwsEbs
 from userdata.agent.storage.volume.model import HeldVolume, Observed, Step
 from userdata.agent.storage.volume.plan import plan, target_volume
 
@@ -166,7 +166,7 @@ class Executor:
         Raises:
             AgentError: the volume is in use or not detached within ``wait_seconds``; the lease then expires.
         """
-        self._lease = Lease(held_volume.token, held_volume.volume, held_volume.token)
+        self._lease, self._grown = Lease(held_volume.token, held_volume.volume, held_volume.token), True
         self._lease_holder.token = held_volume.token
         holds_lease = self._lease_holder.try_renew()
         if self.host.mounted(self.context.mount_point):
@@ -354,7 +354,6 @@ class Executor:
             self.ebs.detach(step.id, self.context.instance)
             return
         delete = self.ebs.delete_volume if step.kind == "volume" else self.ebs.delete_snapshot
-        with contextlib.suppress(ResourceNotFoundError):
-            delete(step.id)
+        delete(step.id)  # or not: what EC2 refuses is not tried again
         self._deleted.add(step.id)
         self._pending_snapshots.pop(step.id, None)

@@ -434,6 +434,17 @@ def test_a_container_finds_its_queue_in_a_file_that_only_root_may_read(workbench
     assert ["docker", "rm", "--force", "--volumes", "gpu-spot-0"] in docker.ran
 
 
+def test_the_container_of_a_client_that_was_killed_ends_with_the_unit(workbench: Bench) -> None:
+    """SIGKILL ends ``docker run``, not its container, which takes requests and has a GPU."""
+    workbench.host = docker = Docker()
+    workers = workbench.workers("", count=1, image="r@sha256:" + "0" * 64)
+    commands(workbench, workers)
+    docker.ran.clear()
+    workers.stop()
+    workers.run()
+    assert ["docker", "rm", "--force", "--volumes", "gpu-spot-0"] in docker.ran
+
+
 @pytest.mark.parametrize("image", [None, "r@sha256:" + "0" * 64])
 def test_each_worker_has_its_own_port_as_an_argument(workbench: Bench, image: str | None) -> None:
     workbench.host = Docker()

@@ -130,9 +130,6 @@ class HttpChecks:
             self._responses[slot, proxy] = self._clock.monotonic(), response
         return response
 
-    def _is_running(self, slot: int) -> bool:
-        return self._slots[slot].is_running
-
     def probe_once(self, *slots: int) -> None:
         """Ask the workers in ``slots``, default all, that are not ready yet, once each."""
         for slot in slots or self._slots:
@@ -141,7 +138,7 @@ class HttpChecks:
                 continue
             start = state.start
             is_ready = probe(self._http, self.port(slot), self._address or "127.0.0.1")
-            if is_ready and state.start == start and self._is_running(slot):
+            if is_ready and state.start == start and self._slots[slot].is_running:
                 state.is_ready = True
                 log.info("worker ready", slot=slot, port=self.port(slot))
 

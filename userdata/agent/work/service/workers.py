@@ -47,6 +47,7 @@ from userdata.agent.work.service.worker_reports import WorkerReports, version
 
 _CLEAR_SECONDS: Final = 120.0
 """Time limit for removing what an earlier worker of a slot left."""
+_REMOVAL_SECONDS: Final = 4.0
 _SECRETS_SECONDS: Final = 30.0
 _RELEASE_SECONDS: Final = 30.0
 """Time that a failed worker waits for the release; it then starts from the one before."""
@@ -63,12 +64,12 @@ _NOT_READY_CHECK_SECONDS: Final = 60.0
 @dataclass
 class _Worker:
     slot: Slot
+    clearing: BackgroundPoller[bool]
+    """Removes what the slot's worker before left, its container and its files."""
     process: JobProcess | None = None
     failures: int = 0
     start_at: float = 0.0
     started_at: float = 0.0
-    clearing: BackgroundPoller[bool] | None = None
-    """Removes what the slot's worker before left, its container and its files."""
     is_cleared: bool = False
     is_restarting: bool = False
     """Whether it was stopped for a requested restart."""
@@ -154,12 +155,12 @@ class Workers:
             release or (lambda: self._service), run_in_background if release else at_once, clock
         )
         self._secret_values: Mapping[str, str] | None = None
-        self._workers = [_Worker(slot) for slot in worker_slots]
-        for worker in self._workers:
-            clear = partial(self._clear, worker.slot)
-            worker.clearing = BackgroundPoller(
-                f"worker {worker.slot.number}", clear, run_in_background, clock, _CLEAR_SECONDS
-            )
+
+        def clearing(slot: Slot) -> BackgroundPoller[bool]:
+            clear = partial(self._clear, slot)
+            return BackgroundPoller(f"worker {slot.number}", clear, run_in_background, clock, _CLEAR_SECONDS)
+
+        self._workers = [_Worker(slot, clearing(slot)) for slot in worker_slots]
         self._stopping = False
 
     def stop(self) -> None:
@@ -185,6 +186,11 @@ class Workers:
         while self.tick():
             self._clock.sleep(_POLL_INTERVAL_SECONDS)
         self._heartbeats.flush()
+        end = self._clock.monotonic() + _REMOVAL_SECONDS
+        while self._service.image and self._clock.monotonic() < end:  # a killed client's container runs on
+            if not any(w.clearing.is_running for w in self._workers if not self._is_cleared(w)):
+                break
+            self._clock.sleep(_POLL_INTERVAL_SECONDS)
 
     def tick(self) -> bool:
         """Run one pass over all workers, which waits for nothing; return whether there is more to do."""
@@ -239,8 +245,7 @@ class Workers:
         now = self._clock.monotonic()
         drain_until = now + seconds - min(_TERM_SECONDS, seconds / 10)
         if worker.drain_until is None or drain_until < worker.drain_until:
-            worker.kill_at = now + seconds
-            worker.drain_until = drain_until
+            worker.kill_at, worker.drain_until = now + seconds, drain_until
 
     def _end_drained(self, worker: _Worker) -> None:
         """Send an HTTP worker SIGTERM that has drained, or has no more time."""
@@ -279,9 +284,7 @@ class Workers:
     def _restart(self, workers: Iterable[_Worker]) -> None:
         """Drain and restart workers; they are deregistered until they run again."""
         for worker in workers:
-            if worker.process is None or worker.process.is_stop_requested:
-                continue
-            if worker.drain_until is not None:
+            if worker.process is None or worker.process.is_stop_requested or worker.drain_until is not None:
                 continue
             log.warning("restarting worker on request", slot=worker.slot.number)
             worker.is_restarting = True
@@ -324,7 +327,6 @@ class Workers:
 
     def _is_cleared(self, worker: _Worker) -> bool:
         """Return whether nothing of the slot's worker before is left; its removal never delays the others."""
-        assert worker.clearing is not None
         try:
             worker.is_cleared = worker.is_cleared or bool(worker.clearing.poll())
         except AgentError as error:
@@ -343,7 +345,8 @@ class Workers:
         if self._service.image:
             # A container whose client was killed keeps running, with its name and its GPU.
             containers.remove(self._host, container(slot))
-            scratch.prepare_worker(self._host, slot.number)
+            if not self._stopping:
+                scratch.prepare_worker(self._host, slot.number)
         for suffix in ("cid", _STOPPING):
             self._file(slot.number, suffix).unlink(missing_ok=True)
         worker_report_file.create_worker_directory(self._directory, slot.number)
@@ -408,6 +411,5 @@ class Workers:
     def _is_ready(self, slot: Slot) -> bool:
         if self._http:
             return self._http.is_ready(slot.number)
-        if not self._service.reports_readiness:
-            return True
-        return os.path.lexists(ready_file(slot, self._directory))  # a link may lead to a hanging file system
+        # A link may lead to a hanging file system.
+        return not self._service.reports_readiness or os.path.lexists(ready_file(slot, self._directory))

@@ -17,7 +17,7 @@ import pytest
 from tests.node.units import CommandHost
 from tests.waiting import run_process
 from userdata.agent.machine import files
-from userdata.agent.machine.errors import AgentError, TransientError
+from userdata.agent.machine.errors import AgentError, CommandError, TransientError
 from userdata.agent.machine.host import Argv, SystemHost, Variables
 from userdata.agent.work import containers
 from userdata.agent.work.training.job_container import JobContainer, Mounts
@@ -92,7 +92,8 @@ def test_a_container_that_was_left_over_goes_before_another_starts(made: Made, t
 def test_preparation_pulls_shuts_the_metadata_and_tries_the_gpus(made: Made) -> None:
     host = CommandHost(run="GPU 0: NVIDIA L4 (UUID: GPU-1)\n", iptables="")
     made(host).prepare()
-    assert [argv[:2] for argv in host.ran] == [["docker", "pull"], ["iptables", "--wait"], ["docker", "run"]]
+    programs = [argv[:2] for argv in host.ran[1:]]  # after the look for the image
+    assert programs == [["docker", "pull"], ["iptables", "--wait"], ["docker", "run"]]
     without = CommandHost()
     made(without, gpus=0).prepare()
     assert ["docker", "run"] not in [argv[:2] for argv in without.ran]
@@ -113,6 +114,15 @@ def test_the_rule_for_the_metadata_is_made_once() -> None:
     containers.block_metadata(host)
     containers.block_metadata(host)
     assert host.ran == [["DOCKER-USER---destination-169.254.169.254---jump-REJECT"]]
+
+
+def test_an_image_that_is_on_the_disk_is_not_pulled() -> None:
+    """Its registry may be away, or a lifecycle policy may have deleted it there."""
+    host = CommandHost(image="sha256:1\n", pull=CommandError("docker: exit 1: no route to host"))
+    containers.pull(host, IMAGE, str)
+    host.answers["image"] = CommandError("docker: exit 1: Error: No such image")
+    with pytest.raises(CommandError, match="no route"):
+        containers.pull(host, IMAGE, str)
 
 
 def test_a_missing_cdi_specification_is_generated_once() -> None:

@@ -76,7 +76,7 @@ def block_metadata_access(host: Host, user_id: str) -> None:
     except AgentError as by_nft:
         try:
             for argv in iptables_rules(user_id):
-                _insert(host, argv)
+                insert_rule(host, argv)
         except AgentError as by_iptables:
             raise AgentError(
                 f"cannot block user {user_id} from the instance metadata, so nothing is started: "
@@ -104,7 +104,8 @@ def iptables_rules(user_id: str) -> Iterator[list[str]]:
             yield [program, "OUTPUT", *match, "--jump", "REJECT"]
 
 
-def _insert(host: Host, rule: list[str]) -> None:
+def insert_rule(host: Host, rule: list[str]) -> None:
+    """Insert a rule, named by program, chain and match, unless it is there; raise `AgentError`."""
     program, *rest = rule
     try:
         host.run([program, "--wait", "--check", *rest], QUICK)

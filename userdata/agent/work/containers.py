@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
 from contracts.partitions import ECR_IMAGE
 from userdata.agent.machine import log
-from userdata.agent.machine.errors import AgentError
+from userdata.agent.machine.accounts import insert_rule
+from userdata.agent.machine.errors import AgentError, CommandError
 from userdata.agent.machine.host import LOAD, QUICK, SLOW, Host
 from userdata.agent.work.container import UNPRIVILEGED, gpu
 
-_METADATA: Final = "169.254.169.254"
-# The chain for user rules, evaluated before Docker's own. Source: Docker manual, "Docker and iptables".
-_CHAIN: Final = "DOCKER-USER"
-_REJECT_RULE: Final = ("--destination", _METADATA, "--jump", "REJECT")
+# In the chain for user rules, evaluated before Docker's own. Source: Docker manual, "Docker and iptables".
+_REJECT_RULE: Final = ("DOCKER-USER", "--destination", "169.254.169.254", "--jump", "REJECT")
 
 CDI_SPECIFICATION: Final = "/var/run/cdi/nvidia.yaml"
 _MAX_REMOVAL_ATTEMPTS: Final = 60
@@ -36,11 +36,14 @@ def log_in(host: Host, image: str, password: Callable[[str], str]) -> None:
 
 
 def pull(host: Host, image: str, password: Callable[[str], str]) -> None:
-    """Pull an image; see `log_in`.
+    """Pull an image unless it is on the disk, as its digest names the same one; see `log_in`.
 
     Raises:
         AgentError: the registry rejected the request or is unreachable.
     """
+    with contextlib.suppress(CommandError):
+        if host.run(["docker", "image", "inspect", "--format", "{{.Id}}", image], QUICK).strip():
+            return
     log_in(host, image, password)
     host.run(["docker", "pull", "--quiet", image], LOAD)
 
@@ -60,10 +63,7 @@ def block_metadata(host: Host) -> None:
 
     The hop limit of 1 in the launch template does so already; this rule holds if that limit is raised.
     """
-    try:
-        host.run(["iptables", "--wait", "--check", _CHAIN, *_REJECT_RULE], QUICK)
-    except AgentError:
-        host.run(["iptables", "--wait", "--insert", _CHAIN, *_REJECT_RULE], QUICK)
+    insert_rule(host, ["iptables", *_REJECT_RULE])
 
 
 def remove(host: Host, name: str) -> None:
@@ -113,12 +113,17 @@ def _lacks_specification(error: AgentError) -> bool:
     return "CDI" in str(error) or "nvidia.com/gpu" in str(error)
 
 
-def _run_with_new_specification(host: Host, command: Sequence[str], error: AgentError) -> str:
-    """Generate the CDI specification and run ``command`` again; raise ``error`` too if that fails."""
+def _run_with_specification(host: Host, command: Sequence[str]) -> str:
+    """Run ``command``; if it lacks the CDI specification, generate that and run it again."""
     try:
-        generate_specification(host)
-    except AgentError as failure:
-        raise AgentError(f"{error}; {failure}") from None
+        return host.run(command, SLOW)
+    except AgentError as error:
+        if not _lacks_specification(error):
+            raise
+        try:
+            generate_specification(host)
+        except AgentError as failure:
+            raise AgentError(f"{error}; {failure}") from None
     log.info("CDI specification generated", path=CDI_SPECIFICATION)
     return host.run(command, SLOW)
 
@@ -133,15 +138,9 @@ def check_gpus(host: Host, image: str, expected: int) -> int:
         AgentError: containers do not get all GPUs; the message says what is missing.
     """
     options = ["--rm", "--network", "none", *gpu("all"), "--read-only", *UNPRIVILEGED]
-    options += ["--entrypoint", "nvidia-smi"]
-    command = ["docker", "run", *options, image, "--list-gpus"]
+    command = ["docker", "run", *options, "--entrypoint", "nvidia-smi", image, "--list-gpus"]
     try:
-        try:
-            output = host.run(command, SLOW)
-        except AgentError as error:
-            if not _lacks_specification(error):
-                raise
-            output = _run_with_new_specification(host, command, error)
+        output = _run_with_specification(host, command)
     except AgentError as error:
         if _lacks_specification(error):
             raise AgentError(

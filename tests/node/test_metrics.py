@@ -157,6 +157,13 @@ def test_other_processes(owners: tuple[Owners, Proc]) -> None:
     assert [resolver.slot_of(p) for p in (60, 61, 70, 80, 99)] == ["2", "2", "0", UNKNOWN_SLOT, UNKNOWN_SLOT]
 
 
+def test_processes_in_a_jobs_container_are_its_worker(tmp_path: Path) -> None:
+    resolver, proc = Owners(tmp_path, tmp_path, has_job=True), Proc(tmp_path)
+    proc.add(80, f"0::/system.slice/docker-{CONTAINER}.scope")
+    proc.add(90, "0::/user.slice")
+    assert [resolver.slot_of(pid) for pid in (80, 90)] == ["0", UNKNOWN_SLOT]
+
+
 class Listener:
     """The CloudWatch agent's TCP input."""
 

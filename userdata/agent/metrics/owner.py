@@ -15,18 +15,18 @@ UNKNOWN_SLOT: Final = "other"
 
 
 class Owners:
-    """Maps processes to worker slots by ``/proc`` and the slot records of ``work``."""
+    """Maps processes to worker slots by ``/proc`` and the slot records of ``work``; a job is one worker."""
 
-    def __init__(self, directory: Path, proc: Path = Path("/proc")) -> None:
-        self._directory = directory / WORKERS_DIR
-        self._proc = proc
+    def __init__(self, directory: Path, proc: Path = Path("/proc"), *, has_job: bool = False) -> None:
+        self._directory, self._proc, self._has_job = directory / WORKERS_DIR, proc, has_job
 
     def slot_of(self, pid: int) -> str:
         """Return the slot number as text; `UNKNOWN_SLOT` for a process of no worker."""
         groups = self._cgroups(pid)
-        if any(UNIT_RUN in group.split("/") for group in groups):
-            return "0"  # the training job is one worker
         containers = {match[1] for group in groups if (match := _CONTAINER.search(group))}
+        # A job's container is Docker's: its processes are in no unit of ours.
+        if (self._has_job and containers) or any(UNIT_RUN in group.split("/") for group in groups):
+            return "0"
         by_pid: dict[int, str] = {}
         for path in sorted(self._directory.glob("*.json")):
             if container := _text(path.with_suffix(".cid")):

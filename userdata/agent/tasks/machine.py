@@ -67,7 +67,7 @@ def metrics(node: Node) -> int:
         return max(node.clock.wall() - newest, 0.0) if newest else None
 
     sink = Sink(node.config.metrics.emf_port)
-    owners, reports = Owners(node.directory), WorkerReportReader(node.directory)
+    owners, reports = Owners(node.directory, has_job=training is not None), WorkerReportReader(node.directory)
 
     def depths() -> tuple[float, ...]:
         return reports.queue_depths(node.clock.wall())

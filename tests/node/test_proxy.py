@@ -25,7 +25,7 @@ from tests.node.units import CommandHost
 from userdata.agent import tasks
 from userdata.agent.machine.background import at_once
 from userdata.agent.machine.errors import AgentError, ConfigError
-from userdata.agent.proxy import discovery, haproxy_config, metrics, servers
+from userdata.agent.proxy import discovery, haproxy_config, metrics, servers, unit
 from userdata.agent.proxy.counts import Counts, WorkerKey
 from userdata.agent.proxy.discovery import HttpHost
 from userdata.agent.proxy.haproxy_config import Paths
@@ -394,6 +394,16 @@ def test_the_subcommand_configures_haproxy_once_and_reports_its_requests(
     account = f"arn:aws:ec2:{jobs.REGION}:123456789012:instance/{made.identity.instance}"
     assert row[names.REGISTRY_KEY] == f"resnet@proxy#{account}"
     assert (row["arrived"], row["ended"]) == ("3", "3")
+
+
+def test_a_configuration_that_haproxy_has_not_read_is_no_reason_not_to_restart_it(tmp_path: Path) -> None:
+    host = CommandHost(systemctl=AgentError("systemctl: not ended after 30 s; killed"))
+    paths = Paths(tmp_path / "socket", tmp_path / "values")
+    with pytest.raises(AgentError, match="not ended"):
+        unit.start(PROXY, paths, host, tmp_path)
+    host.answers.clear()
+    unit.start(PROXY, paths, host, tmp_path)
+    assert host.ran[-1] == ["systemctl", "restart", "haproxy.service"]
 
 
 def test_a_line_of_metrics_has_the_counts_since_the_last_one() -> None:

@@ -33,14 +33,14 @@ def start(proxy: HttpProxy, paths: Paths, host: Host, root: Path) -> None:
     path = root / _CONFIG
     is_changed = not path.exists() or path.read_text() != text
     files.write_atomic(paths.values, haproxy_config.first_values(proxy))
-    if is_changed:
-        files.write_atomic(path, text)
     drop_in = root / _DROP_IN
     if not drop_in.exists():
         drop_in.parent.mkdir(parents=True, exist_ok=True)
         files.write_atomic(drop_in, _RESTART)
         host.run(["systemctl", "daemon-reload"], QUICK)
     host.run(["systemctl", "enable", UNIT_HAPROXY], QUICK)
+    if is_changed:
+        files.write_atomic(path, text)
     try:
         host.run(["systemctl", "restart" if is_changed else "start", UNIT_HAPROXY], QUICK)
     except AgentError:

@@ -17,9 +17,9 @@ PRODUCT_LINES = {
     "contracts": 3_666,
     "infra": 19_478,
     "lambdas": 14_347,
-    "userdata": 17_889,
-    "gpu_spot": 13_081,
-    "policy": 1_629,
+    "userdata": 17_885,
+    "gpu_spot": 13_078,
+    "policy": 1_628,
     "market": 1_775,
     "rehearsal": 5_133,
 }
@@ -32,7 +32,7 @@ LIBRARY_LINES = {
 OTHER_LINES = {
     "packages/tests": 22_719,
     "research": 9_909,
-    "tests": 72_214,
+    "tests": 72_346,
     "originals": 15_269,
     "docs": 439,
     "examples": 1_416,

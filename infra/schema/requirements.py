@@ -10,6 +10,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from contracts.sentences import alternatives
 from infra.catalogue import accelerators as catalogue
 from infra.catalogue.accelerators import Architecture
+from infra.catalogue.instance_sizes import INSTANCE_SIZES
 from infra.schema.base import Model
 
 
@@ -74,6 +75,8 @@ class InstanceRequirements(Model):
             and (not self.accelerator_names or instance_type.family.accelerator in self.accelerator_names)
             and self.accelerators.contains(instance_type.accelerators)
             and self.accelerator_memory_gib.contains(instance_type.family.memory_gib)
+            and self.vcpus.contains(INSTANCE_SIZES[instance_type.name].vcpus)
+            and self.memory_gib.contains(INSTANCE_SIZES[instance_type.name].memory_gib)
             and not instance_type.name.endswith(".metal")
         )
 

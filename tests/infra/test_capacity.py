@@ -208,7 +208,7 @@ def test_prices_and_requirements_reach_it() -> None:
     assert asked["memoryMib"] == {"min": 16_384, "max": 65_536}
     assert asked["vcpuCount"] == {"min": 1, "max": 100_000}  # an end left open goes out as 0
     assert asked["acceleratorCount"] == {"min": 1, "max": 1}
-    assert {kind.partition(".")[0] for kind in asked["allowedInstanceTypes"]} == {"g6", "gr6"}
+    assert asked["allowedInstanceTypes"] == ["g6.xlarge", "g6.2xlarge", "g6.4xlarge"]
     config = known.config("inference")
     assert set(config["slots"]) == set(asked["allowedInstanceTypes"])
 

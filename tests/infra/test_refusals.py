@@ -242,6 +242,19 @@ def test_requirements_take_what_matches_and_boots_and_no_bare_metal() -> None:
     assert set(with_p3dn.services[0].capacity.types) - set(types) == {"p3dn.24xlarge"}
 
 
+def test_requirements_leave_out_what_aws_would_by_processors_and_memory() -> None:
+    service = settings("dev", requirements(vcpus={"max": 8}, memoryGiB={"min": 64})).services[0]
+    assert service.capacity.types == ("g6e.2xlarge", "g7e.2xlarge")
+    assert service.workers_per_slot == 1
+
+
+def test_shared_memory_fits_types_of_each_vendor() -> None:
+    amd = capacity(instanceTypes=["g4ad.xlarge"], ami="ami-0123456789abcdef0")
+    assert settings("dev", amd | {f"{SERVICE}/shmGiB": 15}).services[0].shm_gib == 15
+    with pytest.raises(SettingsError, match=r"shmGiB is 16, but g4ad\.xlarge has 16 GiB; choose less"):
+        settings("dev", amd | {f"{SERVICE}/shmGiB": 16})
+
+
 def test_types_are_grouped_by_the_image_that_boots_them() -> None:
     mixed = capacity(
         instanceTypes=["g5.xlarge", "p3dn.24xlarge", "g6.xlarge"], amis={"p3dn": "ami-0123456789abcdef0"}

@@ -7,8 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, field_validator, model_validator
 
-from infra.catalogue.cpu_types import architecture
-from infra.schema.base import Model, check_private_networks
+from infra.schema.base import CpuType, Model, check_private_networks
 
 LogType: TypeAlias = Literal["api", "audit", "authenticator", "controllerManager", "scheduler"]
 AccessPolicy: TypeAlias = Literal["admin", "edit", "view"]
@@ -52,7 +51,7 @@ class CreatedCluster(Model):
     """IPv4 CIDR blocks of private networks that may connect to the private API endpoint: those that are
     connected to the VPC, or its own. With neither these nor ``publicCidrs`` nothing could install the
     charts."""
-    system_instance_type: Annotated[str, Field(max_length=30)] = "m7g.large"
+    system_instance_type: CpuType = "m7g.large"
     """Instance type of the nodes for system pods, such as controllers and DNS."""
     system_image: Annotated[str, Field(pattern=r"^1\.[0-9]+\.[0-9]+-[0-9]{8}$")] | None = None
     """AMI release of the nodes for system pods, such as ``1.36.2-20261110``; another one replaces them one by
@@ -111,9 +110,3 @@ class CreatedCluster(Model):
                 "up' in one of them"
             )
         return self
-
-    @field_validator("system_instance_type")
-    @classmethod
-    def _is_a_cpu_type(cls, name: str) -> str:
-        architecture(name)
-        return name

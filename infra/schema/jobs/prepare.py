@@ -10,7 +10,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from contracts import limits
 from infra.catalogue import cpu_types
 from infra.catalogue.accelerators import Architecture
-from infra.schema.base import Model
+from infra.schema.base import CpuType, Model
 from infra.schema.capacity import Capacity
 
 GROUP_SUFFIX: Final = "-data"
@@ -27,16 +27,10 @@ class Prepare(Model):
     """Version of the dataset. A new version builds it again."""
     command: limits.Command
     """Command that fills the directory ``$GPU_SPOT_DATASETS``; it runs in the job's checkout."""
-    instance_type: str
+    instance_type: CpuType
     """Instance type without accelerators, with the CPU architecture of the job's machine image."""
     size_gib: Annotated[limits.VolumeGib | None, Field(alias="sizeGiB")] = None
     """Size in GiB of the dataset's volume. Default: ``volumeGiB`` of the job."""
-
-    @field_validator("instance_type")
-    @classmethod
-    def _without_accelerators(cls, name: str) -> str:
-        cpu_types.architecture(name)
-        return name
 
 
 class CpuCapacity(Capacity):

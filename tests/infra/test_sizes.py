@@ -32,6 +32,11 @@ def test_a_group_has_no_more_hosts_than_its_parameter_holds_already_in_the_first
     assert said.endswith("; list fewer onPremises.hosts or instanceTypes")
 
 
+def test_a_bucket_has_a_name_that_s3_takes_with_its_suffix() -> None:
+    said = refusal({"stackName": "s" * 15, "storage": {"buckets": [{"name": "b" * 24}]}}, "unknown")
+    assert f"{'s' * 15}-bucket-{'b' * 24}' must have at most 55 characters, not 56; shorten the name" in said
+
+
 def with_secrets(config: dict[str, Any]) -> None:
     [service] = config["gpu-spot:services"]
     config["gpu-spot:services"] = [

@@ -14,7 +14,7 @@ from contracts import names
 from infra import schema
 from infra.components.http.security_groups import HEALTH_PORT, LISTEN_PORT
 from infra.components.network.network import Network
-from infra.components.storage.bucket import Bucket, BucketArgs
+from infra.components.storage.bucket import MAX_NAME_LENGTH, Bucket, BucketArgs
 from infra.iam import resource_policies
 from infra.schema.services.http import Http
 from infra.scope import NAME_SUFFIX_LENGTH, Scope
@@ -23,7 +23,6 @@ _MAX_NAME_LENGTH: Final = 32
 """Source: Elastic Load Balancing API reference, ``CreateLoadBalancer``, ``CreateTargetGroup``."""
 _NAME_PREFIX: Final = "gpu-s-"
 """As long as the provider allows."""
-_MAX_BUCKET_NAME_LENGTH: Final = 63
 _TLS_POLICY: Final = "ELBSecurityPolicy-TLS13-1-2-2021-06"
 """TLS 1.3 and 1.2. Source: Application Load Balancer guide, "Security policies"."""
 _CHECK_INTERVAL_SECONDS: Final = 5
@@ -129,7 +128,7 @@ class HttpLoadBalancer(pulumi.ComponentResource):
             {"name": "access-logs", "expireDays": days, "oldVersionDays": 1}
         )
         return Bucket(
-            args.scope.name(args.service, "access-logs", limit=_MAX_BUCKET_NAME_LENGTH),
+            args.scope.name(args.service, "access-logs", limit=MAX_NAME_LENGTH),
             BucketArgs(
                 args.scope,
                 settings,

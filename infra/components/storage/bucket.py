@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import pulumi
 import pulumi_aws as aws
@@ -12,6 +13,8 @@ from infra import schema
 from infra.iam import resource_policies
 from infra.iam.statement import Statement, document
 from infra.scope import Scope
+
+MAX_NAME_LENGTH: Final = 63  # S3 user guide, "Bucket naming rules"
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pulumi
 
 from infra import schema
-from infra.components.storage.bucket import Bucket, BucketArgs
+from infra.components.storage.bucket import MAX_NAME_LENGTH, Bucket, BucketArgs
 from infra.components.storage.file_system import FileSystem, FileSystemArgs
 from infra.components.storage.repository import Repository, RepositoryArgs
 from infra.scope import Scope
@@ -55,7 +55,9 @@ class Storage(pulumi.ComponentResource):
                 child,
             )
         self.buckets = {
-            settings.name: Bucket(scope.name("bucket", settings.name), BucketArgs(scope, settings), child)
+            settings.name: Bucket(
+                scope.name("bucket", settings.name, limit=MAX_NAME_LENGTH), BucketArgs(scope, settings), child
+            )
             for settings in args.settings.buckets
         }
         self.repositories = {

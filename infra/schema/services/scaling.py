@@ -8,7 +8,7 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from contracts.group import scaling_settings as settings
 from contracts.group.scaling_settings import Floor, ScalingSettings
-from infra.schema.base import Model
+from infra.schema.base import Model, each_once
 from infra.schema.services.request_log import RequestLog
 
 Day: TypeAlias = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
@@ -41,13 +41,7 @@ class ScalingFloor(Model):
             raise ValueError(f"must be later than {begin}, not {end}; use two floors over midnight")
         return end
 
-    @field_validator("days")
-    @classmethod
-    def _each_once(cls, days: tuple[Day, ...]) -> tuple[Day, ...]:
-        for day in days:
-            if days.count(day) > 1:
-                raise ValueError(f"{day!r} is listed twice; list each day once")
-        return days
+    _each_once = field_validator("days")(each_once)
 
 
 class Scaling(Model):

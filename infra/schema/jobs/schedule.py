@@ -27,7 +27,11 @@ _FIELDS: Final = (
     ("day of the week", 1, 7, _DAYS),
     ("year", 1970, 2199, ()),
 )
-"""Fields of a cron expression with their bounds and names.
+_OTHER_DAYS: Final = {
+    "day of the month": r"\?|L|LW|([1-9]|[12]\d|3[01])W",
+    "day of the week": rf"\?|L|([1-7]|{'|'.join(_DAYS)})(L|#[1-5])",
+}
+"""Fields of a cron expression with their bounds and names, and days that are no number of a field.
 
 Source: EventBridge Scheduler user guide, "Schedule types", cron-based schedules.
 """
@@ -123,8 +127,7 @@ def runs_a_month(text: str) -> float:
 
 def _values(text: str, field: str, name: str, low: int, high: int, names: tuple[str, ...]) -> frozenset[int]:
     """Return the values of a field of a cron expression; empty for ``?``, ``L``, ``15W`` and ``6#3``."""
-    is_day = name.startswith("day")
-    if is_day and re.fullmatch(r"\?|L|LW|\d{1,2}W|[A-Z0-9]{1,3}(L|#[1-5])", field):
+    if re.fullmatch(_OTHER_DAYS.get(name, ""), field):
         return frozenset()
     values: set[int] = set()
     for part in field.upper().split(","):

@@ -169,11 +169,14 @@ def check_public_addresses(training: Iterable[Training], network: Network | None
             )
 
 
-def check_http(services: Iterable[Service], network: Network | None) -> None:
-    """Raise ``ValueError`` for an address that the network has no place for."""
+def check_http(services: Sequence[Service], network: Network | None) -> None:
+    """Raise ``ValueError`` for an address that the network has no place for, or a record that there is."""
     for service in services:
         if service.http is not None and network is not None:
             _check_place(service.name, service.http, network)
+    addresses = [service.http for service in services if service.http is not None]
+    records = [f"{http.domain} in {http.hosted_zone_id}" for http in addresses if http.hosted_zone_id]
+    check_unique(records, "records of http.domain")
 
 
 def _check_place(name: str, http: Http, network: Network) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, field_validator, model_validator
 
-from infra.schema.base import CpuType, Model, check_private_networks
+from infra.schema.base import CpuType, Model, check_private_networks, is_private
 
 LogType: TypeAlias = Literal["api", "audit", "authenticator", "controllerManager", "scheduler"]
 AccessPolicy: TypeAlias = Literal["admin", "edit", "view"]
@@ -94,6 +94,9 @@ class CreatedCluster(Model):
                 raise ValueError(f"has no CIDR block ({error}); write one such as 192.0.2.0/24") from None
             if block.prefixlen == 0:
                 raise ValueError(f"{cidr!r} is the whole internet; list smaller blocks")
+            # EKS guide, "Configure network access to cluster API server endpoint": no reserved addresses.
+            if is_private(block):
+                raise ValueError(f"{cidr!r} is private, which EKS refuses here; list it in allowedSources")
         return cidrs
 
     @field_validator("allowed_sources")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias
 
@@ -12,7 +11,7 @@ from contracts import limits
 from contracts.agent import config as agent
 from infra.catalogue import broker_types
 from infra.catalogue.broker_types import BrokerMode, EngineVersion
-from infra.schema.base import Model, is_private
+from infra.schema.base import Model, check_private_networks, each_once
 from infra.schema.services.queues.settings import MaxMessageAgeSeconds, QueueSettings
 from userdata.agent.aws.permissions import Need
 
@@ -213,22 +212,9 @@ class Queue(QueueSettings):
     @field_validator("allowed_sources")
     @classmethod
     def _valid_sources(cls, sources: tuple[str, ...]) -> tuple[str, ...]:
-        for source in sources:
-            if sources.count(source) > 1:
-                raise ValueError(f"{source} is listed twice; list each source once")
-            if not source.startswith("sg-"):
-                _check_network(source)
+        check_private_networks([source for source in each_once(sources) if not source.startswith("sg-")])
         return sources
 
 
 def _unless_existing(values: dict[str, Any], default: Any) -> Any:
     return None if values.get("existing") else default
-
-
-def _check_network(cidr: str) -> None:
-    try:
-        network = ipaddress.IPv4Network(cidr)
-    except ValueError as error:
-        raise ValueError(f"is not an IPv4 CIDR block ({error}); write one such as 10.30.0.0/16") from None
-    if not is_private(network):
-        raise ValueError(f"must be private networks, because the broker is private; {cidr} is not")

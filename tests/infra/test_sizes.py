@@ -37,6 +37,16 @@ def test_a_bucket_has_a_name_that_s3_takes_with_its_suffix() -> None:
     assert f"{'s' * 15}-bucket-{'b' * 24}' must have at most 55 characters, not 56; shorten the name" in said
 
 
+def with_jobs(config: dict[str, Any]) -> None:
+    job = config["gpu-spot:training"][0]
+    config["gpu-spot:training"] = [{**job, "name": f"resnet-{number}"} for number in range(34)]
+
+
+def test_a_clusters_log_has_no_more_filters_than_cloudwatch_takes() -> None:
+    text, _ = apart(program.refused, "unknown", "eks", edited_file(with_jobs, "eks"))
+    assert "the cluster's audit log must have at most 100 metric filters, not 102; remove audit from" in text
+
+
 def with_secrets(config: dict[str, Any]) -> None:
     [service] = config["gpu-spot:services"]
     config["gpu-spot:services"] = [

@@ -17,7 +17,7 @@ import pulumi_aws as aws
 from contracts import names
 from infra.components.monitoring.alarm_spec import ONCE, AlarmSpec, Condition, MetricSource
 from infra.schema import Kubernetes, Training
-from infra.scope import Scope
+from infra.scope import Scope, check_size
 
 AUDIT_LOG: Final = "audit"
 _AGAIN: Final = Condition("Sum", threshold=3, period_seconds=10_800)
@@ -73,6 +73,9 @@ def declare_filters(
 ) -> None:
     """Declare metric filters of the cluster's log group for each job."""
     events = [(job, *item) for job in jobs for item in patterns(namespace, job).items()]
+    # CloudWatch Logs API reference, ``PutMetricFilter``: of one log group.
+    remedy = "remove audit from kubernetes.create.logs, or divide the jobs between two stacks"
+    check_size("the cluster's audit log", len(events), 100, "metric filters", remedy)
     for job, event, pattern in events:
         aws.cloudwatch.LogMetricFilter(
             scope.name(job, event),

@@ -53,6 +53,8 @@ _TAGS: Final = 50 - len(_STACK_TAGS)
 
 Source: EC2 user guide, "Tag restrictions".
 """
+_KARPENTERS_TAGS: Final = 3
+"""More on nodes: six of Karpenter's (``cluster_statements.karpenter``), without group role, job and name."""
 
 
 class Settings(Model):
@@ -100,7 +102,7 @@ class Settings(Model):
 
     @field_validator("tags")
     @classmethod
-    def _tags_not_reserved(cls, tags: dict[str, str]) -> dict[str, str]:
+    def _tags_not_reserved(cls, tags: dict[str, str], info: ValidationInfo) -> dict[str, str]:
         # IAM's keys are not case-sensitive (IAM user guide, "Tags for IAM resources").
         check_unique([key.lower() for key in tags], "tags")
         for key in tags:
@@ -108,9 +110,9 @@ class Settings(Model):
                 raise ValueError(
                     f"has the tag {key!r}, which is reserved; use keys except Name, aws:* and gpu-spot:*"
                 )
-        if len(tags) > _TAGS:
+        if len(tags) > (limit := _TAGS - (_KARPENTERS_TAGS if info.data.get("kubernetes") else 0)):
             raise ValueError(
-                f"must have at most {_TAGS} tags (of AWS's 50 the stack uses the rest), not {len(tags)}"
+                f"must have at most {limit} tags (of AWS's 50 the stack uses the rest), not {len(tags)}"
             )
         return tags
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Final, TypeAlias
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, field_validator
 
 from infra.schema.base import Model
 from infra.schema.operations import PolicyArn
@@ -24,6 +24,20 @@ ResourceArn: TypeAlias = Annotated[
 ]
 # Ten is the default quota of managed policies of a role (IAM user guide, "IAM and AWS STS quotas").
 PolicyArns: TypeAlias = Annotated[tuple[PolicyArn, ...], Field(max_length=10)]
+_OPERATOR: Final = re.compile(
+    r"(?i)(ForAllValues:|ForAnyValue:)?((String(Not)?(Equals(IgnoreCase)?|Like)|Arn(Not)?(Equals|Like)|Bool"
+    r"|BinaryEquals|(Numeric|Date)((Not)?Equals|(Less|Greater)Than(Equals)?)|(Not)?IpAddress)(IfExists)?|Null)"
+)
+"""Source: IAM user guide, "IAM JSON policy elements: Condition operators"."""
+
+
+def _operator(text: str) -> str:
+    if not _OPERATOR.fullmatch(text):
+        raise ValueError("is no condition operator of IAM; write one such as StringEquals or ArnLike")
+    return text
+
+
+Operator: TypeAlias = Annotated[str, AfterValidator(_operator)]
 
 
 class CommandPermission(Model):
@@ -33,7 +47,7 @@ class CommandPermission(Model):
     """Actions, such as ``s3:GetObject``."""
     resources: Annotated[tuple[ResourceArn, ...], Field(min_length=1, max_length=20)]
     """ARNs, or ``*`` for actions without resources."""
-    conditions: dict[str, dict[str, tuple[str, ...] | str]] = Field(default_factory=dict)
+    conditions: dict[Operator, dict[str, tuple[str, ...] | str]] = Field(default_factory=dict)
     """Conditions by operator and key."""
 
     @field_validator("actions")

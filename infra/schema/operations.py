@@ -80,17 +80,11 @@ class Storage(Model):
     repositories: tuple[Repository, ...] = ()
     """ECR repositories of worker images."""
 
-    @field_validator("buckets")
+    @field_validator("buckets", "repositories")
     @classmethod
-    def _buckets_once(cls, buckets: tuple[Bucket, ...]) -> tuple[Bucket, ...]:
-        check_unique([bucket.name for bucket in buckets], "buckets")
-        return buckets
-
-    @field_validator("repositories")
-    @classmethod
-    def _repositories_once(cls, repositories: tuple[Repository, ...]) -> tuple[Repository, ...]:
-        check_unique([repository.name for repository in repositories], "repositories")
-        return repositories
+    def _each_once(cls, entries: Any, info: ValidationInfo) -> Any:
+        check_unique([entry.name for entry in entries], str(info.field_name))
+        return entries
 
 
 class Monitoring(Model):

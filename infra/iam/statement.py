@@ -59,13 +59,19 @@ class Statement:
 
 
 def document(statements: Sequence[Statement]) -> pulumi.Output[str]:
-    """Return a policy document as JSON; an output raises ``SettingsError`` if it is too large for a role."""
+    """Return a policy document as JSON; an output raises ``SettingsError`` if it is too large for a role.
+
+    Only the trust of an on-premises host grows with the stack file: with its principals.
+    """
     text = pulumi.Output.json_dumps(
         {"Version": "2012-10-17", "Statement": [s.rendered() for s in statements]}
     )
-    # IAM user guide, "IAM and AWS STS quotas": inline policies of a role, without white space.
-    policy = f"the policy of {statements[0].sid}"
-    text.apply(lambda content: check_size(policy, len("".join(content.split())), 10_240, "characters"))
+    # IAM user guide, "IAM and AWS STS quotas": trust, and inline policies of a role, without white space.
+    policy, limit = f"the policy of {statements[0].sid}", 10_240
+    remedy = "divide the entries between two stacks"
+    if statements[0].principal is not None and not statements[0].resources:
+        limit, remedy = 2_048, "list fewer or shorter onPremises.hosts[].principals"
+    text.apply(lambda content: check_size(policy, len("".join(content.split())), limit, "characters", remedy))
     return text
 
 

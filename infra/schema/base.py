@@ -6,7 +6,6 @@ Types of values that the node agent reads as well are in ``contracts.limits``.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Sequence
 from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo
@@ -116,8 +115,8 @@ def is_private(network: ipaddress.IPv4Network) -> bool:
     return any(network.subnet_of(ipaddress.IPv4Network(private)) for private in _PRIVATE)
 
 
-def check_private_networks(sources: Sequence[str]) -> None:
-    """Raise ``ValueError`` for a source that is not a private IPv4 network, or is listed twice."""
+def check_private_networks(sources: tuple[str, ...]) -> tuple[str, ...]:
+    """Return ``sources``; raise ``ValueError`` for one that is no private IPv4 network, or listed twice."""
     for source in sources:
         try:
             network = ipaddress.IPv4Network(source)
@@ -127,3 +126,4 @@ def check_private_networks(sources: Sequence[str]) -> None:
             raise ValueError(f"{source} is not a private network; use part of {PRIVATE}")
         if sources.count(source) > 1:
             raise ValueError(f"{source} is listed twice; list each network once")
+    return sources

@@ -257,11 +257,7 @@ class SharedHost(Model):
             host_shapes.shape(name)
         return capacity
 
-    @field_validator("allowed_sources")
-    @classmethod
-    def _private_networks(cls, sources: tuple[str, ...]) -> tuple[str, ...]:
-        check_private_networks(sources)
-        return sources
+    _private_networks = field_validator("allowed_sources")(check_private_networks)
 
     @field_validator("tenants")
     @classmethod

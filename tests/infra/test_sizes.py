@@ -66,6 +66,14 @@ def test_the_queues_fit_the_environment_of_the_function_that_watches_them() -> N
     assert said.endswith("; divide the entries between two stacks")
 
 
+def test_the_trust_of_a_host_has_no_more_principals_than_iam_takes() -> None:
+    arns = [f"arn:aws:iam::123456789012:role/teams/{'p' * 200}/{number}" for number in range(10)]
+    hosts = {"hosts": [{"name": "gpu-server", "gpus": 8, "principals": arns}]}
+    said = refusal(in_service(command=["serve"], onPremises=hosts), "unknown")
+    assert said.startswith("SettingsError: the policy of Assume must have at most 2,048 characters, not ")
+    assert said.endswith("; list fewer or shorter onPremises.hosts[].principals")
+
+
 def widgets(rows: list[dashboard.DashboardRow]) -> int:
     return len(dashboard.body(SCOPE, rows, "function", "log")["widgets"])
 

@@ -99,11 +99,7 @@ class CreatedCluster(Model):
                 raise ValueError(f"{cidr!r} is private, which EKS refuses here; list it in allowedSources")
         return cidrs
 
-    @field_validator("allowed_sources")
-    @classmethod
-    def _private_networks(cls, sources: tuple[str, ...]) -> tuple[str, ...]:
-        check_private_networks(sources)
-        return sources
+    _private_networks = field_validator("allowed_sources")(check_private_networks)
 
     @model_validator(mode="after")
     def _can_be_reached(self) -> CreatedCluster:

@@ -212,7 +212,7 @@ class Queue(QueueSettings):
     @field_validator("allowed_sources")
     @classmethod
     def _valid_sources(cls, sources: tuple[str, ...]) -> tuple[str, ...]:
-        check_private_networks([source for source in each_once(sources) if not source.startswith("sg-")])
+        check_private_networks(tuple(source for source in each_once(sources) if source[:3] != "sg-"))
         return sources
 
 

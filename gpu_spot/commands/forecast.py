@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gpu_spot.commands.stack import add_profile
 from gpu_spot.errors import ExitStatus
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ def _add_market_options(parser: argparse.ArgumentParser) -> None:
         "for a schedule, what `gpu-spot jobs` reads (default: the Spot prices that are "
         "shipped, with their dates, no scores)",
     )
+    add_profile(parser)
     parser.add_argument(
         "--processes",
         type=int,
@@ -100,12 +102,12 @@ def run(args: argparse.Namespace) -> int:
         if file is not None:
             config, settings = forecast_inputs.read(option, file)
             settings = forecast_inputs.measured(args, config, settings)
-            price = forecast_inputs.prices(args, settings)
+            price = forecast_inputs.prices(args, config, settings)
             versions.append((config, settings, price, stack.questions(settings, price, recorded)))
-    _, settings, price, _ = versions[-1]
+    config, settings, price, _ = versions[-1]
     sys.stderr.writelines(f"{note}\n" for note in settings.preview_warnings(datetime.now(UTC)))
     capacities = {entry.name: entry.capacity for entry in all_entries(settings)}
-    scored = forecast_inputs.scores(args, capacities, settings.region)
+    scored = forecast_inputs.scores(args, config, capacities)
     types = {kind for capacity in capacities.values() for kind in capacity.types}
     pools = (sorted(types), settings.network.zones)
     basis = forecast_inputs.basis(args, price, *pools, recorded, scored)

@@ -6,14 +6,13 @@ import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Any, Final
+from typing import Final
 
 from contracts.jobs.attempt import JobAttempt
 from gpu_spot.commands import files, traces
-from gpu_spot.commands.stack import name_in_aws
+from gpu_spot.commands.stack import clients_for, name_in_aws
 from gpu_spot.declared.stackfile import StackConfig, find_project
 from gpu_spot.declared.stackfile import load as load_stack
 from gpu_spot.errors import UserError, aws_error
@@ -21,6 +20,7 @@ from gpu_spot.forecast import account, text
 from gpu_spot.forecast.prices import ASSUMED_SPOT, Prices, spot_history
 from gpu_spot.forecast.replayed import Traces
 from gpu_spot.jobs.reader import JobError, JobReader
+from gpu_spot.preflight.account import ClientOf
 from infra.schema import Capacity, Settings
 from infra.settings import SettingsError, load_settings
 from market.supply.trace import PoolTrace
@@ -47,19 +47,25 @@ def read(option: str, file: Path) -> tuple[StackConfig, Settings]:
         raise ValueError(f"{option} is {file}: {'; '.join(str(error).splitlines())}") from None
 
 
-def prices(args: argparse.Namespace, settings: Settings) -> Prices:
+def prices(args: argparse.Namespace, config: StackConfig, settings: Settings) -> Prices:
     """Return the prices that the options select, in the stack file's region."""
     region = settings.region
     if args.spot_prices is not None:
         return Prices(region, files.read("--spot-prices", args.spot_prices, _PRICE_HISTORY, spot_history))
     if args.account:
-        return Prices(region, account.spot_prices(_ec2(region), _types(settings), datetime.now(UTC)))
+        ec2, capacities = _clients(args, config)("ec2"), settings.capacities.values()
+        types = {kind for capacity in capacities for kind in capacity.types}
+        return Prices(region, account.spot_prices(ec2, types, datetime.now(UTC)))
     return Prices(region)
 
 
-def scores(args: argparse.Namespace, capacities: Mapping[str, Capacity], region: str) -> dict[str, int]:
+def scores(
+    args: argparse.Namespace, config: StackConfig, capacities: Mapping[str, Capacity]
+) -> dict[str, int]:
     """Return EC2's Spot placement scores by group; empty without ``--account``."""
-    return account.placement_scores(_ec2(region), capacities, region) if args.account else {}
+    if not args.account:
+        return {}
+    return account.placement_scores(_clients(args, config)("ec2"), capacities, config.region)
 
 
 def measured(args: argparse.Namespace, config: StackConfig, settings: Settings) -> Settings:
@@ -71,19 +77,18 @@ def measured(args: argparse.Namespace, config: StackConfig, settings: Settings) 
     for number, job in enumerate(jobs):
         if not args.account or job.schedule is None or job.runs_on != "instances":
             continue
-        if hours := account.run_hours(_attempts(name_in_aws(config), settings.region, job.name)):
+        if hours := account.run_hours(_attempts(_clients(args, config), config, job.name)):
             jobs[number] = job.model_copy(update={"expected_hours": median(hours)})
             sys.stderr.write(f"{job.name}: {median(hours):.2f} hours, the median of {len(hours)} runs\n")
     return settings.model_copy(update={"training": tuple(jobs)})
 
 
-def _attempts(stack: str, region: str, job: str) -> tuple[JobAttempt, ...]:
+def _attempts(clients: ClientOf, config: StackConfig, job: str) -> tuple[JobAttempt, ...]:
     """Return a deployed job's attempts; none if the stack is not deployed."""
-    import boto3  # only here: without --account nothing calls AWS
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
-        snapshot = JobReader(partial(boto3.client, region_name=region), stack, region).find(job)
+        snapshot = JobReader(clients, name_in_aws(config), config.region).find(job)
     except JobError:
         return ()
     except (BotoCoreError, ClientError) as error:
@@ -91,14 +96,8 @@ def _attempts(stack: str, region: str, job: str) -> tuple[JobAttempt, ...]:
     return snapshot.attempts if snapshot else ()
 
 
-def _types(settings: Settings) -> set[str]:
-    return {kind for capacity in settings.capacities.values() for kind in capacity.types}
-
-
-def _ec2(region: str) -> Any:
-    import boto3  # only here: without --account nothing calls AWS
-
-    return boto3.client("ec2", region_name=region)
+def _clients(args: argparse.Namespace, config: StackConfig) -> ClientOf:
+    return clients_for(argparse.Namespace(profile=args.profile), config)  # each file has its own profile
 
 
 def market(args: argparse.Namespace) -> Traces | None:

@@ -16,11 +16,13 @@ def add_stack_options(
 ) -> None:
     """Add ``--stack`` and ``--profile``."""
     parser.add_argument("--stack", default=stack, help="stack file Pulumi.<STACK>.yaml (default: dev)")
-    parser.add_argument(
-        "--profile",
-        default=profile,
-        help="AWS profile (default: the stack's aws:profile, or the AWS credential chain)",
-    )
+    add_profile(parser, profile)
+
+
+def add_profile(parser: argparse.ArgumentParser, profile: str | None = None) -> None:
+    """Add ``--profile``."""
+    text = "AWS profile (default: the stack's aws:profile, or the AWS credential chain)"
+    parser.add_argument("--profile", default=profile, help=text)
 
 
 def clients_for(args: argparse.Namespace, config: StackConfig) -> ClientOf:

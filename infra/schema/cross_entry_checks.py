@@ -99,6 +99,13 @@ def _check_calls(services: Sequence[Service], on_broker: set[str]) -> None:
             )
 
 
+def check_on_premises(services: Iterable[Service]) -> None:
+    """Raise ``ValueError`` for a host of two services: its agent runs one."""
+    hosts = [name for service in services for name in service.on_premises_slots]
+    if repeated := next((name for name in hosts if hosts.count(name) > 1), None):
+        raise ValueError(f"onPremises of two services has the host {repeated!r}; list it in one of them")
+
+
 def check_names_of_hosts(
     hosts: Sequence[SharedHost], jobs: Sequence[Training], services: Iterable[Service]
 ) -> None:

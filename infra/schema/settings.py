@@ -31,6 +31,7 @@ from infra.schema.cross_entry_checks import (
     check_http,
     check_names_of_hosts,
     check_names_of_jobs,
+    check_on_premises,
     check_public_addresses,
     check_quota,
     check_requirements,
@@ -123,6 +124,7 @@ class Settings(Model):
         check_brokers(services)
         check_requirements(services, info.data.get("network"))
         check_http(services, info.data.get("network"))
+        check_on_premises(services)
         return services
 
     @field_validator("training")

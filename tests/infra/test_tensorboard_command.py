@@ -8,12 +8,15 @@ from typing import Any
 
 import boto3
 import pytest
+import yaml
 
 from contracts import names
 from gpu_spot.cli import main
 from gpu_spot.commands.tensorboard import forwarding, running, stop, wait
+from gpu_spot.declared.stackfile import folder_of_stacks
 from gpu_spot.errors import ExitStatus
 from tests.models import moto
+from tests.test_repository import ROOT
 
 REGION = "us-west-2"
 
@@ -88,13 +91,17 @@ def test_the_port_is_forwarded_by_awss_own_document() -> None:
     assert forwarding("i-1", REGION, 7007, "lab")[-2:] == ["--profile", "lab"]
 
 
-@pytest.mark.parametrize("command", ["pin-images", "tensorboard --stop"])
+@pytest.mark.parametrize(
+    "command", ["pin-images", "tensorboard --stop", "forecast --account --head Pulumi.dev.yaml"]
+)
 @pytest.mark.parametrize("option", [(), ("--profile", "typed")])
 def test_the_profile_is_the_typed_one_or_the_stacks(
     command: str, option: tuple[str, ...], tmp_path: Path, monkeypatch: Any, capsys: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "Pulumi.yaml").write_text("{name: gpu-spot, runtime: python}\n")
-    (tmp_path / "Pulumi.dev.yaml").write_text(f"config: {{aws:region: {REGION}, aws:profile: stacks}}\n")
+    document = yaml.safe_load((folder_of_stacks(ROOT) / "Pulumi.dev.yaml").read_text("utf-8"))
+    document["config"]["aws:profile"] = "stacks"
+    (tmp_path / "Pulumi.dev.yaml").write_text(yaml.safe_dump(document))
     assert main([*command.split(), *option]) == ExitStatus.AWS
     assert f"The config profile ({option[-1] if option else 'stacks'})" in capsys.readouterr().err

@@ -15,6 +15,8 @@ from gpu_spot.preflight.stack import Stack
 Status: TypeAlias = Literal["ok", "warning", "failure", "not known"]
 """``failure``: ``up`` fails or the stack does not work. ``not known``: the caller may not read it."""
 
+NOT_ASKED: Final = "remaining checks"
+"""Subject of the result of a check that AWS did not answer: it may hide a failure."""
 _DENIED: Final = {
     "AccessDenied",
     "AccessDeniedException",
@@ -64,10 +66,8 @@ def run_checks(
         try:
             for result in check(stack, account):
                 yield name, result
-        except ClientError as error:
+        except (BotoCoreError, ClientError) as error:
             yield name, _unknown(error)
-        except BotoCoreError as error:
-            yield name, CheckResult("remaining checks", "not known", " ".join(str(error).split()))
 
 
 def error_code(error: ClientError) -> str:
@@ -75,12 +75,11 @@ def error_code(error: ClientError) -> str:
     return str(error.response["Error"]["Code"])
 
 
-def _unknown(error: ClientError) -> CheckResult:
-    code, message = error_code(error), error.response["Error"].get("Message", "")
-    if code not in _DENIED:
-        finding = f"{error.operation_name} returned {code}: {' '.join(message.split())}"
-        return CheckResult("remaining checks", "not known", finding)
-    # Most denials name the action; otherwise use the operation, which nearly always has the same name.
-    named = _ACTION.search(message)
-    action = named[1] if named else error.operation_name
-    return CheckResult("remaining checks", "not known", f"access denied for {action}", f"allow {action}")
+def _unknown(error: BotoCoreError | ClientError) -> CheckResult:
+    finding, advice = " ".join(str(error).split()), ""
+    if isinstance(error, ClientError) and error_code(error) in _DENIED:
+        # Most denials name the action; otherwise use the operation, which nearly always has the same name.
+        named = _ACTION.search(finding)
+        action = named[1] if named else error.operation_name
+        finding, advice = f"access denied for {action}", f"allow {action}"
+    return CheckResult(NOT_ASKED, "not known", finding, advice)

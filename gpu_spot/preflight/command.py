@@ -15,7 +15,7 @@ from rich.text import Text
 from gpu_spot.declared.stackfile import find_project
 from gpu_spot.errors import ExitStatus, UserError
 from gpu_spot.preflight import account, stack
-from gpu_spot.preflight.check_result import CheckResult, run_checks
+from gpu_spot.preflight.check_result import NOT_ASKED, CheckResult, run_checks
 from gpu_spot.preflight.checks import CHECKS
 from gpu_spot.progress import progress
 
@@ -35,7 +35,9 @@ def run(args: argparse.Namespace) -> int:
         sys.stdout.write(_json(declared_stack, aws_account, results))
     else:
         _print(declared_stack, aws_account, results)
-    return ExitStatus.ALARM if any(result.status == "failure" for _, result in results) else ExitStatus.DONE
+    if any(result.status == "failure" for _, result in results):
+        return ExitStatus.ALARM
+    return ExitStatus.AWS if any(result.subject == NOT_ASKED for _, result in results) else ExitStatus.DONE
 
 
 def _json(
@@ -49,10 +51,7 @@ def _json(
 def _print(
     declared_stack: stack.Stack, aws_account: account.Account, results: list[tuple[str, CheckResult]]
 ) -> None:
-    table = Table(
-        title=f"stack {declared_stack.name} in account {aws_account.id}, {declared_stack.region}",
-        show_lines=False,
-    )
+    table = Table(title=f"stack {declared_stack.name} in account {aws_account.id}, {declared_stack.region}")
     for column in ("check", "subject", "status", "finding", "action"):
         table.add_column(column, overflow="fold")
     shown = ""

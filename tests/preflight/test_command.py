@@ -46,7 +46,8 @@ def test_a_denial_without_action_names_its_operation(clients: AwsClients) -> Non
 def test_another_aws_error_is_reported_and_stops_no_other_check(clients: AwsClients) -> None:
     stub_operation(clients, "ssm", "GetParametersByPath", error("ThrottlingException", "slow\ndown"))
     [(_, first), *rest] = run_checks(worlds.stack(), identify(clients), some("names", "monthly cost"))
-    assert first.finding == "GetParametersByPath returned ThrottlingException: slow down"
+    said = "An error occurred (ThrottlingException) when calling the GetParametersByPath operation: slow down"
+    assert first.finding == said
     assert rest
 
 
@@ -87,6 +88,14 @@ def test_a_check_alone(prepared: AwsClients, capsys: pytest.CaptureFixture[str])
     assert {one["check"] for one in json.loads(capsys.readouterr().out)["remarks"]} == {"names"}
     assert cli.main(["preflight", "--only", "agents"]) == 2
     assert "use one of: service-linked roles, names, monthly cost" in capsys.readouterr().err
+
+
+def test_a_check_that_cannot_ask_aws_has_exit_status_6(
+    prepared: AwsClients, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stub_operation(prepared, "ssm", "GetParametersByPath", error("AccessDeniedException", "no"))
+    assert cli.main(["preflight", "--only", "names"]) == 6
+    assert "not known: 1" in capsys.readouterr().out
 
 
 def test_a_wrong_stack_and_missing_credentials_differ(

@@ -164,7 +164,7 @@ class Work(Model):
     @field_validator("command", check_fields=False)
     @classmethod
     def _fits(cls, command: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        check_text(command, info.data.get("environment", {}))
+        check_text(command, {**info.data.get("environment", {}), **info.data.get("secrets", {})})
         return command
 
 
@@ -184,5 +184,5 @@ def check_text(command: Sequence[str], environment: Mapping[str, str]) -> None:
     size = len(json.dumps(json.dumps([command, environment], indent=1)))
     if size > _TEXT_BYTES:
         raise ValueError(
-            f"command and environment must have at most {_TEXT_BYTES} bytes in the user data, not {size}"
+            f"command, environment and secrets must have at most {_TEXT_BYTES} bytes of user data, not {size}"
         )

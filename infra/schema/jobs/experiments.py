@@ -23,7 +23,7 @@ def experiments(job: Training) -> tuple[Training, ...]:
 def _experiment(job: Training, values: Mapping[str, str]) -> Training:
     name = names.name_of(job.name, values)
     environment = {**job.environment, **values}
-    check_text(job.command, environment)
+    check_text(job.command, {**environment, **job.secrets})
     changes = {
         "name": name,
         "environment": environment,

@@ -323,7 +323,7 @@ class Training(Work):
             raise ValueError(
                 f"name must have at most {MAX_DATASET_NAME_LENGTH} characters; {name!r} has {len(name)}"
             )
-        check_text(prepare.command, data["environment"])
+        check_text(prepare.command, {**data["environment"], **data.get("secrets", {})})
         return prepare
 
     @field_validator("matrix")
@@ -395,7 +395,7 @@ class Training(Work):
                     "experiments, which have a group each"
                 )
         try:
-            check_text(self.command, {**self.environment, **values})
+            check_text(self.command, {**self.environment, **self.secrets, **values})
         except ValueError as error:
             raise ValueError(f"{shared}: {error}") from None
 

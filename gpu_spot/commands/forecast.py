@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -109,8 +110,9 @@ def run(args: argparse.Namespace) -> int:
     capacities = {entry.name: entry.capacity for entry in all_entries(settings)}
     scored = forecast_inputs.scores(args, config, capacities)
     types = {kind for capacity in capacities.values() for kind in capacity.types}
-    pools = (sorted(types), settings.network.zones)
-    basis = forecast_inputs.basis(args, price, *pools, recorded, scored)
+    basis = forecast_inputs.basis(args, price, sorted(types), settings.network.zones, recorded, scored)
+    if limited := ", ".join(name for name, capacity in capacities.items() if capacity.max_price):
+        basis = replace(basis, market=f"{basis.market}, as if without maxPrice of {limited}")
     with ExitStack() as opened:
         programs = [opened.enter_context(running.processes(1)) for _ in versions]
         replays = opened.enter_context(running.processes(max(1, args.processes)))

@@ -250,4 +250,9 @@ def test_a_forecast_of_the_model_names_it_and_promises_no_recorded_weeks(command
     text = command.run("--trace", str(trace), head=head)
     assert "Market: recorded traces." in text
     assert "modelled" not in text
+    assert "maxPrice" not in text
+    limited = stack_file([service("inference", maxPrice=0.01)])
+    assert "Market: recorded traces, as if without maxPrice of inference." in command.run(
+        "--trace", str(trace), head=limited
+    )
     assert "weeks in five" in text

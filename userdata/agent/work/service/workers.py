@@ -47,7 +47,7 @@ from userdata.agent.work.service.worker_reports import WorkerReports, version
 
 _CLEAR_SECONDS: Final = 120.0
 """Time limit for removing what an earlier worker of a slot left."""
-_REMOVAL_SECONDS: Final = 4.0
+_REMOVAL_SECONDS: Final = 4.0  # for containers of killed clients: less than the reserve before a deadline
 _SECRETS_SECONDS: Final = 30.0
 _RELEASE_SECONDS: Final = 30.0
 """Time that a failed worker waits for the release; it then starts from the one before."""

@@ -107,7 +107,7 @@ def test_demo_and_deploy_print_one_document(tmp_path: Path) -> None:
 
 @pytest.mark.soak
 def test_deploy_prints_the_outputs() -> None:
-    done = forked("deploy", "--local", "--stack", "dev")
+    done = forked("deploy", "--local", "--stack", "dev", "--tree")
     assert done.returncode == 0, done.stderr
     assert re.search(r"\d+ resources created in", done.stdout)
     for output in ("queueUrl", "memoryTable", "registryTable", "followDecisions"):

@@ -21,8 +21,8 @@ def _number(value: object) -> object:
         return value  # pydantic reports the error
 
 
-Number: TypeAlias = Annotated[float, BeforeValidator(_number, json_schema_input_type=float | str)]
-"""A number, also as text: `pulumi config set --path` writes a number with a fraction as a string."""
+FROM_TEXT: Final = BeforeValidator(_number)
+"""Of a float: also as text, as `pulumi config set --path` writes a number with a fraction."""
 
 
 def _without_accelerators(name: str) -> str:

@@ -12,7 +12,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from contracts.group import policies
 from contracts.group.config import GroupKind
 from infra.catalogue import accelerators as catalogue
-from infra.schema.base import Count, Image, Model, Number
+from infra.schema.base import FROM_TEXT, Count, Image, Model
 from infra.schema.requirements import InstanceRequirements, is_nvidia
 from infra.schema.reservation import Reservation
 
@@ -45,7 +45,7 @@ class Fallback(Model):
     policy: str = policies.DEFAULT
     """The capacity policy, which computes how much On-Demand capacity to run. `python -m research.replay
     --policy all` compares the policies."""
-    policy_parameters: dict[str, Number] = Field(default_factory=dict)
+    policy_parameters: dict[str, Annotated[float, FROM_TEXT]] = Field(default_factory=dict)
     """Parameters of the policy, such as ``shortageCost``: the price of one worker-minute of shortage, in
     On-Demand minutes."""
 

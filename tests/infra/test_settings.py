@@ -24,6 +24,7 @@ from tests.infra import test_refusals as refusals
 from tests.infra.test_refusals import IMAGE, SERVICE, STACKS, settings, training
 from tests.infra.training import job as research_job
 
+SCHEMA = Path(__file__).parents[2] / "infra" / "schema"
 WHEN = "2027-03-01T18:00:00+01:00"
 
 
@@ -149,6 +150,17 @@ def changed(path: str, value: Any) -> dict[str, Any]:
 def test_the_engines_json_text_reads_like_the_stack_file() -> None:
     as_text = {k: v if isinstance(v, str) else json.dumps(v) for k, v in DEV.items()}
     assert load_settings(as_text) == load_settings(DEV)
+
+
+def test_a_number_with_a_fraction_may_be_text_as_pulumi_config_set_writes_it() -> None:
+    for key in ("budget", "expectedHours"):
+        number, text = (settings("dev", training(**{key: value})) for value in (1.5, "1.5"))
+        assert text == number
+
+
+def test_every_float_of_a_stack_file_may_be_text() -> None:
+    lines = [line for file in SCHEMA.rglob("*.py") for line in file.read_text("utf-8").splitlines()]
+    assert not [line for line in lines if re.match(r"    \w+: .*\bfloat\b", line) and "FROM_TEXT" not in line]
 
 
 def test_each_error_is_a_line_of_its_own() -> None:

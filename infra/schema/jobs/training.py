@@ -15,7 +15,7 @@ from contracts.group import policies
 from infra.catalogue import accelerators as catalogue
 from infra.catalogue import cpu_types
 from infra.catalogue.on_demand_prices import price
-from infra.schema.base import Model, WrongKeyError
+from infra.schema.base import FROM_TEXT, Model, WrongKeyError
 from infra.schema.capacity import Capacity
 from infra.schema.cluster.kubernetes import check_capacity, unsupported_error
 from infra.schema.jobs import matrix as matrices
@@ -140,10 +140,10 @@ class Training(Work):
     deadline_after: Duration | None = None
     """Deadline of each run of a ``schedule`` after its begin, as an ISO 8601 duration such as ``PT6H``; it is
     kept as a ``deadline`` is."""
-    expected_hours: Annotated[float, Field(ge=0.1, le=8760)] | None = None
+    expected_hours: Annotated[float, Field(ge=0.1, le=8760), FROM_TEXT] | None = None
     """Hours that a run is expected to take, of which a forecast counts the cost. Default: a whole month, or
     ``deadlineAfter``."""
-    budget: Annotated[float, Field(ge=0.01, le=1_000_000)] | None = None
+    budget: Annotated[float, Field(ge=0.01, le=1_000_000), FROM_TEXT] | None = None
     """Maximum cost of the run's instances in US dollars. When it is spent, the job saves a checkpoint and
     is held. Each experiment of a ``matrix`` has its own budget."""
 

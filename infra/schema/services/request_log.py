@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from contracts.group import scaling_settings as settings
-from infra.schema.base import Model, Number
+from infra.schema.base import FROM_TEXT, Model
 
 _BRACKETS: Final = {"{": "}", "[": "]"}
 _JSON_FIELD: Final = re.compile(r"\$(\.\w[\w-]*|\[(\d+|'[^']+')\])+")
@@ -36,7 +36,7 @@ class RequestLog(Model):
     adds half as many."""
     unit: Literal["seconds", "milliseconds"] = "seconds"
     """Unit of ``seconds``."""
-    seconds_per_request: Annotated[Number, Field(ge=0.001, le=86400)] | None = None
+    seconds_per_request: Annotated[float, Field(ge=0.001, le=86400), FROM_TEXT] | None = None
     """Time that the slowest instance type needs for a request, in seconds, if the log does not have it; lines
     are then written when a request arrives."""
     sample: Annotated[str, Field(min_length=1, max_length=4096)] | None = None

@@ -8,7 +8,7 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from contracts.group import scaling_settings as settings
 from contracts.group.scaling_settings import Floor, ScalingSettings
-from infra.schema.base import Model, each_once
+from infra.schema.base import FROM_TEXT, Model, each_once
 from infra.schema.services.request_log import RequestLog
 
 Day: TypeAlias = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
@@ -55,7 +55,7 @@ class Scaling(Model):
     wait_seconds: Annotated[int, Field(ge=1, le=3600)] = settings.WAIT_SECONDS
     """99th percentile of the time until a worker begins with a request, in seconds. A preview says what can
     be held if a burst allows no shorter wait."""
-    headroom: Annotated[float, Field(ge=0, le=settings.MAX_HEADROOM)] = 0.0
+    headroom: Annotated[float, Field(ge=0, le=settings.MAX_HEADROOM), FROM_TEXT] = 0.0
     """Load beyond the present one that the workers hold without new instances, as a share of it: 2 holds
     three times the load. Costs as many workers more."""
     min: Annotated[int, Field(ge=0)] = settings.MINIMUM

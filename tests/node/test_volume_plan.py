@@ -211,8 +211,12 @@ def test_a_snapshot_that_a_user_tagged_becomes_the_first_volume() -> None:
     two = plan(replace(first, snapshots=(tagged, replace(tagged, id="snap-two"))))
     assert isinstance(two, model.Refuse)
     assert "snap-tagged, snap-two" in two.reason
-    own = replace(tagged, id="snap-own", token=1)
-    assert plan(replace(first, snapshots=(own,))) == model.CreateVolume(None, None)
+    own = replace(tagged, id="snap-own", token=57, started=50.0)
+    assert plan(replace(first, snapshots=(own, tagged))) == plan(first)
+    # The job's own: the newest of all job tables.
+    late, failed = replace(own, id="late", token=1, started=60.0), replace(own, state="error", started=70.0)
+    assert plan(replace(first, snapshots=(late, own, failed))) == model.CreateVolume("late", None, 30)
+    assert plan(replace(first, snapshots=(failed,))) == model.CreateVolume(None, None)
 
 
 def test_the_copy_of_a_tagged_snapshot_is_never_formatted() -> None:
@@ -290,6 +294,17 @@ def boot(world: World, size: int, throughput: int = 125, zone: str = "a") -> Dis
     executor.down(held)
     world.clock.sleep(60)
     return world.disks[held.volume]
+
+
+def test_a_job_that_lost_volume_and_item_starts_from_its_newest_snapshot(world: World) -> None:
+    """``pulumi destroy`` and a deleted volume: a blank one was created, and the snapshot deleted later."""
+    boot(world, 100).durable = ("step 57",)
+    boot(world, 100, zone="b")  # a migration leaves a snapshot
+    world.disks.clear()
+    world.item.clear()
+    world._client_tokens.clear()
+    for _ in range(3):
+        assert (boot(world, 100).durable or ())[0] == "step 57"
 
 
 def asked(world: World) -> int:

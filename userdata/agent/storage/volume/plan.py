@@ -83,23 +83,21 @@ def _without_current_volume(observed: Observed, volumes: tuple[EbsVolume, ...]) 
     if candidate is None:
         failed = _failed(observed, volumes, None)
         return _refuse_after_failures(failed) or _create_first_volume(observed, len(failed))
-    blank = observed.prepared is None and not _adopted_snapshots(observed)
+    blank = observed.prepared is None and not _first_sources(observed)
     return _attach_step(observed, volumes, candidate) or _mount_candidate(observed, candidate, blank=blank)
 
 
 def _create_first_volume(observed: Observed, attempt: int) -> Step:
-    """Return the step to a job's first volume: from an adopted snapshot, a prepared dataset, or blank."""
-    adopted = _adopted_snapshots(observed)
-    if len(adopted) > 1:
-        listed = ", ".join(s.id for s in adopted)
+    """Return the step to a job's first volume: from one of its snapshots, a prepared dataset, or blank."""
+    sources = _first_sources(observed)
+    if len(sources) > 1:
+        listed = ", ".join(s.id for s in sources)
         return Refuse(f"{listed} all have this job's tags; remove the gpu-spot:job tag of all but one")
-    for snapshot in adopted:
+    for snapshot in sources:
         if snapshot.state == "pending":
             return Wait(f"snapshot {snapshot.id} to be completed ({snapshot.progress or 'started'})")
         if snapshot.state != "completed":
-            return Refuse(
-                f"snapshot {snapshot.id} is in state {snapshot.state}; no volume is created from it"
-            )
+            return Refuse(f"{snapshot.id} is in state {snapshot.state}; no volume is created from it")
         return CreateVolume(snapshot.id, None, snapshot.size_gib, attempt)
     if observed.prepared is None and observed.unclaimed:
         return Refuse(
@@ -111,9 +109,11 @@ def _create_first_volume(observed: Observed, attempt: int) -> Step:
     return CreateVolume(observed.prepared, None, attempt=attempt)
 
 
-def _adopted_snapshots(observed: Observed) -> list[Snapshot]:
-    """Return the snapshots that a user tagged for the job; the agent's own have a token."""
-    return sorted((s for s in observed.snapshots if s.token is None), key=lambda s: s.id)
+def _first_sources(observed: Observed) -> list[Snapshot]:
+    """Return the snapshots that a user tagged for the job, else the agent's newest."""
+    tagged = [s for s in observed.snapshots if s.token is None]
+    usable = [s for s in observed.snapshots if s.state != "error"]
+    return sorted(tagged, key=lambda s: s.id) or sorted(usable, key=lambda s: s.started)[-1:]
 
 
 def _use_current_volume(observed: Observed, volumes: tuple[EbsVolume, ...], current: EbsVolume) -> Step:

@@ -78,7 +78,7 @@ class PreparedFiller:
         """
         raise RefusedError(
             f"the job's volume holds {_read_dataset(self._folder / MARKER) or 'no dataset'}, not "
-            f"{self._dataset}; rename the job, or delete its volume and its item in the job table"
+            f"{self._dataset}; rename the job, or delete its volume, snapshots and item in the job table"
         )
 
 

@@ -100,6 +100,27 @@ def test_a_directory_changes_its_owner_only_while_no_container_uses_it(bench: Be
     assert removed < owned < ran
 
 
+def test_a_tenant_that_leaves_the_list_while_its_container_is_cleared_gives_its_volume_back(
+    bench: Bench,
+) -> None:
+    first, second = tenant("ada", host_port=8001, container_port=80), BO
+    bench.list = lambda: (first, second)
+    supervisor = bench.supervisor()
+    bench.pass_(supervisor)
+    bench.at_once = False
+    second = replace(BO, host_port=8001)
+    bench.list = lambda: (replace(first, host_port=8002), second)
+    bench.pass_(supervisor)  # each waits for the other's port
+    bench.list = lambda: (second,)
+    bench.pass_(supervisor)
+    bench.at_once = True
+    for work in bench.later:
+        work()
+    bench.pass_(supervisor)
+    assert bench.volumes.released == ["ada"]
+    assert [*bench.docker.pids()] == [*bench.volumes.sizes] == ["bo"]
+
+
 def test_a_list_that_changes_while_a_tenant_starts_gives_its_gpus_to_no_other(bench: Bench) -> None:
     bench.list = lambda: (tenant("a", gpus=8),)
     supervisor = bench.supervisor()

@@ -392,7 +392,7 @@ class TenantSupervisor:
             state.is_clearing, state.container_id = False, ""
         if state.is_starting:  # it may end before it is observed running
             state.is_starting, state.container_id, state.started_at = False, "started", now
-        if name not in self._desired:
+        if name not in self._desired and name not in self._dependencies.volumes.tenants():
             del self._states[name]
 
     def _drain(self, termination: Notice) -> bool:

@@ -12,10 +12,7 @@ def oversold(host: HostShape, tenants: Sequence[Tenant], plan: HostPlan) -> list
     """Return the oversold resources, and the tenants that do not have what they requested."""
     found = []
     reserve = sum(len(core) for core in host.reserved_cores)
-    if (
-        sum(one.memory_bytes for one in plan.slices.values())
-        > (host.memory_gib - host.reserved_memory_gib) * 2**30
-    ):
+    if sum(one.memory_bytes for one in plan.slices.values()) > host.tenants_memory_gib * 2**30:
         found.append("memory")
     if sum(t.cpus for t in tenants if t.cpu_mode != "pinned") > len(plan.shared_cpus):
         found.append("shared CPUs")

@@ -17,7 +17,6 @@ from userdata.agent.tenants.host.steps import (
     TenantWork,
     is_current,
     reconcile,
-    resources_of,
 )
 from userdata.agent.tenants.model import HostShape, PlanRefusedError, Slice, Tenant
 from userdata.agent.tenants.plan import plan
@@ -73,12 +72,10 @@ class Machine:
             if job.rounds <= 0:
                 del self.jobs[name]
                 self._end(name, job)
-        claims = {
-            name: resources_of(job.desired, self.host.mig) for name, job in self.jobs.items() if job.desired
-        }
+        starting = {name: job.desired for name, job in self.jobs.items() if job.desired}
         failing = {name for name, count in self.failures.items() if count >= _FAILURES}
-        work = TenantWork({*self.jobs}, {*self.paused}, failing, claims)
-        done = reconcile(self.desired, self.containers, self.present, work, self.host.mig)
+        work = TenantWork({*self.jobs}, {*self.paused}, failing, starting)
+        done = reconcile(self.desired, self.containers, self.present, work, self.host)
         for step in done.steps:
             self._begin(step.kind, step.tenant)
         self._check()
@@ -121,7 +118,9 @@ class Machine:
         self.paused[name] = self.rng.randint(1, 3)
 
     def _check(self) -> None:
-        """Count pairs of containers that run at once with one port, user or part of a GPU."""
+        """Count containers that run at once with one port, user, part of a GPU, or too much memory."""
+        memory = sum(c.part.memory_bytes for c in self.containers.values() if c.is_running and c.part)
+        self.counts["clashes"] += memory > self.host.tenants_memory_gib * 2**30
         for one, other in combinations([c for c in self.containers.values() if c.is_running], 2):
             same = one.uid == other.uid or (one.port is not None and one.port == other.port)
             if one.part and other.part:
@@ -195,7 +194,7 @@ def exchanged(rng: random.Random, tenants: Sequence[Tenant]) -> list[Tenant]:
     """Return the list with what several tenants have passed around among them."""
     chosen = rng.sample(range(len(tenants)), min(len(tenants), rng.randint(2, 4)))
     fields = rng.choice(
-        [("uid",), ("host_port", "container_port"), ("gpus", "gpu_ids", "mig"), ("uid", "host_port")]
+        [("uid",), ("host_port",), ("gpus", "gpu_ids", "mig"), ("uid", "host_port"), ("memory_gib",)]
     )
     result = list(tenants)
     for at, source in zip(chosen, [*chosen[1:], chosen[0]], strict=True):

@@ -32,7 +32,7 @@ from userdata.agent.tenants.host.steps import (
     exclusive_resources,
     reconcile,
 )
-from userdata.agent.tenants.model import UIDS_APART, MigInstance, Slice, Tenant
+from userdata.agent.tenants.model import UIDS_APART, HostShape, MigInstance, Slice, Tenant
 from userdata.agent.tenants.plan import plan
 from userdata.agent.tenants.throughput import ASSUMED, IMAGE_DISK, Bandwidth, bounds_of, parse_bandwidth
 
@@ -253,11 +253,12 @@ def steps(
     present: Collection[str] = (),
     work: TenantWork | None = None,
 ) -> tuple[tuple[str, str], ...]:
-    done = reconcile(desired, containers, present, work or TenantWork(), MIG)
+    done = reconcile(desired, containers, present, work or TenantWork(), HOST)
     return tuple((step.kind, step.tenant) for step in done.steps)
 
 
 MIG = mig.profiles("A100", 40)
+HOST = HostShape((), 24, mig=MIG)
 ADA, BO = tenant("ada", host_port=8001, container_port=80), tenant("bo")
 ONE, OTHER = Slice((1, 2), 80, 2**32, gpus=(0,)), Slice((3,), 80, 2**32, gpus=(1,))
 
@@ -296,16 +297,31 @@ def test_a_tenant_that_needs_a_resource_of_another_container_waits(heir: Tenant,
     assert steps({"bo": wanted(heir, part)}, here) == (("end", "ada"),)
     assert steps({"bo": wanted(heir, part)}, here, (), TenantWork(paused={"ada"})) == ()
     assert steps({"bo": wanted(heir, part)}, {}) == (("start", "bo"),)
-    claim = exclusive_resources(ONE, ADA.uid, ADA.host_port)
-    starting = TenantWork(in_progress={"ada"}, claims={"ada": claim})
+    starting = TenantWork(in_progress={"ada"}, starting={"ada": wanted(ADA, ONE)})
     assert steps({"bo": wanted(heir, part)}, {}, (), starting) == ()
+
+
+def test_memory_is_given_only_once_its_tenants_have_less() -> None:
+    """Of 19 GiB for tenants, ``ada`` has 16 and is to have 4, ``bo`` the other way round."""
+    large, small = replace(ONE, memory_bytes=16 * 2**30), replace(OTHER, memory_bytes=2 * 2**30)
+    grown, shrunk = replace(small, memory_bytes=12 * 2**30), replace(large, memory_bytes=4 * 2**30)
+    here = {"ada": found(ADA, large), "bo": found(BO, small)}
+    desired = {"ada": wanted(ADA, shrunk, "2"), "bo": wanted(BO, grown, "2")}
+    assert steps(desired, here) == (("start", "ada"),)
+    assert steps(desired, here, (), TenantWork(paused={"ada"})) == ()  # its image cannot be pulled
+    assert steps(desired, here, (), TenantWork(paused={"ada"}, failing={"ada"})) == (("clear", "ada"),)
+    assert steps(desired, here | {"ada": found(ADA, large, is_running=False)})[1:] == (("start", "bo"),)
+    assert steps({"bo": desired["bo"]}, here) == (("end", "ada"),)
+    launching = TenantWork(in_progress={"ada"}, starting={"ada": wanted(ADA, large)})
+    assert steps(desired, {"bo": here["bo"]}, (), launching) == ()
+    assert steps(desired, {}) == (("start", "ada"), ("start", "bo"))
 
 
 def test_a_waiting_tenant_says_for_what() -> None:
     heir = replace(BO, host_port=8001, container_port=1)
-    done = reconcile({"bo": wanted(heir, OTHER)}, {"ada": found(ADA, ONE)}, (), TenantWork())
+    done = reconcile({"bo": wanted(heir, OTHER)}, {"ada": found(ADA, ONE)}, (), TenantWork(), HOST)
     assert done.waits == {"bo": "waits for port 8001 of 'ada'"}
-    done = reconcile({"bo": wanted(BO, ONE)}, {"ada": found(ADA, None)}, (), TenantWork())
+    done = reconcile({"bo": wanted(BO, ONE)}, {"ada": found(ADA, None)}, (), TenantWork(), HOST)
     assert done.waits == {"bo": "waits for GPU 0 of 'ada'"}  # which GPUs it has is unknown
 
 

@@ -50,7 +50,7 @@ def test_what_fits_by_plain_sums_is_not_refused(machine: HostShape, tenants: lis
     cpus = machine.cpus - sum(map(len, machine.reserved_cores))
     fits = (
         sum(one.cpus for one in plain) <= cpus
-        and sum(one.memory_gib for one in plain) <= machine.memory_gib - machine.reserved_memory_gib
+        and sum(one.memory_gib for one in plain) <= machine.tenants_memory_gib
         and sum(one.gpus for one in plain) <= len(machine.gpus)
     )
     assert _fits(machine, plain) == fits

@@ -92,9 +92,7 @@ class Tenant:
 
     def __post_init__(self) -> None:
         """Check for contradicting or incomplete fields."""
-        requested = [
-            name for name in ("gpus", "gpu_ids", "mig") if getattr(self, name)
-        ]  # a count, ids, or a profile
+        requested = [name for name in ("gpus", "gpu_ids", "mig") if getattr(self, name)]
         if len(requested) > 1:
             raise ValueError(f"{' and '.join(requested)} of {self.name!r} are both set; set one of them")
         if len(set(self.gpu_ids)) < len(self.gpu_ids):
@@ -154,9 +152,9 @@ class HostShape:
         return tuple(cores[: -(-len(cores) // 24)])
 
     @property
-    def reserved_memory_gib(self) -> int:
-        """The memory reserved for the system: 4 GiB plus 2 %, rounded up."""
-        return 4 + -(-self.memory_gib // 50)
+    def tenants_memory_gib(self) -> int:
+        """The memory but what is reserved for the system: 4 GiB plus 2 %, rounded up."""
+        return self.memory_gib - 4 - -(-self.memory_gib // 50)
 
 
 @dataclass(frozen=True)

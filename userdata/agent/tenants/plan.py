@@ -53,7 +53,7 @@ def plan(host: HostShape, tenants: Sequence[Tenant], running: Mapping[str, Slice
 def _check(host: HostShape, tenants: Sequence[Tenant]) -> None:
     """Raise ``PlanRefusedError`` for the first tenant that does not fit with those before it."""
     cpus = host.cpus - sum(len(core) for core in host.reserved_cores)
-    memory = host.memory_gib - host.reserved_memory_gib
+    memory = host.tenants_memory_gib
     if len(tenants) > MAX_TENANTS:
         raise PlanRefusedError(f"a host can have at most {MAX_TENANTS} tenants, not {len(tenants)}")
     for number, tenant in enumerate(tenants):
@@ -163,9 +163,8 @@ def _pinned(
             continue
         cores_needed = tenant.cpus // host.threads
         for node in free:
-            retained = [core for core in node if {*core} <= {*current.cpus}][
-                : cores_needed - len(cores[tenant.name])
-            ]
+            current_cores = [core for core in node if {*core} <= {*current.cpus}]
+            retained = current_cores[: cores_needed - len(cores[tenant.name])]
             cores[tenant.name] += retained
             node[:] = [core for core in node if core not in retained]
     for tenant in pinned:

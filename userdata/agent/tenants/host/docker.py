@@ -43,11 +43,8 @@ def start(host: Host, tenant: str, network: list[str], argv: list[str]) -> str:
     """
     host.run(network, QUICK)
     id_ = host.run(argv, SLOW).strip()
-    kinds = "{{range .Mounts}}{{.Type}} {{end}}"
-    if (
-        "volume"
-        in host.run(["docker", "inspect", "--format", kinds, container.name_of(tenant)], QUICK).split()
-    ):
+    kinds = ["docker", "inspect", "--format", "{{range .Mounts}}{{.Type}} {{end}}", container.name_of(tenant)]
+    if "volume" in host.run(kinds, QUICK).split():
         remove(host, tenant, 0)
         raise AgentError("the container has a volume on the host's disk; use volumes that are bounded")
     return id_

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
-from userdata.agent.tenants.model import MEMORY_SLICES, MigProfile, Slice, Tenant
+from userdata.agent.tenants.model import MEMORY_SLICES, HostShape, MigProfile, Slice, Tenant
 from userdata.agent.tenants.throughput import TenantBounds
 
 StepKind: TypeAlias = Literal["update", "end", "clear", "start"]
@@ -71,13 +71,13 @@ class TenantStep:
 class TenantWork:
     """Work on tenants: names with work ``in_progress``, ``paused`` after a failure, ``failing`` repeatedly.
 
-    ``claims`` are the resources of containers that are being started now, by tenant.
+    ``starting`` are the plans of containers that are being started now, by tenant.
     """
 
     in_progress: Collection[str] = ()
     paused: Collection[str] = ()
     failing: Collection[str] = ()
-    claims: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    starting: Mapping[str, DesiredTenant] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def reconcile(
     containers: Mapping[str, TenantContainer],
     present: Collection[str],
     work: TenantWork,
-    profiles: Sequence[MigProfile] = (),
+    shape: HostShape,
 ) -> Reconciliation:
     """Return the steps that are possible now and the waits.
 
@@ -130,18 +130,22 @@ def reconcile(
     tenants that wait for each other; else it is replaced in time.
 
     Args:
-        desired: the plan, whose tenants share no resource.
+        desired: the plan, whose tenants share no resource and fit into the host's memory.
         containers: the containers by tenant.
         present: tenants that may have resources here without a container, such as a volume.
         work: the work on tenants; each has one at a time.
-        profiles: the host's MIG profiles.
+        shape: the host's.
     """
     idle = {*containers, *present, *desired} - {*work.in_progress}
     ends = sorted({*containers, *present} - {*desired, *work.paused} & idle)
     updates, starts = [], []
     blockers: dict[str, dict[str, str]] = {}
-    uses = {name: _uses(container, profiles) for name, container in containers.items()}
-    uses |= {name: uses.get(name, frozenset()) | claim for name, claim in work.claims.items()}
+    uses = {name: _uses(container, shape.mig) for name, container in containers.items()}
+    memory = {name: c.part.memory_bytes for name, c in containers.items() if c.is_running and c.part}
+    for name, tenant in work.starting.items():
+        uses[name] = uses.get(name, frozenset()) | resources_of(tenant, shape.mig)
+        memory[name] = max(memory.get(name, 0), tenant.part.memory_bytes)
+    excess = {n for n, used in memory.items() if n not in desired or used > desired[n].part.memory_bytes}
     for name, tenant in sorted(desired.items()):
         container = containers.get(name)
         if container is not None and container.is_running:
@@ -149,11 +153,15 @@ def reconcile(
                 updates.append(name)
             if is_current(container, tenant):
                 continue
-        needs = resources_of(tenant, profiles)
+        needs = resources_of(tenant, shape.mig)
         blocking = {peer: _shared(needs, used) for peer, used in uses.items() if peer != name}
         blockers[name] = {peer: shared for peer, shared in blocking.items() if shared}
+        before, size = memory.get(name, 0), tenant.part.memory_bytes
+        if sum(memory.values()) - before + size > shape.tenants_memory_gib * 2**30:
+            blockers[name] |= dict.fromkeys(excess - {name, *blockers[name]}, "memory")
         if not blockers[name] and name in idle and name not in work.paused:
             starts.append(name)
+            memory[name] = max(before, size)
     waiting = {name: blocking for name, blocking in blockers.items() if blocking}
     clears = [
         name

@@ -30,7 +30,6 @@ from userdata.agent.tenants.host.steps import (
     TenantWork,
     is_current,
     reconcile,
-    resources_of,
 )
 from userdata.agent.tenants.host.tenancy import TenantLifecycle
 from userdata.agent.tenants.host.tenant_state import SupervisorDependencies, TenantState
@@ -80,10 +79,8 @@ class TenantSupervisor:
         interval = dependencies.list_interval_seconds
         self._list_poller = self._poller("tenant list", self._fetch_list, interval)
         self._lease_poller = self._poller("leases", dependencies.volumes.renew_leases)
-        list_containers, interval = (
-            partial(docker.list_containers, dependencies.host),
-            dependencies.poll_interval_seconds,
-        )
+        list_containers = partial(docker.list_containers, dependencies.host)
+        interval = dependencies.poll_interval_seconds
         self._container_poller = self._poller("containers", list_containers, interval)
         interval = _VERSIONS_INTERVAL_SECONDS
         self._version_poller = self._poller("versions", lambda: tuple(dependencies.outdated()), interval)
@@ -200,7 +197,7 @@ class TenantSupervisor:
         if self._has_plan and containers:
             self._firewall_poller.take()
         if self._termination is None and self._has_plan:
-            result = reconcile(self._desired, containers, self._states, self._work(), self._shape.mig)
+            result = reconcile(self._desired, containers, self._states, self._work(), self._shape)
             is_updating = not self._updates.is_idle
             for step in result.steps:
                 if step.kind in ("start", "clear") and self._outdated != ():
@@ -327,7 +324,7 @@ class TenantSupervisor:
             return
         desired = self._desired[name]
         state.data_gib, state.is_starting, state.container_id = desired.tenant.data_gib, True, ""
-        state.claim = resources_of(desired, self._shape.mig)
+        state.starting = desired
         self._start_work(name, partial(self._lifecycle.start, desired, containers.get(name)))
 
     def _update(self, desired: DesiredTenant) -> None:
@@ -378,7 +375,7 @@ class TenantSupervisor:
         except AgentError as error:
             self._works_done += 1
             state.work, state.data_gib, state.is_starting = None, 0, False
-            state.claim, state.error, state.is_clearing = frozenset(), str(error), False
+            state.starting, state.error, state.is_clearing = None, str(error), False
             state.growth_error = str(error)
             log.error(
                 "tenant work failed", tenant=name, error=str(error), retry_in_seconds=self._back_off(state)
@@ -386,7 +383,7 @@ class TenantSupervisor:
             return
         self._works_done += 1
         now = self._dependencies.clock.monotonic()
-        state.work, state.claim = None, frozenset()
+        state.work, state.starting = None, None
         state.growth_error, state.grow_at = growth_error, now + MAX_BACKOFF_SECONDS
         if state.is_clearing:  # its end is not a crash
             state.is_clearing, state.container_id = False, ""
@@ -420,7 +417,7 @@ class TenantSupervisor:
             in_progress=in_progress,
             paused=self._paused() - in_progress,
             failing={n for n, state in self._states.items() if state.failures >= _FAILURES_BEFORE_READY},
-            claims={name: state.claim for name, state in self._states.items() if state.claim},
+            starting={name: state.starting for name, state in self._states.items() if state.starting},
         )
 
     def _reasons(self, containers: Mapping[str, TenantContainer], waits: Mapping[str, str]) -> dict[str, str]:

@@ -14,6 +14,7 @@ from userdata.agent.tenants.host.limiter import CpuLimiter
 from userdata.agent.tenants.host.meter import UsageMeter
 from userdata.agent.tenants.host.parts import GpuParts
 from userdata.agent.tenants.host.shares import WeightCurve
+from userdata.agent.tenants.host.steps import DesiredTenant
 from userdata.agent.tenants.host.volumes import TenantVolumes
 from userdata.agent.tenants.model import HostShape, Tenant
 from userdata.agent.tenants.throughput import Bandwidth
@@ -67,8 +68,8 @@ class TenantState:
     growth_error: str = ""
     """Why it has not this size yet; empty if it has."""
     grow_at: float = 0.0
-    claim: frozenset[str] = frozenset()
-    """The exclusive resources of the container that is being started."""
+    starting: DesiredTenant | None = None
+    """The plan of the container that is being started."""
     failures: int = 0
     error: str = ""
     """The last failure since the container ran as planned."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.node import world
 from tests.node.configs import FakeClock
 from tests.node.world import World, WorldEbs, WorldLease
 from tests.node.world_host import WorldHost
@@ -28,9 +29,9 @@ class Region:
         return self.worlds.setdefault(tenant, World(self.clock))
 
     def volumes(self, instance: str, zone: str = "a") -> TenantVolumes:
-        def make(tenant: str, data_gib: int, device: str) -> Executor:
+        def make(tenant: str, data_gib: int, devices: tuple[str, ...]) -> Executor:
             world = self.world(tenant)
-            place = MountContext(instance, zone, self.tmp / tenant, 900.0, VolumeShape(data_gib), (device,))
+            place = MountContext(instance, zone, self.tmp / tenant, 900.0, VolumeShape(data_gib), devices)
             ebs, leases = WorldEbs(world, instance, zone, data_gib), WorldLease(world, instance)
             return Executor(place, ebs, leases, WorldHost(world, instance), NoDataset(), self.clock)
 
@@ -65,13 +66,29 @@ def test_each_has_a_volume_and_a_device_name_of_its_own(region: Region) -> None:
     for name in ("ada", "bo", "cy"):
         volumes.attach(name, 20)
     assert volumes.tenants() == {"ada", "bo", "cy"}
-    assert sorted(str(one) for one in region.attached("i-1").values()) == list(DEVICES[:3])
+    assert sorted(str(one) for one in region.attached("i-1").values()) == list(DEVICES[:6:2])
     # Another process of this boot knows of none of it but by EC2 and the notes.
     later = region.volumes("i-1")
     for name in ("ada", "bo", "cy", "dee"):
         later.attach(name, 20)
     assert len(set(region.attached("i-1").values())) == 4
-    assert len(DEVICES) > 2 * MAX_TENANTS
+    assert len(DEVICES) > 3 * MAX_TENANTS
+
+
+def test_an_attachment_that_does_not_end_is_tried_at_another_device(
+    region: Region, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attach, tried = world.WorldEbs.attach, list[str]()
+
+    def slow(ebs: WorldEbs, volume: str, instance: str, device: str) -> None:
+        tried.append(device)
+        with monkeypatch.context() as patch:
+            patch.setattr(world, "ATTACH_SECONDS", 1e9 if device == DEVICES[0] else 1.0)
+            attach(ebs, volume, instance, device)
+
+    monkeypatch.setattr(world.WorldEbs, "attach", slow)
+    region.volumes("i-1").attach("ada", 20)
+    assert tried == [*DEVICES[:2]]
 
 
 def test_what_a_tenant_wrote_is_there_on_the_next_host_in_another_zone(region: Region) -> None:

@@ -146,17 +146,12 @@ def _volumes(node: Node, host: SharedHost, paths: TenantPaths) -> TenantVolumes:
         if node.is_terminating():
             raise WorkCancelledError("instance is terminating")
 
-    def make(tenant: str, data_gib: int, device: str) -> Executor:
+    def make(tenant: str, data_gib: int, devices: tuple[str, ...]) -> Executor:
         volume = Volume(size_gib=data_gib, kms_key_arn=host.kms_key_arn)
         job = volume_job(config.group, tenant)
         return Executor(
             MountContext(
-                me.instance,
-                me.zone,
-                paths.volume_path(tenant),
-                _WAIT_SECONDS,
-                VolumeShape(data_gib),
-                (device,),
+                me.instance, me.zone, paths.volume_path(tenant), _WAIT_SECONDS, VolumeShape(data_gib), devices
             ),
             AwsEbs(ec2, config.stack, config.group, job, volume),
             leases(tenant),

@@ -18,14 +18,14 @@ from userdata.agent.lease.store import DynamoLease
 from userdata.agent.machine import files, log
 from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.errors import AgentError, LeaseLostError
-from userdata.agent.storage.volume.execute import Executor
+from userdata.agent.storage.volume.execute import MAX_ATTACHMENTS, Executor
 from userdata.agent.storage.volume.model import HeldVolume
 
 DEVICES: Final = tuple(f"/dev/xvd{a}{b}" for a in "bc" for b in string.ascii_lowercase)
 """Device names of tenants' volumes, distinct from those of jobs and datasets.
 
-More than twice the number of tenants: a new agent process reserves another name for a volume already
-attached. Source: EC2 user guide, "Device names for volumes".
+More than three times the number of tenants: each reserves `MAX_ATTACHMENTS`, a new agent process others than
+that of a volume already attached. Source: EC2 user guide, "Device names for volumes".
 """
 
 
@@ -45,13 +45,13 @@ class TenantVolumes:
     """The volumes of this host's tenants.
 
     Args:
-        create_executor: creates the executor of a tenant's volume, by tenant, size in GiB and device name.
+        create_executor: creates the executor of a tenant's volume, by tenant, size in GiB and device names.
         leases: returns a tenant's lease.
         attached_devices: returns the device names in use on this instance, from EC2.
         directory: where attached volumes are recorded for the next agent process of this boot.
     """
 
-    create_executor: Callable[[str, int, str], Executor]
+    create_executor: Callable[[str, int, tuple[str, ...]], Executor]
     leases: Callable[[str], DynamoLease]
     attached_devices: Callable[[], Collection[str]]
     directory: Path
@@ -59,7 +59,7 @@ class TenantVolumes:
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
-        self._devices: dict[str, str] = {}
+        self._devices: dict[str, tuple[str, ...]] = {}
         self._renewed: dict[str, float] = {}
 
     def attach(self, tenant: str, data_gib: int) -> str:
@@ -70,7 +70,7 @@ class TenantVolumes:
         Raises:
             AgentError: see `Executor.up`.
         """
-        executor = self.create_executor(tenant, data_gib, self._device(tenant))
+        executor = self.create_executor(tenant, data_gib, self._devices_of(tenant))
         with self._lock:  # the executor renews the lease, whose new token is in no note yet
             self._renewed.pop(tenant, None)
         try:
@@ -97,7 +97,7 @@ class TenantVolumes:
             self._renewed.pop(tenant, None)
         if note is not None:
             held_volume = HeldVolume(int(note["token"]), str(note["volume"]))
-            self.create_executor(tenant, 0, "").down(held_volume)
+            self.create_executor(tenant, 0, ()).down(held_volume)
             self._note(tenant).unlink(missing_ok=True)
         with self._lock:
             self._devices.pop(tenant, None)
@@ -132,16 +132,16 @@ class TenantVolumes:
                         self._renewed[tenant] = self.clock.monotonic()
         return frozenset(lost)
 
-    def _device(self, tenant: str) -> str:
+    def _devices_of(self, tenant: str) -> tuple[str, ...]:
         with self._lock:
             if tenant not in self._devices:
-                in_use = {*self.attached_devices(), *self._devices.values()}
-                free = [name for name in DEVICES if name not in in_use]
+                in_use = {*self.attached_devices()}.union(*self._devices.values())
+                free = tuple(name for name in DEVICES if name not in in_use)
                 if not free:
                     raise AgentError(
                         f"tenant {tenant}: no device name is free; attach at most {len(DEVICES)} volumes"
                     )
-                self._devices[tenant] = free[0]
+                self._devices[tenant] = free[:MAX_ATTACHMENTS]
             return self._devices[tenant]
 
     def _note(self, tenant: str) -> Path:

@@ -23,11 +23,16 @@ from userdata.agent.machine.background import at_once
 from userdata.agent.machine.errors import AgentError, LeaseLostError, RefusedError
 from userdata.agent.storage.volume.ebs import AwsEbs
 from userdata.agent.work.training import checkout
+from userdata.agent.work.training.variables import done_file
 
 GROUP = "imagenet-data"
 PARAMETER = f"/gpu-spot/dev/groups/{GROUP}/prepared"
 FINISHED = f"/gpu-spot/dev/groups/{GROUP}/finished"
 DATASET = "imagenet@1"
+
+
+def denied(*_: Any) -> str:
+    raise AgentError("ec2 create_snapshot: UnauthorizedOperation")
 
 
 class DeadError(BaseException):
@@ -398,6 +403,31 @@ def test_another_version_finds_nothing_of_what_failed(region: Region) -> None:
     assert region.made == [[]]
     assert region.item().keys() >= {"imagenet@2"}
     assert region.said()[0] == "imagenet@2"
+
+
+def test_another_version_does_not_take_the_end_of_one_that_failed_for_its_own(
+    region: Region, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command of version 1 said that it was done, but could not be published; that of version 2 fails."""
+
+    def ends(folder: Path, code: int) -> int:
+        checkpoints = folder.parent / "checkpoints" / GROUP
+        checkpoints.mkdir(parents=True, exist_ok=True)
+        region.made.append([path.name for path in checkpoints.iterdir()])
+        if not code:
+            done_file(checkpoints, configs.REVISION).touch()
+        return code
+
+    region.work = lambda folder: ends(folder, 0)  # type: ignore[method-assign]
+    with monkeypatch.context() as patch:
+        patch.setattr(AwsEbs, "create_dataset_snapshot", denied)
+        region.live(region.node())
+    assert region.item()["state"] == "failed"
+    region.work = lambda folder: ends(folder, 3)  # type: ignore[method-assign]
+    region.live(region.node(prepared=PREPARED | {"dataset": "imagenet@2"}))
+    assert region.item()["state"] == "failed"
+    assert region.snapshots() == []
+    assert region.made == [[], [], []]
 
 
 def test_a_version_that_was_made_before_is_said_again_without_being_made(region: Region) -> None:

@@ -34,7 +34,7 @@ def mark_complete(dataset: str, folder: Path) -> None:
 class BuilderFiller:
     """Fills the volume for the command that prepares ``dataset`` with the files that ``first`` copies.
 
-    Files of another dataset version are removed.
+    Files of another dataset version are removed, with what its command says there of its progress and end.
     """
 
     def __init__(self, dataset: str, mount_point: Path, first: DatasetFiller) -> None:
@@ -50,10 +50,11 @@ class BuilderFiller:
         return is_complete(self._dataset, self._folder) or self._first.is_complete()
 
     def fill(self, keep_alive: Callable[[], None]) -> None:
-        """Remove files of another dataset, then copy the missing files."""
+        """Remove all files of another dataset, then copy the missing files."""
         if _read_dataset(self._preparing_marker) != self._dataset:
             keep_alive()
-            shutil.rmtree(self._folder, ignore_errors=True)
+            for folder in (self._folder, *map(self._folder.with_name, ("checkpoints", "artifacts"))):
+                shutil.rmtree(folder, ignore_errors=True)
             files.write_json(self._preparing_marker, {"dataset": self._dataset})
         if not self._first.is_complete():
             self._first.fill(keep_alive)

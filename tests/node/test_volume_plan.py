@@ -166,6 +166,9 @@ def test_a_second_volume_that_no_move_explains_is_an_error() -> None:
     step = plan(observe(volumes=(HOME, replace(HOME, id="vol-hand", token=None))))
     assert isinstance(step, model.Refuse)
     assert "vol-hand" in step.reason
+    other = replace(HOME, id="vol-other-job")  # with the token and state of another job
+    both = replace(at_home(mounted="vol-home", filled=True), volumes=(replace(HOME, **MINE), other))
+    assert plan(both) == model.Ready("vol-home", ("vol-other-job",))
 
 
 def test_first_boot_creates_formats_mounts_and_commits() -> None:

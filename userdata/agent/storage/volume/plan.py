@@ -117,8 +117,7 @@ def _first_sources(observed: Observed) -> list[Snapshot]:
 
 
 def _use_current_volume(observed: Observed, volumes: tuple[EbsVolume, ...], current: EbsVolume) -> Step:
-    step = _attach_step(observed, volumes, current)
-    if step:
+    if step := _attach_step(observed, volumes, current):
         return step
     assert observed.device is not None
     if observed.filesystem is None:
@@ -266,13 +265,16 @@ def _mount_candidate(observed: Observed, candidate: EbsVolume, *, blank: bool) -
 
 
 def _tidy(observed: Observed, volumes: tuple[EbsVolume, ...], current: EbsVolume) -> Step:
-    """Remove leftovers of earlier leases, crashes and this migration; the current volume is committed."""
-    leftovers = []
-    for volume in sorted(volumes, key=lambda v: v.id):
+    """Remove leftovers of earlier leases, crashes and this migration; the current volume is committed.
+
+    Of a volume that was current its copy is there: another one was given this job's tags, and is left.
+    """
+    leftovers, sources = [], {v.source for v in volumes}
+    for volume in sorted(volumes, key=lambda v: (v.token or 0, v.id)):  # an old one before its copy
         if volume.id == current.id or volume.token is None or volume.token > observed.lease.token:
             continue
         if volume.instance is None:
-            if volume.state != "creating":
+            if volume.state != "creating" and (volume.is_candidate or volume.id in sources):
                 return Discard("volume", volume.id)
         elif volume.instance == observed.instance and volume.attachment == "attached":
             return Discard("detach", volume.id)

@@ -17,7 +17,7 @@ PRODUCT_LINES = {
     "contracts": 3_666,
     "infra": 19_485,
     "lambdas": 14_347,
-    "userdata": 17_885,
+    "userdata": 17_883,
     "gpu_spot": 13_081,
     "policy": 1_628,
     "market": 1_775,
@@ -32,7 +32,7 @@ LIBRARY_LINES = {
 OTHER_LINES = {
     "packages/tests": 22_719,
     "research": 9_909,
-    "tests": 72_416,
+    "tests": 72_514,
     "originals": 15_269,
     "docs": 439,
     "examples": 1_416,

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from spot_training import Checkpointer
-from spot_training.command.supervisor import SAVED_CODE
+from spot_training.command.supervisor import SAVED_CODE, Supervisor
 from spot_training.identity import TrainingRun
+from spot_training.notice import Notice
 from support.disk import content, let_go
 from support.waiting import wait_until
 
@@ -180,6 +181,18 @@ def test_checkpoints_of_trainings_with_names_count_as_progress(
     text, _ = done.communicate(timeout=120)
     assert done.returncode == 0, text
     assert text.count("ended by signal 9; starting again in 0 s (1 of 1)") == 8
+
+
+def test_a_training_gets_the_location_of_the_command_wherever_it_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GPU_SPOT_CHECKPOINTS", "other")
+    command = ["sh", "-c", "mkdir work && cd work && echo $GPU_SPOT_CHECKPOINTS > ../given"]
+    notice = Notice()
+    assert Supervisor(command, "there", notice, restarts=0, grace_seconds=1.0).run() == 0
+    notice.close()
+    assert (tmp_path / "given").read_text() == f"{tmp_path}/there\n"
 
 
 def test_checkpoints_are_listed_verified_and_exported(tmp_path: Path) -> None:

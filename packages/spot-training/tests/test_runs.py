@@ -343,7 +343,8 @@ def test_a_run_that_was_taken_over_goes_on_at_each_start(
 
 def test_the_default_directory_is_where_the_process_began(tmp_path: Path) -> None:
     script = "import os; from spot_training import Checkpointer; os.mkdir('a'); os.chdir('a');"
-    script += "print(Checkpointer().location, Checkpointer('b').location)"
+    script += "print(Checkpointer().location); one = Checkpointer('b'); os.chdir('..');"
+    script += "one.restore(); os.chdir('/'); one.save(1, lambda folder: (folder / 'weights').touch())"
     done = subprocess.run(
         [sys.executable, "-c", script],
         cwd=tmp_path,
@@ -352,5 +353,6 @@ def test_the_default_directory_is_where_the_process_began(tmp_path: Path) -> Non
         check=True,
         env={name: value for name, value in os.environ.items() if not name.startswith("GPU_SPOT_")},
     )
-    assert done.stdout.split() == [f"{tmp_path}/checkpoints", "b"]
+    assert done.stdout.split() == [f"{tmp_path}/checkpoints"]
+    assert (tmp_path / "a" / "b" / "step-000000000001").is_dir()  # where it was when it was named
     assert "use an absolute path" in done.stderr

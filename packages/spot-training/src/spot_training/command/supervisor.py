@@ -47,7 +47,7 @@ class Supervisor:
         delay_seconds: float = MIN_DELAY_SECONDS,
     ) -> None:
         """``location``: of the checkpoints; ``restarts``: failures in a row without a new checkpoint."""
-        self._command, self._location, self._notice = list(command), location, notice
+        self._command, self._location, self._notice = list(command), store_of(location).location, notice
         self._restarts, self._grace_seconds, self._delay_seconds = restarts, grace_seconds, delay_seconds
 
     def run(self) -> int:
@@ -88,7 +88,6 @@ class Supervisor:
 
     def _environment(self, folder: Path) -> dict[str, str]:
         return {
-            FOLDER_VARIABLE: self._location,
             NOTICE_VARIABLE: str(folder / "notice.json"),
             PROGRESS_FILE_VARIABLE: str(folder / "progress.json"),
             DONE_FILE_VARIABLE: str(folder / "done"),
@@ -96,6 +95,7 @@ class Supervisor:
             "PYTHONUNBUFFERED": "1",
             "PYTHONHASHSEED": "0",  # the order of a set is the same at each start
             **os.environ,
+            FOLDER_VARIABLE: self._location,
         }
 
     def _judge(self, code: int, environment: dict[str, str]) -> tuple[bool, str]:

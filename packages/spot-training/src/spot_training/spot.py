@@ -85,7 +85,7 @@ class Spot:
 
     def restore(self) -> Checkpoint | None:
         """See ``Checkpointer.restore``; also starts the interval and reports the step to the agent."""
-        if self._key in _ended:
+        if self.checkpointer.location in _ended:
             raise InUseError(
                 f"{self.checkpointer.location} has the checkpoints of a training that ended in this "
                 "process; give each training a name, such as name='fold-1'"
@@ -216,7 +216,7 @@ class Spot:
             self.steps is not None and self._step is not None and self._step >= self.steps
         )
         if is_complete:
-            _ended.add(self._key)
+            _ended.add(self.checkpointer.location)
             self.progress.finished()
         self.notice.close()
         self._levels.end(is_complete=is_complete)
@@ -226,11 +226,6 @@ class Spot:
 
     def close(self) -> None:
         """Release the directory before the end: another training of this process may continue from it."""
-        _ended.discard(self._key)
+        _ended.discard(self.checkpointer.location)
         self.notice.close()
         self._levels.end(is_complete=False)
-
-    @property
-    def _key(self) -> str:
-        location = self.checkpointer.location
-        return location if "://" in location else str(Path(location).resolve())

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,23 @@ class ProgressNotes(keras.callbacks.Callback):
     on_test_batch_begin = on_train_batch_end
 
 
+class Counts(keras.callbacks.Callback):
+    """Sets the rate by values of many types, and by an optimizer that the model has beside its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._count, self.seen, self.sums = 0, deque([0.0], 2), {1: (np.zeros(1), {0})}
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        self._count += 1
+        self.seen.append(float(keras.random.uniform(())))
+        self.sums[1][0][0] += sum(self.seen)
+        self.sums[1][1].add(self._count)
+        self.model.critic.iterations.assign_add(1)
+        rate = self.sums[1][0][0] + len(self.sums[1][1]) + int(self.model.critic.iterations)
+        self.model.optimizer.learning_rate = 1e-4 * rate
+
+
 def model(units: int = 3) -> Any:
     keras.utils.set_random_seed(2)
     layers = [keras.layers.Dense(units), keras.layers.Dropout(0.2), keras.layers.Dense(1)]
@@ -59,12 +77,25 @@ def refused(what: Any) -> str:
     return "nothing"
 
 
-def train(place: Path, *, at: int = 0, data: tuple[Any, ...] = (X, Y), made: Any = None, **more: Any) -> Any:
+def train(
+    place: Path,
+    *,
+    at: int = 0,
+    data: tuple[Any, ...] = (X, Y),
+    made: Any = None,
+    critic: str = "",
+    **more: Any,
+) -> Any:
     """Train until told at a batch; return the weights, or None where it was told."""
-    made = made or model()
+    made, callbacks = made or model(), [ProgressNotes(at)]
+    if critic:
+        made.critic = keras.optimizers.Adam()
+        callbacks.append(Counts())
+    if critic == "built":
+        made.critic.build(made.trainable_variables)
     spot = SpotModel(made, place / "checkpoints", log=place / "log.jsonl", exits=False)
     more = {"batch_size": 2, "epochs": 3, "verbose": 0, **more}
-    spot.fit(*data, callbacks=[ProgressNotes(at)], **more)
+    spot.fit(*data, callbacks=callbacks, **more)
     spot.spot.close()  # the end of a process
     return None if spot.stopped else np.concatenate([one.ravel() for one in made.get_weights()]).tolist()
 
@@ -88,6 +119,8 @@ def main(place: Path) -> None:
     results["a dataset"] = interrupted(place / "dataset", data=(Given(),))
     both = {"data": (Given(),), "validation_data": Given()}
     results["a validation"] = interrupted(place / "validation", **both)
+    results["values of callbacks"] = interrupted(place / "values", critic="built")
+    results["another optimizer"] = refused(lambda: train(place / "f", critic="new"))
     results["read ahead"] = refused(lambda: train(place / "e", data=(Given(workers=2),)))
     keras.config.set_dtype_policy("bfloat16")
     results["bfloat16"] = interrupted(place / "half")

@@ -54,11 +54,12 @@ def test_what_cannot_go_on_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("KERAS_BACKEND", backend)
     result = run(environment("keras" if backend == "jax" else backend), "refusals_keras", tmp_path)
     goes_on = ("goes on", "is done", "one told on its last batch", "a dataset", "a validation", "bfloat16")
-    assert [result.pop(case) for case in goes_on] == [True] * 6
+    assert [result.pop(case) for case in (*goes_on, "values of callbacks")] == [True] * 7
     for case, part in {
         "another model": "another model: kernel (2, 3) float32 where this one has kernel (2, 4) float32",
         "other data": "samples, batch size, shuffle, seed were [12, 2, 1, 0], now [12, 3, 1, 0]",
         "initial_epoch": "fit must not get initial_epoch",
+        "another optimizer": "the model's critic is not built",
         "read ahead": "yields other batches when it is read again",
         "a generator": "must be arrays of one length, or x a PyDataset",
         "not compiled": "the model is not compiled",

@@ -5,6 +5,7 @@ What they leave is compared by value: a file's bytes may differ by chance.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import importlib
 import json
@@ -223,14 +224,12 @@ def _files(folder: Path) -> dict[str, Path]:
 def _read(path: Path) -> Any:
     if path.suffix == ".json":
         return json.loads(path.read_text())
-    try:
+    with contextlib.suppress(Exception):  # of a type that is not loaded, or the package is not installed here
         if path.suffix in _TORCH:
             return importlib.import_module("spot_training.torch.state").read(path)
         if path.suffix == ".npz":
             with importlib.import_module("numpy").load(path, allow_pickle=False) as arrays:
                 return {name: arrays[name] for name in arrays.files}
-    except Exception:
-        return path.read_bytes()  # of a type that is not loaded, or the package is not installed here
     return path.read_bytes()
 
 

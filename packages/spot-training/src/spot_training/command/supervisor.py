@@ -148,13 +148,13 @@ class Supervisor:
         with contextlib.suppress(ProcessLookupError):
             process.send_signal(signal.SIGTERM)
         started, has_signalled = time.monotonic(), False
-        while _is_alive(process.pid) and time.monotonic() - started < seconds - _KILL_RESERVE_SECONDS:
+        while _signal_group(process.pid) and time.monotonic() - started < seconds - _KILL_RESERVE_SECONDS:
             process.poll()
             time.sleep(_POLL_SECONDS)
             if not has_signalled and time.monotonic() - started > seconds / 2:
                 has_signalled = True  # a shell forwards no signal, and its script does not read the file
                 _signal_group(process.pid, signal.SIGTERM)
-        if _is_alive(process.pid):
+        if _signal_group(process.pid):
             log.error("time is up: the training is killed")
             _signal_group(process.pid, signal.SIGKILL)
 
@@ -172,20 +172,16 @@ def end_group(process: subprocess.Popen[bytes]) -> None:
     """End what a command left behind: SIGTERM, ten seconds, SIGKILL."""
     _signal_group(process.pid, signal.SIGTERM)
     end = time.monotonic() + _LEFTOVER_SECONDS
-    while _is_alive(process.pid) and time.monotonic() < end:
+    while _signal_group(process.pid) and time.monotonic() < end:
         process.poll()  # an ended leader counts as alive until then
         time.sleep(0.05)
     _signal_group(process.pid, signal.SIGKILL)
 
 
-def _signal_group(group: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, number)
-
-
-def _is_alive(group: int) -> bool:
+def _signal_group(group: int, number: int = 0) -> bool:
+    """Send a signal to a group, by default none; return whether it has processes."""
     try:
-        os.killpg(group, 0)
+        os.killpg(group, number)
     except (ProcessLookupError, PermissionError):
         return False
     return True

@@ -54,12 +54,15 @@ class CheckpointCallback(keras.callbacks.Callback):
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Restore; finish an epoch whose batches are done but whose validation is not."""
+        self._seed = state.global_seed()  # here: a save writes in a thread of its own
         if not self.model.optimizer.built:
             self.model.optimizer.build(self.model.trainable_variables)
+        if new := [name for name, optimizer in state.optimizers(self.model) if not optimizer.built]:
+            raise SpotTrainingError(f"the model's {new[0]} is not built; call build(variables) before fit")
         if self._saved is None:
             return
         folder = self._saved.part()
-        if state.variable_count(folder) > len(state.variables(self.model)):
+        if len(state.stored(folder)["variables"]) > len(state.variables(self.model)):
             self._build_metrics()
         state.read(folder, self.model, self._callbacks)
         self._generators = state.torch_generators()
@@ -116,13 +119,9 @@ class CheckpointCallback(keras.callbacks.Callback):
         if getattr(self.model.optimizer, "use_ema", False):
             self._averaged = [state.array_of(variable) for variable in self.model.trainable_variables]
         (name, mode), numbers = self._best, _numbers(logs)
-        if name in numbers:
-            is_best = self._spot.keep(metric=numbers[name], mode=mode)
-        elif name is None or name.startswith("val_"):  # an epoch without a validation
-            is_best = False
-        else:
+        if name and name not in numbers and not name.startswith("val_"):  # not all epochs have a validation
             raise SpotTrainingError(f"keep_best must be {' or '.join(sorted(numbers))}, not {name!r}")
-        if is_best:
+        if name in numbers and self._spot.keep(metric=numbers[name], mode=mode):
             at, self._at = self._at, replace(self._at, stopped=bool(self.model.stop_training))
             self._spot.save(self._step, self._write)
             self._at = at
@@ -147,7 +146,7 @@ class CheckpointCallback(keras.callbacks.Callback):
 
     def _write(self, folder: Path) -> None:
         at = replace(self._at, log=self._log.position())
-        state.write(folder, self.model, at, self._callbacks, self._generators, self._numbers)
+        state.write(folder, self.model, at, self._callbacks, self._generators, self._numbers, self._seed)
 
     def _validate(self) -> dict[str, float]:
         data = self._options.get("validation_data")

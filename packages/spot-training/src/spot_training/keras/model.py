@@ -93,15 +93,14 @@ class SpotModel:
         Arguments are those of ``model.fit`` without ``initial_epoch``, ``steps_per_epoch``,
         ``validation_split``. ``x``: arrays or a ``PyDataset``; ``seed``: of the data's order.
         """
-        if wrong := [name for name in _UNSUPPORTED if name in options]:
-            names = ", ".join(wrong)
+        if names := ", ".join(name for name in _UNSUPPORTED if name in options):
             raise SpotTrainingError(f"fit must not get {names}, which follow from the data; leave them out")
         if self._used:
             raise SpotTrainingError("fit was called twice; use a new SpotModel for each fit")
         self._used = True
         batches = Batches(x, y, sample_weight, batch_size=batch_size, shuffle=shuffle, seed=seed)
         saved = self.spot.restore()
-        at = state.position(saved.part()) if saved else state.BatchPosition()
+        at = state.BatchPosition(**state.stored(saved.part())["position"]) if saved else state.BatchPosition()
         if saved and list(at.data) != batches.identity:  # the position would mean other samples
             raise MismatchError(
                 f"{self.spot.checkpointer.location} is of a training on other data: "

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import sys
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import count, takewhile, zip_longest
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import keras
 import numpy as np
@@ -19,6 +21,7 @@ from spot_training.errors import MismatchError
 
 _VARIABLES = "variables.npz"
 _STATE = "state.json"
+_KINDS: Final = {kind.__name__: kind for kind in (list, tuple, set, dict, deque)}
 
 
 @dataclass(frozen=True)
@@ -38,9 +41,16 @@ class BatchPosition:
 
 
 def variables(model: Any) -> list[Any]:
-    """Return the variables of layers (with seeds), optimizer and metrics, each once."""
-    all_variables = [*model.variables, *model.optimizer.variables, *model.metrics_variables]
+    """Return the variables of layers (with seeds), optimizers and metrics, each once."""
+    of_optimizers = [variable for _, optimizer in optimizers(model) for variable in optimizer.variables]
+    all_variables = [*model.variables, *of_optimizers, *model.metrics_variables]
     return list({id(variable): variable for variable in all_variables}.values())
+
+
+def optimizers(model: Any) -> list[tuple[str, Any]]:
+    """Return the optimizers by name: the model's, and those that its own ``train_step`` uses."""
+    named = [("optimizer", model.optimizer), *vars(model).items()]
+    return [(name, value) for name, value in named if isinstance(value, keras.optimizers.Optimizer)]
 
 
 def write(
@@ -50,44 +60,36 @@ def write(
     callbacks: Sequence[Any],
     generators: Sequence[Any],
     numbers: str | None,
+    seed: Any,
 ) -> None:
     """Write the state to an empty directory; ``generators``: ``torch_generators`` after the last batch.
 
-    ``numbers``: ``randomness.state`` before a validation that is repeated; None: the present one.
+    ``numbers``: ``randomness.state`` before a validation that is repeated, or None; ``seed``: `global_seed`.
     """
     set_torch_generators(generators)  # a validation's loader has drawn since
     current, scalars = variables(model), []
     arrays: dict[str, Any] = {f"variable-{number}": array_of(entry) for number, entry in enumerate(current)}
-    for number, callback in enumerate(callbacks):
-        counters, lists = _counters(callback)
-        scalars.append({"class": type(callback).__name__, "values": counters, "lists": list(lists)})
-        for name, values in lists.items():
-            arrays |= {f"callback-{number}-{name}-{index}": value for index, value in enumerate(values)}
+    for callback in callbacks:
+        scalars.append({"class": type(callback).__name__, "state": _values(callback, arrays)})
     body = {
         "position": asdict(position),
         "variables": [_described(variable) for variable in current],
         "callbacks": scalars,
-        "keras": array_of(_global_seed()).tolist(),
+        "keras": array_of(seed).tolist(),
     }
     np.savez(folder / _VARIABLES, **arrays)
     (folder / _STATE).write_text(json.dumps(body))
     (folder / randomness.FILE).write_text(numbers or randomness.state())
 
 
-def position(folder: Path) -> BatchPosition:
-    """Return the position of the state in a directory."""
-    return BatchPosition(**json.loads((folder / _STATE).read_text())["position"])
-
-
-def variable_count(folder: Path) -> int:
-    """Return the number of variables in the state in a directory."""
-    return len(json.loads((folder / _STATE).read_text())["variables"])
+def stored(folder: Path) -> Any:
+    """Return the state in a directory without its arrays."""
+    return json.loads((folder / _STATE).read_text())
 
 
 def read(folder: Path, model: Any, callbacks: Sequence[Any]) -> None:
     """Load model, callbacks and generators; ``MismatchError`` names the first other variable."""
-    body = json.loads((folder / _STATE).read_text())
-    current = variables(model)
+    body, current = stored(folder), variables(model)
     for saved, expected in zip_longest(body["variables"], map(_described, current), fillvalue="nothing"):
         if saved != expected:
             raise MismatchError(f"{folder} is of another model: {saved} where this one has {expected}")
@@ -96,14 +98,12 @@ def read(folder: Path, model: Any, callbacks: Sequence[Any]) -> None:
             array = arrays[f"variable-{number}"]
             # Types unknown to NumPy files, such as bfloat16, load as raw bytes.
             variable.assign(array.view(array_of(variable).dtype) if array.dtype.kind == "V" else array)
-        for number, (callback, entry) in enumerate(zip(callbacks, body["callbacks"], strict=False)):
+        for callback, entry in zip(callbacks, body["callbacks"], strict=False):
             if entry["class"] == type(callback).__name__:
-                vars(callback).update(entry["values"])
-                for name in entry["lists"]:
-                    names = (f"callback-{number}-{name}-{index}" for index in count())
-                    setattr(callback, name, [arrays[key] for key in takewhile(arrays.__contains__, names)])
+                values = entry["state"].items()
+                vars(callback).update((name, _decoded(value, arrays)) for name, value in values)
     randomness.restore(folder)
-    seed = _global_seed()
+    seed = global_seed()
     seed.assign(np.asarray(body["keras"], array_of(seed).dtype))
 
 
@@ -135,32 +135,44 @@ def _described(variable: Any) -> str:
     return f"{re.sub(r'_[0-9]+', '', variable.name)} {tuple(variable.shape)} {variable.dtype}"
 
 
-def _counters(callback: Any) -> tuple[dict[str, Any], dict[str, list[Any]]]:
-    """Return a callback's plain values (``EarlyStopping.wait``, …) and its lists of arrays."""
-    values, lists = {}, {}
+def _values(callback: Any, arrays: dict[str, Any]) -> dict[str, Any]:
+    """Return a callback's values (``EarlyStopping.wait``, …) as JSON; private ones of Keras's own are not."""
+    result, bases = {}, set(type(callback).__mro__) - {keras.callbacks.Callback}
+    is_of_keras = any(base.__module__.startswith("keras.") for base in bases)
     for name, value in vars(callback).items():
-        if name.startswith("_") or name == "params":  # those are of this call of ``fit``
-            continue
-        if isinstance(value, np.generic):
-            value = value.item()
-        if isinstance(value, list) and value and all(isinstance(item, np.ndarray) for item in value):
-            lists[name] = value
-        elif _is_plain(value):
-            values[name] = value
-    return values, lists
+        if name not in ("_model", "params") and not (is_of_keras and name.startswith("_")):
+            with contextlib.suppress(TypeError, RecursionError):
+                result[name] = _encoded(value, arrays)
+    return result
 
 
-def _is_plain(value: Any) -> bool:
-    """Return whether JSON has a value as it is: numbers, texts, and lists and mappings of them."""
-    try:
-        again = json.loads(json.dumps(value))
-        return bool(again == value or repr(again) == repr(value))  # not a number is unequal to itself
-    except (TypeError, ValueError, RecursionError):
-        return False
+def _encoded(value: Any, arrays: dict[str, Any]) -> Any:
+    """Return numbers, texts, arrays and collections of them as JSON, arrays in ``arrays``; ``TypeError``."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+        arrays[key := f"callback-{len(arrays)}"] = value
+        return {"array": key}
+    if type(value) not in _KINDS.values():
+        raise TypeError(type(value).__name__)
+    items = [_encoded(item, arrays) for item in (value.items() if isinstance(value, dict) else value)]
+    return {type(value).__name__: items, "maxlen": getattr(value, "maxlen", None)}
 
 
-def _global_seed() -> Any:
-    """Return the state of ``keras.random`` without a seed, a variable; Keras has no public API for it."""
+def _decoded(value: Any, arrays: Mapping[str, Any]) -> Any:
+    if not isinstance(value, dict):
+        return value
+    if "array" in value:
+        return arrays[value["array"]]
+    [(kind, items), (_, maxlen)] = value.items()
+    content = [_decoded(item, arrays) for item in items]
+    return deque(content, maxlen) if kind == "deque" else _KINDS[kind](content)
+
+
+def global_seed() -> Any:
+    """Return the state of ``keras.random`` without a seed, a variable, which each thread has of its own."""
     from keras.src.random.seed_generator import global_seed_generator
 
     return global_seed_generator().state

@@ -33,8 +33,7 @@ _CHUNK: Final = 1 << 24  # bytes between two calls of ``check``
 
 def local_folder(root: str | os.PathLike[str], location: str) -> Path:
     """Return the directory below ``root`` for the checkpoints of ``location``: each training has its own."""
-    text = location if "://" in location else str(Path(location).resolve())
-    return Path(root) / f"{Path(text).name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    return Path(root) / f"{Path(location).name}-{hashlib.sha256(location.encode()).hexdigest()[:8]}"
 
 
 def make_private(folder: Path) -> None:

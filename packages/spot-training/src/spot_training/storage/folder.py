@@ -156,4 +156,4 @@ def store_of(
         return S3Store(str(location))
     if "://" in str(location):
         raise SpotTrainingError(f"location must be a directory or s3://bucket/prefix, not {location}")
-    return FolderStore(Path(location).absolute(), files or Files(), retry_policy or RetryPolicy())
+    return FolderStore(Path(location).resolve(), files or Files(), retry_policy or RetryPolicy())

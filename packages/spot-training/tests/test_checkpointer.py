@@ -196,6 +196,28 @@ def test_a_save_that_is_refused_raises_one_line_and_the_one_before_stays(
     assert names(folder) == ["step-000000000010", "step-000000000030"]
 
 
+def test_what_a_link_leads_to_is_in_the_checkpoint(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "vocabulary").mkdir()
+    (tmp_path / "vocabulary" / "words").write_text("a b")
+
+    def write(stage: Path) -> None:
+        content("at 10")(stage)
+        (stage / "model").write_text("weights")
+        (stage / "latest").symlink_to(stage / "model")
+        (stage / "tokens").symlink_to(tmp_path / "vocabulary")
+
+    one = Checkpointer(folder)
+    one.save(10, write)
+    let_go(one)
+    shutil.rmtree(tmp_path / "vocabulary")
+    two = Checkpointer(folder)
+    saved = two.restore()
+    let_go(two)
+    assert saved is not None
+    part = saved.part()
+    assert ((part / "latest").read_text(), (part / "tokens" / "words").read_text()) == ("weights", "a b")
+
+
 def test_a_disk_that_is_full_in_truth(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("mounts a small file system: run as root")

@@ -290,7 +290,8 @@ class Checkpointer:
 
         def attempt() -> dict[str, Any]:
             try:
-                write(self._store.part(stage, part))
+                write(folder := self._store.part(stage, part))
+                self._files.copy_links(folder)
             except RuntimeError as error:
                 raise os_error_behind(error, self._store.free_bytes) from None
             return {path: asdict(file) for path, file in self._store.deliver(stage, part).items()}

@@ -68,6 +68,13 @@ class Files:
         self.rename(new, path)
         self.sync(path.parent)
 
+    def copy_links(self, folder: Path) -> None:
+        """Put copies in place of links: what they lead to may move, change, or be on this machine alone."""
+        for path in [path for path in folder.rglob("*") if path.is_symlink()]:
+            target = path.resolve(strict=True)
+            path.unlink()
+            (shutil.copytree if target.is_dir() else shutil.copy2)(target, path)
+
     def sync(self, path: Path) -> None:
         """Flush a file or a directory to disk."""
         self.touch("sync", path)

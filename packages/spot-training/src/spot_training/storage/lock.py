@@ -8,6 +8,7 @@ later process wins. A pod on Kubernetes and a world of nodes have a lease instea
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import json
@@ -73,11 +74,9 @@ def check_owner(location: object, owner: object, read: Callable[[], str | bytes]
 
 def read_owner(read: Callable[[], str | bytes]) -> object:
     """Return the owner record that ``read`` returns; None if there is none, or it is damaged."""
-    try:
-        owner: object = json.loads(read())
-    except (FileNotFoundError, ValueError):
-        return None
-    return owner
+    with contextlib.suppress(FileNotFoundError, ValueError):
+        return json.loads(read())
+    return None
 
 
 def check_lease() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -246,12 +247,9 @@ class CheckpointRetention:
     def _stored(self, name: str) -> Retained | None:
         """Return what a checkpoint stores; None if it cannot be read."""
         if name not in self._read:
-            try:
-                retained = parse_retained(parse(self._store.manifest(name)).retained)
-            except (OSError, ValueError):
-                return None
-            if retained is not None:
-                self._read[name] = retained
+            with contextlib.suppress(OSError, ValueError):
+                if (retained := parse_retained(parse(self._store.manifest(name)).retained)) is not None:
+                    self._read[name] = retained
         return self._read.get(name)
 
 

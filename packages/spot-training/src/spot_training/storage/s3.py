@@ -149,8 +149,7 @@ class S3Store(Store):
     def quarantine(self, name: str) -> None:
         """See ``Store``; renames its manifest."""
         with contextlib.suppress(FileNotFoundError):
-            text = self._get(f"{name}/{FILE}")
-            self._put(f"{name}/{_DAMAGED}", text, is_new=False)
+            self._put(f"{name}/{_DAMAGED}", self._get(f"{name}/{FILE}"), is_new=False)
         self._delete(f"{name}/{FILE}")
 
     def damaged(self) -> list[str]:
@@ -179,12 +178,9 @@ class S3Store(Store):
         return [key.removeprefix(self._prefix) for key in keys]
 
     def _get(self, key: str) -> str:
-        def read() -> str:
-            response = self._s3.get_object(Bucket=self._bucket, Key=self._prefix + key)
-            text: str = response["Body"].read().decode()
-            return text
-
-        return self._call(read)
+        where = {"Bucket": self._bucket, "Key": self._prefix + key}
+        text: str = self._call(lambda: self._s3.get_object(**where)["Body"].read().decode())
+        return text
 
     def _put(self, key: str, text: str, *, is_new: bool) -> None:
         """Write an object; with ``is_new`` raise ``FileExistsError`` if it exists."""

@@ -123,6 +123,20 @@ def test_what_is_no_list_of_results_is_an_error_that_names_it(returned: object, 
     assert [actual in reply.error for reply in consumer.replies.values()] == [True, True]
 
 
+@pytest.mark.parametrize("results_left_out", [0, 1])
+def test_a_function_may_take_the_values_out_of_its_list(results_left_out: int) -> None:
+    consumer = FakeConsumer(request("a"), request("b"))
+
+    def pop_all(values: list[str]) -> list[str]:
+        return [values.pop(0) for _ in range(len(values))][results_left_out:]
+
+    consumer.run(pop_all, Batch(2))
+    if results_left_out:
+        assert "1 results for 2 requests" in consumer.replies["b"].error
+    else:
+        assert [consumer.replies[name].value for name in "ab"] == ["a", "b"]
+
+
 def test_a_batch_of_which_the_second_try_returns_no_list_fails() -> None:
     def alone(values: list[object]) -> object:
         return values[0] if len(values) == 1 else 1 / 0

@@ -373,7 +373,7 @@ class Worker:
 
 def _call_batch(function: Callable[[list[Any]], Any], arguments: list[Any]) -> list[Any]:
     """Return one result per argument: of another number of results an error for each."""
-    returned, count = function(arguments), len(arguments)
+    count, returned = len(arguments), function(arguments)  # which may take values out of the list
     actual = type(returned).__name__
     if isinstance(returned, list | tuple):
         if len(results := list(returned)) == count:

@@ -17,6 +17,7 @@ from spot_work import Batch, Overflow, Request, Requeue, Worker, serve
 from spot_work.agent import Agent
 from spot_work.batching import BatchTable
 from spot_work.queue.consumer import Delivery
+from spot_work.request.message import Message
 from support.consumers import FakeConsumer, reply_values, request
 
 
@@ -117,6 +118,24 @@ def test_the_second_run_of_a_failed_batch_is_marked() -> None:
     consumer.run(read, Batch(2, 1.0), requests=True)
     assert runs == [("a", False), ("b", False), ("a", True), ("b", True)]
     assert all(reply.is_repeat for reply in consumer.replies.values())
+
+
+def test_the_second_run_of_a_failed_batch_has_the_values_as_they_came() -> None:
+    def take(values: list[dict[str, int]]) -> list[int]:
+        taken = [value.pop("x") for value in values]
+        if len(taken) > 1:
+            raise RuntimeError("out of memory")
+        return taken
+
+    consumer = FakeConsumer(request("a", {"x": 1}), request("b", {"x": 2}))
+    bodies = [
+        Message("", json.dumps(delivery.request.value).encode(), is_json=True)
+        for delivery in consumer.waiting
+    ]
+    pairs = zip(consumer.waiting, bodies, strict=True)
+    consumer.waiting = [replace(delivery, received=body) for delivery, body in pairs]
+    consumer.run(take, Batch(2))
+    assert reply_values(consumer) == {"a": 1, "b": 2}
 
 
 def test_a_worker_that_cannot_reply_says_so_to_the_node_agent(tmp_path: Path) -> None:

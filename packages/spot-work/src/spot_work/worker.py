@@ -288,16 +288,9 @@ class Worker:
         else:
             text = _describe(results)
             log.warning("batch of %d failed (%s), running its requests one by one", len(batch), text)
-            self._run_again(batch)
-
-    def _run_again(self, batch: Sequence[Delivery]) -> None:
-        """Run the requests of a failed batch one by one, marked as repeats."""
-        for delivery in batch:
-            if self._refuse_late(delivery):
-                continue
-            repeat = replace(delivery, request=replace(delivery.request, is_repeat=True))
-            result = self._call(partial(_call_batch, self._function), [self._argument(repeat)], [repeat])
-            self._settle([repeat], [result] if isinstance(result, BaseException) else result)
+            for delivery in batch:
+                if not self._refuse_late(delivery):
+                    self._run_batch([delivery.as_repeat()])
 
     def _overflows(self, delivery: Delivery) -> bool:
         """Give a request that has waited too long to the overflow function, if a thread is free."""

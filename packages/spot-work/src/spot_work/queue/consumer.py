@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from spot_work.request import message
 from spot_work.request.message import Message, Request
 
 
@@ -15,10 +17,19 @@ class Delivery:
     """A request that was delivered to this worker and is not settled yet.
 
     ``handle`` identifies the delivery to its consumer: an AMQP delivery tag, an in-flight SQS message.
+    ``received`` is the `Message` as it came, None if unknown: a function may change its value.
     """
 
     request: Request
     handle: Any
+    received: Any = None
+
+    def as_repeat(self) -> Delivery:
+        """Return it with its request marked as a repeat, and with the value as it came."""
+        value = self.request.value
+        with contextlib.suppress(ValueError):  # of JSON that is too deep for this thread's stack
+            value = message.read_value(self.received) if self.received else value
+        return replace(self, request=replace(self.request, value=value, is_repeat=True))
 
 
 @dataclass(frozen=True)

@@ -40,8 +40,6 @@ class _DeliveryTag(NamedTuple):
 
     channel: Any
     tag: int
-    received: Message
-    """The request as it came, for the dead-letter queue."""
 
 
 class RabbitMQConsumer(RequestConsumer):
@@ -248,7 +246,7 @@ class RabbitMQConsumer(RequestConsumer):
     def _on_request(self, channel: Any, method: Any, properties: BasicProperties, body: bytes) -> None:
         self._window.on_delivery(channel)
         self._unsettled[method.delivery_tag] = None
-        received = None
+        handle, received = _DeliveryTag(channel, method.delivery_tag), None
         try:
             received = wire.read(body, properties)
             delivery_count = wire.delivery_count(properties, redelivered=method.redelivered)
@@ -257,14 +255,13 @@ class RabbitMQConsumer(RequestConsumer):
         except Exception as error:  # whatever another client may send ends here
             log.error("%s: malformed request: %s", self._queue.name, error)
             received = received or Message(str(properties.correlation_id or ""), body, is_json=False)
-            handle = _DeliveryTag(channel, method.delivery_tag, received)
-            self.dead_letter(Delivery(Request(received.id, None), handle), f"malformed: {error}")
+            self.dead_letter(Delivery(Request(received.id, None), handle, received), f"malformed: {error}")
             return
-        handle = _DeliveryTag(channel, method.delivery_tag, received)
+        delivery = Delivery(request, handle, received)
         if self._stopped.is_set():
-            self._return(Delivery(request, handle), has_failed=False)
+            self._return(delivery, has_failed=False)
         else:
-            self._prefetched.put(Delivery(request, handle))
+            self._prefetched.put(delivery)
 
     def _check_reply_queue(self, reply_to: str) -> None:
         """Raise ``ValueError`` for a reply queue that the user may not reach: the broker ends the channel."""
@@ -302,12 +299,8 @@ class RabbitMQConsumer(RequestConsumer):
     def _outgoing_dead_letter(
         self, delivery: Delivery, reason: str, then: Callable[[Delivery], None]
     ) -> OutgoingMessage:
-        exchange, routing_key = (
-            declare.dead_letter_exchange(self._queue),
-            declare.dead_letter_queue(self._queue),
-        )
-        received = delivery.handle.received
-        return OutgoingMessage(exchange, routing_key, received, lambda _: then(delivery), reason)
+        exchange, dead = declare.dead_letter_exchange(self._queue), declare.dead_letter_queue(self._queue)
+        return OutgoingMessage(exchange, dead, delivery.received, lambda _: then(delivery), reason)
 
     def _settle(self, delivery: Delivery) -> None:
         """Acknowledge a request; the broker has requeued the requests of a closed channel."""

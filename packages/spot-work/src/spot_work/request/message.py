@@ -125,7 +125,7 @@ def read_request(message: Message, delivery_count: int) -> Request:
     """
     return Request(
         id=message.id,
-        value=_decode(message),
+        value=read_value(message),
         delivery_count=delivery_count,
         is_repeat=delivery_count > 1 or message.is_resend,
         reply_to=message.reply_to,
@@ -166,7 +166,7 @@ def read_reply(message: Message) -> Reply:
     Raises:
         ValueError: the body does not match its content type.
     """
-    value = _decode(message)
+    value = read_value(message)
     return Reply(
         id=message.id,
         value=None if message.is_error else value,
@@ -182,7 +182,8 @@ def _encode(value: Any) -> tuple[bytes, bool]:
     return _JSON.encode(value).encode(), True
 
 
-def _decode(message: Message) -> Any:
+def read_value(message: Message) -> Any:
+    """Return the value in a message; raises ``ValueError`` if the body does not match its content type."""
     try:
         return json.loads(message.body) if message.is_json else message.body
     except RecursionError:

@@ -227,4 +227,4 @@ class SqsConsumer(RequestConsumer):
             log.error("%s: malformed request: %s", self._queue.name, error)
             self._acknowledger.dead_letter(in_flight, f"malformed: {error}")
         else:
-            self._prefetched.put(Delivery(request, in_flight))
+            self._prefetched.put(Delivery(request, in_flight, received))

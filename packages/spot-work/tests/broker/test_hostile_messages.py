@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import random
 import struct
+import subprocess
 import threading
 import time
 import uuid
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pika
@@ -217,6 +219,38 @@ def test_a_reply_that_amqp_cannot_express_is_an_error(
         assert client.request("good") == "good"
     worker.drain()
     thread.join(60)
+
+
+def control(broker: RabbitServer, *arguments: str) -> None:
+    program, node = Path(broker._program).with_name("rabbitmqctl"), broker._environment["RABBITMQ_NODENAME"]
+    subprocess.run([program, "-q", "-n", node, *arguments], env=broker._environment, check=True)
+
+
+def test_what_the_broker_refuses_of_one_request_costs_the_others_nothing(broker: RabbitServer) -> None:
+    queue, own = Queue("refused"), "^(refused|amq.gen).*"
+    control(broker, "add_user", "worker", "w")
+    control(broker, "set_permissions", "worker", own, own, own)  # without the default exchange
+    with Client(broker.url, queue) as client:
+        wait_until(client._publisher._can_receive.is_set)  # type: ignore[attr-defined]
+        consumer = RabbitMQConsumer(broker.url.replace("guest:guest", "worker:w"), queue, 4)
+        worker = Worker(consumer, lambda value: value if value != b"x" * 2000 else 1 / 0)
+        thread = threading.Thread(target=worker.run)
+        thread.start()
+        send(broker, queue, b"foreign", reply_to="mine", correlation_id="1")
+        assert client.request(1) == 1
+        consumer._outbox._link.max_bytes = 1500  # what a refusal sets, after the limit was lowered
+        send(broker, queue, b"x" * 2000, correlation_id="2")
+        assert client.request(2) == 2
+        letters = wait_until(lambda: found if len(found := dead_letters(broker, queue)) == 2 else {})
+    refused = "the reply cannot be sent: the user may not publish to the default exchange"
+    assert letters == {"1": refused, "2": "rejected"}
+    worker.drain()
+    thread.join(60)
+    assert not consumer.held_replies
+
+
+def dead_letters(broker: RabbitServer, queue: Queue) -> dict[str, str]:
+    return {letter.id: letter.reason for letter in RabbitMQInspector(broker.url, queue).dead_letters()}
 
 
 CALLBACKS = [

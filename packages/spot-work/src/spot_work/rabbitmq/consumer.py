@@ -9,6 +9,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import takewhile
 from typing import Any, Final, NamedTuple
@@ -21,7 +22,7 @@ from spot_work.queue.url_source import BrokerUrl, UrlSource
 from spot_work.rabbitmq import declare, wire
 from spot_work.rabbitmq.declare import Declarations
 from spot_work.rabbitmq.link import Link, PublishOutcome
-from spot_work.rabbitmq.outbox import Outbox, OutgoingMessage, describe_size
+from spot_work.rabbitmq.outbox import Outbox, OutgoingMessage
 from spot_work.rabbitmq.settled import SettledRequests
 from spot_work.rabbitmq.window import Window
 from spot_work.request import message
@@ -158,7 +159,8 @@ class RabbitMQConsumer(RequestConsumer):
                 self._link.call(partial(self._return, delivery, has_failed=True))
 
     def dead_letter(self, delivery: Delivery, reason: str) -> None:
-        self._outbox.add([self._outgoing_dead_letter(delivery, reason, then=self._settle)])
+        on_outcome = partial(self._on_dead_letter, delivery)
+        self._outbox.add([self._outgoing_dead_letter(delivery, reason, on_outcome)])
 
     def stop(self) -> None:
         self._stopped.set()
@@ -275,32 +277,38 @@ class RabbitMQConsumer(RequestConsumer):
     def _outgoing_reply(self, delivery: Delivery, reply: Message) -> OutgoingMessage:
         def on_outcome(outcome: PublishOutcome) -> None:
             if outcome is PublishOutcome.IMPOSSIBLE:
-                self._reply_too_large(delivery, reply)
+                self._on_impossible_reply(delivery, outgoing)
             else:
                 self._settle(delivery)
 
         request = delivery.request
         is_bound = declare.has_reply_exchange(self._queue, request.reply_to)
         exchange = declare.reply_exchange(self._queue) if is_bound else ""
-        return OutgoingMessage(exchange, request.reply_to, reply, on_outcome, deadline=request.deadline)
+        outgoing = OutgoingMessage(exchange, request.reply_to, reply, on_outcome, deadline=request.deadline)
+        return outgoing
 
-    def _reply_too_large(self, delivery: Delivery, reply: Message) -> None:
-        """Dead-letter the request, and reply with an error."""
-        reason = f"the reply cannot be sent: {describe_size(reply, self._outbox.max_bytes)}"
+    def _on_impossible_reply(self, delivery: Delivery, outgoing: OutgoingMessage) -> None:
+        """Dead-letter the request, and reply with an error, which may be impossible as well."""
+        reason = f"the reply cannot be sent: {self._outbox.refusal(outgoing)}"
         log.error("%s: request %s: %s", self._queue.name, delivery.request.id, reason)
         error = message.reply(delivery.request, None, f"ValueError: {reason}")
-        self._outbox.add(
-            [
-                self._outgoing_dead_letter(delivery, reason, then=lambda _: None),
-                self._outgoing_reply(delivery, error),
-            ]
-        )
+        copy = self._outgoing_dead_letter(delivery, reason, lambda _: None)
+        sent = replace(outgoing, message=error, on_outcome=lambda _: self._settle(delivery), sent_on=0)
+        self._outbox.add([copy, sent])
 
     def _outgoing_dead_letter(
-        self, delivery: Delivery, reason: str, then: Callable[[Delivery], None]
+        self, delivery: Delivery, reason: str, on_outcome: Callable[[PublishOutcome], None]
     ) -> OutgoingMessage:
         exchange, dead = declare.dead_letter_exchange(self._queue), declare.dead_letter_queue(self._queue)
-        return OutgoingMessage(exchange, dead, delivery.received, lambda _: then(delivery), reason)
+        return OutgoingMessage(exchange, dead, delivery.received, on_outcome, reason)
+
+    def _on_dead_letter(self, delivery: Delivery, outcome: PublishOutcome) -> None:
+        """Acknowledge a request whose copy is stored; the broker dead-letters one of which it takes none."""
+        if outcome is PublishOutcome.IMPOSSIBLE:
+            newest = self._settled.end(delivery)
+            self._link.call(partial(self._return, newest, has_failed=True, requeue=False))
+        else:
+            self._settle(delivery)
 
     def _settle(self, delivery: Delivery) -> None:
         """Acknowledge a request; the broker has requeued the requests of a closed channel."""
@@ -322,7 +330,7 @@ class RabbitMQConsumer(RequestConsumer):
         for tag in acked:
             del self._unsettled[tag]
 
-    def _return(self, delivery: Delivery, _: Any = None, *, has_failed: bool) -> None:
+    def _return(self, delivery: Delivery, *_: Any, has_failed: bool, requeue: bool = True) -> None:
         """Requeue a request; as ``nack``, unlike as ``reject``, it does not count as a failure.
 
         Source: RabbitMQ 4.3, "Negative Acknowledgements"; older brokers count both.
@@ -330,7 +338,7 @@ class RabbitMQConsumer(RequestConsumer):
         channel = delivery.handle.channel
         if channel.is_open:
             send = channel.basic_reject if has_failed else channel.basic_nack
-            send(delivery.handle.tag, requeue=True)
+            send(delivery.handle.tag, requeue=requeue)
             self._unsettled.pop(delivery.handle.tag, None)
             self._window.on_settled(channel, self._outbox.count)
 

@@ -117,6 +117,7 @@ class RabbitMQInspector(QueueInspector):
         if not count:
             return received
         channel.basic_qos(prefetch_count=count)
+        requests, dead = declare.request_exchange(self._queue), declare.dead_letter_exchange(self._queue)
         must_copy = False
         for method, properties, body in channel.consume(name, inactivity_timeout=_IDLE_SECONDS):
             if method is None:
@@ -125,23 +126,17 @@ class RabbitMQInspector(QueueInspector):
             letter = wire.read_dead_letter(body, properties)
             publish = None
             if is_selected(letter.id):
-                publish = partial(self._send, body=body, properties=wire.resend_properties(properties))
+                sent = wire.resend_properties(properties)
+                publish = partial(self._publish, requests, self._queue.name, body, sent)
             elif must_copy:
-                publish = partial(self._copy, body=body, properties=properties)
+                publish = partial(self._publish, dead, name, body, properties)
             received.append(_Received(method.delivery_tag, letter, publish))
             if len(received) == count:
                 break
         return received
 
-    def _send(self, channel: Any, body: bytes, properties: BasicProperties) -> None:
-        self._publish(channel, declare.request_exchange(self._queue), self._queue.name, body, properties)
-
-    def _copy(self, channel: Any, body: bytes, properties: BasicProperties) -> None:
-        exchange, name = declare.dead_letter_exchange(self._queue), declare.dead_letter_queue(self._queue)
-        self._publish(channel, exchange, name, body, properties)
-
     def _publish(
-        self, channel: Any, exchange: str, routing_key: str, body: bytes, properties: BasicProperties
+        self, exchange: str, routing_key: str, body: bytes, properties: BasicProperties, channel: Any
     ) -> None:
         """Publish a message and wait for its confirmation."""
         try:

@@ -59,6 +59,8 @@ the validity of the login that a client started with.
 _SCHEMES: Final = ("amqp://", "amqps://")
 _NO_QUEUE: Final = "NOT_FOUND - no queue"
 """The broker's text for a queue that does not exist; one that is down has another."""
+_NO_DEFAULT_EXCHANGE: Final = "access to exchange 'amq.default'"
+"""The broker's text when it closes a channel for a message that its user may not publish there."""
 _TOO_LARGE: Final = re.compile(r"message size \d+ is larger than (?:configured )?max size (\d+)")
 """The broker's text when it closes a channel for a message. Source: rabbitmq-server, ``rabbit_channel``."""
 
@@ -77,7 +79,7 @@ class PublishOutcome(Enum):
     UNKNOWN = "unknown"
     """The connection broke before the broker responded."""
     IMPOSSIBLE = "impossible"
-    """The message is larger than `Link.max_bytes`, or AMQP cannot express it; the broker never stores it."""
+    """The broker never stores it (`Link.refusal`), or AMQP cannot express it."""
 
 
 @dataclass(frozen=True)
@@ -153,6 +155,7 @@ class Link:
         """Why the broker takes no messages at present, by its own word; empty: it takes them."""
         self.max_bytes: int | None = None
         """The broker's maximum message size; None until it has refused a message."""
+        self._has_default_exchange = True
         self.ack_timeout_seconds: float | None = None
         """The broker's ``consumer_timeout``; None until it has closed a channel for it."""
         self.version: versions.BrokerVersion | None = None
@@ -192,7 +195,7 @@ class Link:
         ``on_outcome`` is called in that thread with the broker's response. Without ``mandatory`` the broker
         confirms and drops a message that no queue takes.
         """
-        if self.max_bytes is not None and len(body) > self.max_bytes:
+        if self.refusal(body, exchange):
             on_outcome(PublishOutcome.IMPOSSIBLE)
             return
         if not self._is_ready or not self._channel.is_open:
@@ -210,6 +213,13 @@ class Link:
         self._published_count += 1
         returned_as = properties.message_id if mandatory and properties else None
         self._unconfirmed[self._published_count] = _Unconfirmed(body, on_outcome, returned_as)
+
+    def refusal(self, body: bytes, exchange: str | None = None) -> str:
+        """Return why the broker never stores such a message, by what it has refused; empty: it may."""
+        if self.max_bytes is not None and len(body) > self.max_bytes:
+            return f"it has {len(body)} bytes, more than the broker's maximum message size, {self.max_bytes}"
+        is_refused = exchange == "" and not self._has_default_exchange
+        return "the user may not publish to the default exchange" if is_refused else ""
 
     def close(self, timeout: float = 5.0) -> None:
         """Close the connection and wait for it; unconfirmed messages get the outcome ``UNKNOWN``."""
@@ -325,8 +335,7 @@ class Link:
             self.blocked_reason = ""
             unconfirmed, self._unconfirmed, self._published_count = self._unconfirmed, {}, 0
             for message in unconfirmed.values():
-                is_too_large = self.max_bytes is not None and len(message.body) > self.max_bytes
-                message.on_outcome(PublishOutcome.IMPOSSIBLE if is_too_large else PublishOutcome.UNKNOWN)
+                message.on_outcome(PublishOutcome.UNKNOWN)
             self._calls.clear()
         return was_ready
 
@@ -416,6 +425,7 @@ class Link:
         if isinstance(error, ChannelClosedByBroker):
             if size := _TOO_LARGE.search(error.reply_text):
                 self.max_bytes = int(size[1])
+            self._has_default_exchange &= _NO_DEFAULT_EXCHANGE not in error.reply_text
             if milliseconds := _ACK_TIMEOUT.search(error.reply_text):
                 self.ack_timeout_seconds = int(milliseconds[1]) / 1000
             if not self._is_ready:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from spot_work.queue.url_source import UrlSource
@@ -20,6 +21,7 @@ log: Final = logging.getLogger("spot_work")
 MAX_MESSAGES: Final = 1000
 MAX_BYTES: Final = 64 * 1024 * 1024
 """At either limit the worker takes no more requests."""
+INEXPRESSIBLE: Final = "it has headers that AMQP cannot express"
 _REJECTED_SECONDS: Final = 1.0
 """Delay before a message that a queue has rejected is published again."""
 
@@ -111,20 +113,18 @@ class Outbox:
 
     def _publish(self, outgoing: OutgoingMessage) -> None:
         properties = wire.properties(outgoing.message, outgoing.reason)
-
-        def on_outcome(outcome: PublishOutcome) -> None:
-            self._on_outcome(outgoing, outcome)
-
         if id(outgoing) in self._messages and outgoing.sent_on != self._link.connections:
             outgoing.sent_on = self._link.connections
             route, body = (outgoing.routing_key, outgoing.exchange), outgoing.message.body
             is_dead = bool(outgoing.reason)  # a client that is gone has no reply queue
+            on_outcome = partial(self._on_outcome, outgoing)
             self._link.publish(route[0], body, properties, on_outcome, route[1], mandatory=is_dead)
 
     def _on_outcome(self, outgoing: OutgoingMessage, outcome: PublishOutcome) -> None:
         if outcome is PublishOutcome.UNKNOWN:
             return  # published again on the next connection
-        if outcome is PublishOutcome.REJECTED and not _has_passed(outgoing.deadline):
+        has_passed = outgoing.deadline is not None and time.time() > outgoing.deadline
+        if outcome is PublishOutcome.REJECTED and not has_passed:
             # The queue has no leader at present, or is declared again: it has no maximum length.
             outgoing.sent_on = 0
             self._link.call_later(_REJECTED_SECONDS, lambda: self._publish(outgoing))
@@ -136,18 +136,6 @@ class Outbox:
             self._changed.notify_all()
         outgoing.on_outcome(outcome)
 
-    @property
-    def max_bytes(self) -> int | None:
-        """The broker's maximum message size, as `Link.max_bytes`."""
-        return self._link.max_bytes
-
-
-def _has_passed(deadline: float | None) -> bool:
-    return deadline is not None and time.time() > deadline
-
-
-def describe_size(message: Any, max_bytes: int | None) -> str:
-    """Return the error of a message that the broker never stores."""
-    if max_bytes is None or len(message.body) <= max_bytes:
-        return "it has headers that AMQP cannot express"
-    return f"it has {len(message.body)} bytes, more than the broker's maximum message size, {max_bytes}"
+    def refusal(self, outgoing: OutgoingMessage) -> str:
+        """Return why the outcome of a message was ``IMPOSSIBLE``."""
+        return self._link.refusal(outgoing.message.body, outgoing.exchange) or INEXPRESSIBLE

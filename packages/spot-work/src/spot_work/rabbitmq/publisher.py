@@ -17,7 +17,7 @@ from spot_work.queue.url_source import BrokerUrl, UrlSource
 from spot_work.rabbitmq import declare, versions, wire
 from spot_work.rabbitmq.declare import Declarations
 from spot_work.rabbitmq.link import Link, PublishOutcome
-from spot_work.rabbitmq.outbox import describe_size
+from spot_work.rabbitmq.outbox import INEXPRESSIBLE
 from spot_work.request.message import Message
 from spot_work.request.pending import PendingRequests
 
@@ -75,9 +75,8 @@ class RabbitMQPublisher(RequestPublisher):
 
         The limit is known once it has refused a request, its version once it has been reached.
         """
-        limit = self._requests.max_bytes
-        if limit is not None and len(message.body) > limit:
-            raise ValueError(f"the request cannot be sent: {describe_size(message, limit)}")
+        if reason := self._requests.refusal(message.body):
+            raise ValueError(f"the request cannot be sent: {reason}")
         if self._requests.version is not None and (error := self._priority_error(message)):
             raise ValueError(error)
 
@@ -166,8 +165,9 @@ class RabbitMQPublisher(RequestPublisher):
         elif outcome is PublishOutcome.REJECTED:
             self._requests.call(partial(self._on_rejected, request_id))
         elif outcome is PublishOutcome.IMPOSSIBLE:
-            size = describe_size(request.message, self._requests.max_bytes)
-            self._pending.resolve(request_id, WorkError(f"{self._queue.name}: request of {size}"))
+            reason = self._requests.refusal(request.message.body) or INEXPRESSIBLE
+            text = f"{self._queue.name}: the request cannot be sent: {reason}"
+            self._pending.resolve(request_id, WorkError(text))
 
     def _on_rejected(self, request_id: str, channel: Any) -> None:
         """Resolve with `QueueFullError`, or send again: a queue without a leader rejects messages, too."""

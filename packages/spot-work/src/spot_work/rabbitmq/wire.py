@@ -81,6 +81,7 @@ def read(body: bytes, properties: BasicProperties) -> Message:
         ValueError: its headers cannot be decoded, or the name of its reply queue is not text.
     """
     headers = properties.headers or {}
+    wait, run = _time(headers.get(_WAIT)), _time(headers.get(_RUN))
     if UNREADABLE in headers:
         raise ValueError(f"headers: {headers[UNREADABLE]}")
     if isinstance(properties.reply_to, bytes):
@@ -97,7 +98,7 @@ def read(body: bytes, properties: BasicProperties) -> Message:
         is_error=bool(headers.get(_ERROR)),
         priority="high" if (properties.priority or 0) >= _HIGH_PRIORITY else "normal",
         retry_after=_time(headers.get(_RETRY_AFTER)),
-        delay=_delay(_time(headers.get(_WAIT)), _time(headers.get(_RUN))),
+        delay=None if wait is None or run is None else QueueDelay(wait, run),
         trace=trace.read(headers),
     )
 
@@ -137,10 +138,6 @@ def delivery_count(properties: BasicProperties, *, redelivered: bool) -> int:
     """Return the number of deliveries, including this one; without a count 2 means "more than one"."""
     returns = (properties.headers or {}).get(_DELIVERY_COUNT)
     return 1 + returns if isinstance(returns, int) and returns > 0 else 1 + bool(redelivered)
-
-
-def _delay(wait: float | None, run: float | None) -> QueueDelay | None:
-    return None if wait is None or run is None else QueueDelay(wait, run)
 
 
 def _time(value: object) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,7 @@ from spot_work.queue.settings import Queue
 from spot_work.request import message
 from spot_work.request.message import Message
 from spot_work.request.pending import PendingRequests
+from support.waiting import wait_until
 
 URL = "amqp://broker"
 
@@ -133,3 +135,19 @@ def test_requests_that_are_open_at_the_end_are_lost_and_a_closed_client_says_so(
         await client.close()
 
     asyncio.run(run())
+
+
+def test_a_client_whose_opening_is_cancelled_is_closed(
+    publish: Publish, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened, publisher, go = publish(str), transports.publisher, threading.Event()
+    monkeypatch.setattr(transports, "publisher", lambda *arguments: go.wait(60) and publisher(*arguments))
+
+    async def open_client() -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05), AsyncClient(URL, "jobs"):
+                pass
+        go.set()
+
+    asyncio.run(open_client())
+    wait_until(lambda: opened and opened[0].is_closed, 20)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self
 
 from spot_work.client import Client
@@ -26,7 +27,12 @@ class AsyncClient:
 
     async def __aenter__(self) -> Self:
         # A function that returns the URL may block, and SQS creates a reply queue first.
-        self._client = await asyncio.to_thread(Client, self._url, self._queue)
+        opening = ThreadPoolExecutor(1).submit(Client, self._url, self._queue)
+        try:
+            self._client = await asyncio.wrap_future(opening)
+        except asyncio.CancelledError:  # its thread goes on
+            opening.add_done_callback(lambda end: end.result().close())
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -284,7 +284,7 @@ class Worker:
         if not isinstance(results, BaseException):
             self._settle(batch, results, delays)
         elif len(batch) == 1 or isinstance(results, Requeue):
-            self._settle(batch, [results] * len(batch))
+            self._settle(batch, [results] * len(batch), delays)
         else:
             text = _describe(results)
             log.warning("batch of %d failed (%s), running its requests one by one", len(batch), text)
@@ -307,7 +307,8 @@ class Worker:
     def _run_in_overflow_pool(self, overflow: Overflow, delivery: Delivery) -> None:
         try:
             if not self._refuse_late(delivery):
-                self._settle([delivery], [self._call(overflow.run, self._argument(delivery), [delivery])])
+                result = self._call(overflow.run, self._argument(delivery), [delivery])
+                self._settle([delivery], [result], [None])
         except BaseException as error:  # not of the function; `run` raises it
             self._overflow_error = error
         finally:
@@ -327,15 +328,12 @@ class Worker:
             trace.trace_carriers.reset(token)
 
     def _settle(
-        self,
-        batch: Sequence[Delivery],
-        results: Sequence[Any],
-        delays: Sequence[QueueDelay | None] | None = None,
+        self, batch: Sequence[Delivery], results: Sequence[Any], delays: Sequence[QueueDelay | None]
     ) -> None:
         """Requeue, dead-letter or reply to each request, and count it; ``delays`` as replies report them."""
         acks = []
         completed = failed = 0
-        for delivery, result, delay in zip(batch, results, delays or [None] * len(batch), strict=True):
+        for delivery, result, delay in zip(batch, results, delays, strict=True):
             request = delivery.request
             error, reply = _reply(request, result, delay)
             if isinstance(error, Requeue):

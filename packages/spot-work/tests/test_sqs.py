@@ -81,6 +81,19 @@ def test_each_request_gets_its_reply_and_repeats_are_marked(
     wait_until(lambda: not sqs.texts("ocr"))
 
 
+def test_a_request_that_is_too_large_for_its_queue_fails_alone(
+    sqs: FaultySqs, at_work: Callable[..., Worker]
+) -> None:
+    url = sqs.client().get_queue_url(QueueName="ocr")["QueueUrl"]
+    sqs.client().set_queue_attributes(QueueUrl=url, Attributes={"MaximumMessageSize": "262144"})
+    at_work(len)
+    with Client(sqs.url, "ocr") as client:
+        large, *small = [client.submit(bytes(size), 30) for size in (300_000, 1, 2)]
+        assert [future.result() for future in small] == [1, 2]
+        with pytest.raises(WorkError, match="262144 bytes"):
+            large.result()
+
+
 def test_a_request_that_may_have_been_stored_is_sent_again_marked(
     sqs: FaultySqs, at_work: Callable[..., Worker]
 ) -> None:

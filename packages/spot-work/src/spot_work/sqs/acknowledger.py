@@ -18,7 +18,7 @@ from spot_work.queue.consumer import Ack
 from spot_work.queue.threads import OnFailure
 from spot_work.request import message
 from spot_work.sqs import wire
-from spot_work.sqs.address import CALL_ERRORS, describe, is_not_found, is_permanent
+from spot_work.sqs.address import CALL_ERRORS, call_batch, describe, is_not_found, is_permanent
 from spot_work.sqs.in_flight import InFlightMessage, VisibilityExtender
 
 log: Final = logging.getLogger("spot_work")
@@ -64,7 +64,8 @@ class Acknowledger:
         self._max_outage_seconds = max_outage_seconds
         self._url = self._dead_letter_url = ""
         self._jobs: queue.SimpleQueue[tuple[InFlightMessage, _Job] | None] = queue.SimpleQueue()
-        self._open_jobs = 0
+        self.open_jobs = 0
+        """Number of jobs that are not done."""
         self._jobs_changed = threading.Condition()
         self._stop = threading.Event()
 
@@ -92,21 +93,16 @@ class Acknowledger:
         """Copy a message to the dead-letter queue with the reason, then delete it."""
         self._add(in_flight, partial(_add_dead_letter, in_flight, reason))
 
-    @property
-    def open_jobs(self) -> int:
-        """Number of jobs that are not done."""
-        return self._open_jobs
-
     def close(self, timeout: float) -> None:
         """Wait up to ``timeout`` seconds until all jobs are done, then stop."""
         with self._jobs_changed:
-            self._jobs_changed.wait_for(lambda: self._open_jobs <= 0 or not self._url, timeout)
+            self._jobs_changed.wait_for(lambda: self.open_jobs <= 0 or not self._url, timeout)
         self._stop.set()
         self._jobs.put(None)
 
     def _add(self, in_flight: InFlightMessage, job: _Job) -> None:
         with self._jobs_changed:
-            self._open_jobs += 1
+            self.open_jobs += 1
         self._jobs.put((in_flight, job))
 
     def _run(self) -> None:
@@ -126,7 +122,7 @@ class Acknowledger:
             waiting = {in_flight.id for in_flight, _ in again}
             self._extender.remove(in_flight for in_flight, _ in jobs if in_flight.id not in waiting)
             with self._jobs_changed:
-                self._open_jobs -= len(jobs) - len(again)
+                self.open_jobs -= len(jobs) - len(again)
                 self._jobs_changed.notify_all()
 
     def _next_jobs(self, due_at: float | None) -> _Jobs:
@@ -178,35 +174,28 @@ class Acknowledger:
         self, call: Callable[..., Any], url: str, entries: Mapping[str, dict[str, Any]]
     ) -> tuple[set[str], set[str]]:
         """Make a call for all entries; return the ids done or without a queue, and those to repeat."""
-        done, failed, error = set[str](), set[str](), ""
+        done, failed = set[str](), set[str]()
         for batch in wire.batches(entries.items()):
-            succeeded, refused, error_of_batch = _call(call, url, batch)
-            done |= succeeded
-            if again := {entry["Id"] for entry in batch} - succeeded - refused:
-                failed, error = failed | again, error_of_batch
-        if failed:
-            log.warning("%s: %d entries failed: %s; retrying", url, len(failed), error)
+            succeeded, again = _call(call, url, batch)
+            done, failed = done | succeeded, failed | again
         return done, failed
 
 
-def _call(call: Callable[..., Any], url: str, batch: list[dict[str, Any]]) -> tuple[set[str], set[str], str]:
-    """Make one batch call; return the ids that succeeded, the ids refused for good, and the error."""
+def _call(call: Callable[..., Any], url: str, batch: list[dict[str, Any]]) -> tuple[set[str], set[str]]:
+    """Make one batch call; return the ids done, and those to repeat: not the ones refused for good."""
     ids = {entry["Id"] for entry in batch}
     try:
-        response = call(QueueUrl=url, Entries=batch)
+        response = call_batch(call, url, batch)
     except CALL_ERRORS as error:
         if is_not_found(error):
-            return ids, set(), ""  # the reply queue of a client that is closed
-        if is_permanent(error):
-            log.error("%s: %s", url, describe(error))
-            return set(), ids, ""
-        return set(), set(), describe(error)
-    failed = response.get("Failed", ())
-    errors = "; ".join(f"{entry['Code']} {entry.get('Message', '')}".strip() for entry in failed)
-    refused = {entry["Id"] for entry in failed if entry.get("SenderFault")}
-    if refused:
-        log.warning("%s: %s", url, errors)
-    return {entry["Id"] for entry in response.get("Successful", ())}, refused, errors
+            return ids, set()  # the reply queue of a client that is closed
+        log.warning("%s: %d entries failed: %s", url, len(ids), describe(error))
+        return set(), set() if is_permanent(error) else ids
+    if failed := response.get("Failed"):
+        errors = "; ".join(f"{entry['Code']} {entry.get('Message', '')}".strip() for entry in failed)
+        log.warning("%s: %d entries failed: %s", url, len(failed), errors)
+    done = {entry["Id"] for entry in response.get("Successful", ())}
+    return done, ids - done - {entry["Id"] for entry in failed or () if entry.get("SenderFault")}
 
 
 def _add_delete(in_flight: InFlightMessage, round_: _Round) -> None:

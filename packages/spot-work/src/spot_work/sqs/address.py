@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -31,6 +32,8 @@ _ACCESS_DENIED: Final = (
     *("KMS.AccessDeniedException", "KMS.DisabledException", "KMS.InvalidKeyUsageException"),
     *("KMS.InvalidStateException", "KMS.NotFoundException", "KMS.OptInRequired"),
 )
+
+_REFUSED_BATCH: Final = ("BatchRequestTooLong", "InvalidParameterValue", "InvalidMessageContents")
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,19 @@ def address_of(url: str) -> Address:
             f"the URL must be sqs://region/account, such as sqs://eu-west-1/123456789012, not {url}"
         )
     return Address(match["region"], match["account"] or "")
+
+
+def call_batch(call: Callable[..., Any], url: str, batch: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the response of a batch call; one that is refused as a whole is made entry by entry."""
+    try:
+        return dict(call(QueueUrl=url, Entries=batch))
+    except ClientError as error:
+        if _code(error).rpartition(".")[2] not in _REFUSED_BATCH:
+            raise
+        if len(batch) == 1:
+            return {"Failed": [{"Id": batch[0]["Id"], "SenderFault": True, "Code": describe(error)}]}
+    parts = [call_batch(call, url, [entry]) for entry in batch]
+    return {key: [entry for part in parts for entry in part.get(key, ())] for key in ("Successful", "Failed")}
 
 
 def is_not_found(error: Exception) -> bool:

@@ -12,6 +12,7 @@ from spot_work.errors import BrokerRefusedError
 from spot_work.queue.settings import Queue
 from spot_work.sqs import wire
 from spot_work.sqs.address import CALL_ERRORS, NO_DEAD_LETTERS, Address, describe, is_permanent
+from spot_work.sqs.visibility import batches, extend
 
 log: Final = logging.getLogger("spot_work")
 
@@ -106,14 +107,9 @@ class SqsInspector(QueueInspector):
 
     def _show_again(self, url: str, receipts: Mapping[str, str]) -> None:
         """Make messages visible; those of which SQS refuses it are visible after `_HIDDEN_SECONDS`."""
-        handles = list(receipts.values())
-        for first in range(0, len(handles), wire.MAX_BATCH_ENTRIES):
-            entries = [
-                {"Id": str(number), "ReceiptHandle": handle, "VisibilityTimeout": 0}
-                for number, handle in enumerate(handles[first : first + wire.MAX_BATCH_ENTRIES])
-            ]
+        for batch in batches(list(receipts.values())):
             try:
-                self._client.change_message_visibility_batch(QueueUrl=url, Entries=entries)
+                extend(self._client, url, 0, batch)
             except CALL_ERRORS as error:
                 log.warning("%s: hidden for %d s: %s", url, _HIDDEN_SECONDS, describe(error))
 

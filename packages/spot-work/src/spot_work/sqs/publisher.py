@@ -17,7 +17,7 @@ from spot_work.queue.url_source import BrokerUrl, UrlSource
 from spot_work.request.message import Message
 from spot_work.request.pending import PendingRequests
 from spot_work.sqs import reply_queue, wire
-from spot_work.sqs.address import CALL_ERRORS, Address, describe, is_not_found, is_permanent
+from spot_work.sqs.address import CALL_ERRORS, Address, call_batch, describe, is_not_found, is_permanent
 
 log: Final = logging.getLogger("spot_work")
 
@@ -142,7 +142,7 @@ class SqsPublisher(RequestPublisher):
     def _send_batch(self, batch: list[dict[str, Any]]) -> bool:
         """Send a batch; return whether all succeeded. Transient failures return to the outbox."""
         try:
-            response = self._client.send_message_batch(QueueUrl=self._url, Entries=batch)
+            response = call_batch(self._client.send_message_batch, self._url, batch)
         except CALL_ERRORS as error:
             log.warning("%s: %s; retrying", self._queue.name, describe(error))
             response = {"Failed": [{"Id": entry["Id"]} for entry in batch]}
@@ -201,10 +201,9 @@ class SqsPublisher(RequestPublisher):
             self.send(request_id)
 
     def _maintain_reply_queues(self) -> None:
-        while not self._opened.wait(1.0):
-            if self._closed.is_set():
-                return
         while not self._closed.is_set():
+            if not self._opened.wait(1.0):
+                continue
             reply_queue.delete_abandoned(self._client, self._queue.name)
             if self._closed.wait(reply_queue.MARK_ALIVE_INTERVAL_SECONDS):
                 return

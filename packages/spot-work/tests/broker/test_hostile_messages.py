@@ -82,6 +82,7 @@ def test_a_hostile_message_costs_its_neighbours_nothing(broker: RabbitServer, se
         wait_until(lambda: RabbitMQInspector(broker.url, queue).status().waiting == 8)
         send(broker, queue, **sent)
         consumer = RabbitMQConsumer(broker.url, queue, 16)
+        consumer._on_cancellation(None, None, None, b"")  # of another client: it is not of all without an id
         worker = Worker(consumer, run, Batch(16, 0.5))
         thread = threading.Thread(target=worker.run)
         thread.start()

@@ -209,8 +209,9 @@ class RabbitMQConsumer(RequestConsumer):
             self._prefetched.put(delivery)
 
     def _begin(self, delivery: Delivery) -> bool:
-        """Return whether a request is to be run; acknowledge one that is cancelled or was answered here."""
-        if delivery.request.id in self._cancelled_ids or self._settled.has(delivery):
+        """Return whether to run a request; acknowledge one that is cancelled or was answered here."""
+        id_ = delivery.request.id if delivery.request.sent_at is not None else None  # other ids may repeat
+        if id_ in self._cancelled_ids or self._settled.has(delivery):
             self._settle(delivery)
             return False
         return self._settled.begin(delivery)
@@ -269,10 +270,8 @@ class RabbitMQConsumer(RequestConsumer):
         """Raise ``ValueError`` for a reply queue that the user may not reach: the broker ends the channel."""
         if self._is_declared and reply_to and not declare.has_reply_exchange(self._queue, reply_to):
             prefix = declare.reply_exchange(self._queue)
-            raise ValueError(
-                f"the reply queue must begin with {prefix}. and be bound to exchange {prefix}, unlike "
-                f"{reply_to!r}"
-            )
+            text = f"the reply queue must begin with {prefix}. and be bound to exchange {prefix}, unlike"
+            raise ValueError(f"{text} {reply_to!r}")
 
     def _outgoing_reply(self, delivery: Delivery, reply: Message) -> OutgoingMessage:
         def on_outcome(outcome: PublishOutcome) -> None:

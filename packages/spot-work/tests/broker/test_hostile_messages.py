@@ -242,16 +242,18 @@ def test_what_the_broker_refuses_of_one_request_costs_the_others_nothing(broker:
         consumer._outbox._link.max_bytes = 1500  # what a refusal sets, after the limit was lowered
         send(broker, queue, b"x" * 2000, correlation_id="2")
         assert client.request(2) == 2
-        letters = wait_until(lambda: found if len(found := dead_letters(broker, queue)) == 2 else {})
-    refused = "the reply cannot be sent: the user may not publish to the default exchange"
-    assert letters == {"1": refused, "2": "rejected"}
+        name, arguments = "refused.replies.full", {"x-max-length": 0, "x-overflow": "reject-publish"}
+        with pika.BlockingConnection(pika.URLParameters(broker.url)) as connection:
+            connection.channel().queue_declare(name, arguments=arguments)
+            connection.channel().queue_bind(name, "refused.replies")
+        send(broker, queue, b"3", reply_to=name, correlation_id="3")
+        read = RabbitMQInspector(broker.url, queue).dead_letters
+        letters = wait_until(lambda: found if len(found := read()) == 3 else [])
+    reasons = ["the user may not publish to the default exchange", "rejected", "its queue rejects it"]
+    assert sorted(letter.reason.rpartition(": ")[2] for letter in letters) == sorted(reasons)
     worker.drain()
     thread.join(60)
     assert not consumer.held_replies
-
-
-def dead_letters(broker: RabbitServer, queue: Queue) -> dict[str, str]:
-    return {letter.id: letter.reason for letter in RabbitMQInspector(broker.url, queue).dead_letters()}
 
 
 CALLBACKS = [

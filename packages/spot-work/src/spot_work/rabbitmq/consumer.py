@@ -32,6 +32,8 @@ log: Final = logging.getLogger("spot_work")
 
 _MAX_CANCELLED_IDS: Final = 10_000
 """Cancelled requests that a worker remembers."""
+_REJECTED_SECONDS: Final = 10.0
+"""Time for which a reply to a request without a deadline is sent again to a queue that rejects it."""
 _UNCONFIRMED_SECONDS: Final = 0.5
 """Age at which an unconfirmed reply no longer counts towards the prefetched requests."""
 
@@ -276,19 +278,22 @@ class RabbitMQConsumer(RequestConsumer):
     def _outgoing_reply(self, delivery: Delivery, reply: Message) -> OutgoingMessage:
         def on_outcome(outcome: PublishOutcome) -> None:
             if outcome is PublishOutcome.IMPOSSIBLE:
-                self._on_impossible_reply(delivery, outgoing)
+                self._on_impossible_reply(delivery, outgoing, self._outbox.refusal(outgoing))
+            elif outcome is PublishOutcome.REJECTED and request.deadline is None:
+                self._on_impossible_reply(delivery, outgoing, "its queue rejects it")
             else:
                 self._settle(delivery)
 
         request = delivery.request
         is_bound = declare.has_reply_exchange(self._queue, request.reply_to)
         exchange = declare.reply_exchange(self._queue) if is_bound else ""
-        outgoing = OutgoingMessage(exchange, request.reply_to, reply, on_outcome, deadline=request.deadline)
+        end = request.deadline or time.time() + _REJECTED_SECONDS
+        outgoing = OutgoingMessage(exchange, request.reply_to, reply, on_outcome, deadline=end)
         return outgoing
 
-    def _on_impossible_reply(self, delivery: Delivery, outgoing: OutgoingMessage) -> None:
+    def _on_impossible_reply(self, delivery: Delivery, outgoing: OutgoingMessage, refusal: str) -> None:
         """Dead-letter the request, and reply with an error, which may be impossible as well."""
-        reason = f"the reply cannot be sent: {self._outbox.refusal(outgoing)}"
+        reason = f"the reply cannot be sent: {refusal}"
         log.error("%s: request %s: %s", self._queue.name, delivery.request.id, reason)
         error = message.reply(delivery.request, None, f"ValueError: {reason}")
         copy = self._outgoing_dead_letter(delivery, reason, lambda _: None)

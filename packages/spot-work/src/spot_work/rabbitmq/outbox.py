@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -75,7 +75,7 @@ class Outbox:
         """Why no more requests can be taken; empty if they can."""
         if len(self._messages) < MAX_MESSAGES and self._bytes < MAX_BYTES:
             return ""
-        cause = self._link.blocked_reason or "no connection"
+        cause = self._link.blocked_reason or "no confirmation"
         return f"{len(self._messages)} replies ({self._bytes} bytes) wait for the broker: {cause}"
 
     @property
@@ -91,7 +91,7 @@ class Outbox:
             for message in messages:
                 self._messages[id(message)] = message
                 self._bytes += len(message.message.body)
-        self._link.call(lambda _: self._publish_each(messages))
+        self._link.call(lambda _: self._publish_all(messages))
 
     def wait_empty(self, timeout: float) -> bool:
         """Wait up to ``timeout`` seconds until all messages are confirmed; return whether they are."""
@@ -102,13 +102,8 @@ class Outbox:
         """Close the connection; messages without a confirmation may or may not have arrived."""
         self._link.close()
 
-    def _publish_all(self) -> None:
-        with self._changed:
-            messages = list(self._messages.values())
-        self._publish_each(messages)
-
-    def _publish_each(self, messages: Iterable[OutgoingMessage]) -> None:
-        for message in messages:
+    def _publish_all(self, messages: Sequence[OutgoingMessage] = ()) -> None:
+        for message in messages or list(self._messages.values()):  # a copy: other threads add messages
             self._publish(message)
 
     def _publish(self, outgoing: OutgoingMessage) -> None:

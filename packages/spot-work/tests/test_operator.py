@@ -224,7 +224,7 @@ class FakeInspector:
 
     def resend(self, ids: Collection[str] | None) -> Iterator[str]:
         yield "r1"
-        raise QueueFullError("ocr: the queue is full")
+        raise KeyboardInterrupt if ids else QueueFullError("ocr: the queue is full")
 
     def close(self) -> None: ...
 
@@ -234,6 +234,7 @@ def test_what_was_sent_before_an_error_is_listed(
 ) -> None:
     monkeypatch.setattr(transports, "inspector", lambda *_: FakeInspector())
     assert run("resend", "--all") == (1, "r1\n1 sent again\n", "spot-work: ocr: the queue is full\n")
+    assert run("resend", "r1", "r2")[2] == "spot-work: interrupted; the others stay\n"
     assert run("status") == (1, "", "spot-work: broker: ACCESS_REFUSED\n")
     assert run("dead-letters") == (0, "no dead letters\n", "")
 

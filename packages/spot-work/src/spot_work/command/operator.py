@@ -44,8 +44,8 @@ def resend(inspector: QueueInspector, options: argparse.Namespace) -> tuple[Json
     sent, error = list[str](), ""
     try:
         sent.extend(inspector.resend(ids))
-    except (WorkError, ConnectionError) as failure:
-        error = str(failure)
+    except (WorkError, ConnectionError, KeyboardInterrupt) as failure:
+        error = str(failure) or "interrupted; the others stay"
     missing = [id_ for id_ in ids or () if id_ not in sent]
     if missing and not error:
         error = f"no dead letter {', '.join(missing)}; spot-work dead-letters lists them"

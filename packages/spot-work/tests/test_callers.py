@@ -137,7 +137,7 @@ def test_requests_that_are_open_at_the_end_are_lost_and_a_closed_client_says_so(
     asyncio.run(run())
 
 
-def test_a_client_whose_opening_is_cancelled_is_closed(
+def test_a_client_that_is_cancelled_while_it_connects_is_closed(
     publish: Publish, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened, publisher, go = publish(str), transports.publisher, threading.Event()

@@ -27,11 +27,11 @@ class AsyncClient:
 
     async def __aenter__(self) -> Self:
         # A function that returns the URL may block, and SQS creates a reply queue first.
-        opening = ThreadPoolExecutor(1).submit(Client, self._url, self._queue)
+        making = ThreadPoolExecutor(1).submit(Client, self._url, self._queue)
         try:
-            self._client = await asyncio.wrap_future(opening)
+            self._client = await asyncio.wrap_future(making)
         except asyncio.CancelledError:  # its thread goes on
-            opening.add_done_callback(lambda end: end.result().close())
+            making.add_done_callback(lambda end: end.result().close())
             raise
         return self
 

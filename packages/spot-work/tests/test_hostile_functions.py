@@ -208,3 +208,20 @@ def test_a_process_that_a_function_forks_can_be_terminated(number: signal.Signal
         assert drained == [number]
     finally:
         signal.signal(number, before)
+
+
+@pytest.mark.parametrize(
+    ("ending", "code"), [(None, 0), (SystemExit(3), 3), (SystemExit("no"), 1), (OSError(), 1)]
+)
+def test_a_process_that_a_function_forks_is_no_second_worker(ending: BaseException | None, code: int) -> None:
+    consumer = FakeConsumer(request("a"), request("b"))
+
+    def fork(_: object) -> int:
+        if child := os.fork():
+            return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if ending is not None:
+            raise ending
+        return 7
+
+    consumer.run(fork)
+    assert [consumer.replies[name].value for name in "ab"] == [code, code]

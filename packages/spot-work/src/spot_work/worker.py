@@ -8,13 +8,15 @@ import multiprocessing
 import os
 import random
 import signal
+import sys
 import threading
 import time
+import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from spot_work import transports
 from spot_work.agent import Agent
@@ -318,13 +320,17 @@ class Worker:
     def _call(self, function: Callable[[Any], Any], argument: Any, batch: Sequence[Delivery]) -> Any:
         """Return what the function returns, or the exception that it raises."""
         token = trace.trace_carriers.set(tuple([delivery.request.trace for delivery in batch]))
+        process, ended = os.getpid(), None
         try:
             return function(argument)
         except BaseException as error:  # any failure is the request's reply, also an exit
+            ended = error
             if isinstance(error, KeyboardInterrupt) and signal.getsignal(signal.SIGINT) is _CTRL_C:
                 self.drain()  # the user's, not the function's
             return error
         finally:
+            if os.getpid() != process:
+                _end_child(ended)
             trace.trace_carriers.reset(token)
 
     def _settle(
@@ -360,6 +366,17 @@ class Worker:
             seconds = min(_MIN_REQUEUE_SECONDS * 2.0 ** min(count - 2, 10), _MAX_REQUEUE_SECONDS)
         log.warning("request %s: requeued after delivery %d, in %.1f s", delivery.request.id, count, seconds)
         self._consumer.requeue([delivery], seconds)
+
+
+def _end_child(ended: BaseException | None) -> NoReturn:
+    """End a process that the function forked as it would end elsewhere: it is no second worker."""
+    code = ended.code if isinstance(ended, SystemExit) else None if ended is None else 1
+    if ended is not None and not isinstance(ended, SystemExit):
+        traceback.print_exception(ended)
+    elif not isinstance(code, int | None):
+        sys.stderr.write(f"{code}\n")
+    sys.stdout.flush()
+    os._exit(code if isinstance(code, int) else int(code is not None))
 
 
 def _call_batch(function: Callable[[list[Any]], Any], arguments: list[Any]) -> list[Any]:

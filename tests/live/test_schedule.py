@@ -27,7 +27,7 @@ from tests.live.test_jobs import run_command
 
 CLOSED = {ZONES[0]: range(0), ZONES[1]: range(0), ZONES[2]: range(0, MINUTES, 2)}
 PROFILE = TrainingProfile(steps=20, checkpoint_steps=5)
-REVISION = "3125736c001e4bf89efdcb513aa414b3a3dff938"
+REVISION = "9289c9d8e1655a3411aef16cab7b8a2735b3f57f"
 OTHERS = json.dumps({"time": "2026-01-05T00:50:00Z", "revision": "f" * 40})
 NEVER = json.dumps({"time": "2999-01-05T00:50:00Z"})
 Acts = dict[int, Callable[[World], Any]]

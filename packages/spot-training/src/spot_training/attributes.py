@@ -1,4 +1,4 @@
-"""Public attributes of objects that a training changes, and that are in no ``state_dict``."""
+"""Attributes of objects that a training changes, and that are in no ``state_dict``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ def is_plain(value: Any, *types: type) -> bool:
     return type(value) in (*_PLAIN, *types)
 
 
-def plain(owner: Any, *types: type) -> dict[str, Any]:
-    """Return an object's public attributes that are plain."""
+def plain(owner: Any, *types: type, is_private: bool = False) -> dict[str, Any]:
+    """Return an object's public, or private, attributes that are plain."""
     items = list(getattr(owner, "__dict__", {}).items())
-    return {name: value for name, value in items if name[0] != "_" and is_plain(value, *types)}
+    return {
+        name: value for name, value in items if (name[0] == "_") is is_private and is_plain(value, *types)
+    }

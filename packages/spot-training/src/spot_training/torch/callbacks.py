@@ -1,9 +1,9 @@
-"""What the callbacks of a framework's trainer hold: public plain values, tensors and modules."""
+"""What the callbacks of a framework's trainer hold: plain values, tensors and modules."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import torch
 
@@ -12,20 +12,27 @@ from spot_training.errors import say
 from spot_training.torch.growth import placed
 from spot_training.torch.loaders.samples import digest
 
+_FRAMEWORKS: Final = ("transformers.", "lightning.", "pytorch_lightning.", "spot_training.", "types.")
+
 
 def marks(callbacks: Sequence[Any], model: torch.nn.Module) -> dict[str, str]:
-    """Return digests of the modules that callbacks hold at the start, such as averages of the weights.
+    """Return digests of the modules and private values that callbacks hold at the start.
 
-    Of the first tensor of each: a step changes it, and a module may be as large as the model.
+    Of a module's first tensor: a step changes it, and a module may be as large as the model.
     """
-    return {key: _mark(module) for key, module in _modules(callbacks, model)}
+    private = {f"{number}.{name}": digest(value) for number, name, value in _private(callbacks)}
+    return private | {key: _mark(module) for key, module in _modules(callbacks, model)}
 
 
 def take(callbacks: Sequence[Any], model: torch.nn.Module, first: Mapping[str, str]) -> dict[str, Any]:
-    """Return references to the values of callbacks; of modules those that differ from ``first``, `marks`."""
+    """Return references to public values, and to modules and private values unlike ``first``, `marks`."""
+    values = [plain(owner, torch.Tensor) for owner in callbacks]
+    for number, name, value in _private(callbacks):
+        if digest(value) != first.get(f"{number}.{name}"):
+            values[number][name] = value
     changed = [(key, module) for key, module in _modules(callbacks, model) if _mark(module) != first.get(key)]
     return {
-        "values": [[type(owner).__qualname__, plain(owner, torch.Tensor)] for owner in callbacks],
+        "values": [[type(owner).__qualname__, now] for owner, now in zip(callbacks, values, strict=True)],
         "modules": {key: module.state_dict() for key, module in changed},
     }
 
@@ -42,6 +49,21 @@ def restore(callbacks: Sequence[Any], model: torch.nn.Module, saved: Mapping[str
             modules[key].load_state_dict(state)
         else:
             say(f"not resumed: {key}, which the callback makes after the epoch's begin")
+
+
+def _private(callbacks: Sequence[Any]) -> Iterator[tuple[int, str, Any]]:
+    """Yield private numbers, texts, tensors and collections of scripts' own callbacks, by number.
+
+    Flags and None often say that a file or a logger is not open yet, which each process opens.
+    """
+    for number, callback in enumerate(callbacks):
+        kinds = [
+            kind for kind in type(callback).__mro__ if kind.__name__ not in ("Callback", "TrainerCallback")
+        ]
+        if not any(f"{kind.__module__}.".startswith(_FRAMEWORKS) for kind in kinds):
+            for name, value in plain(callback, torch.Tensor, is_private=True).items():
+                if not isinstance(value, bool | None):
+                    yield number, name, value
 
 
 def _modules(callbacks: Sequence[Any], model: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import csv
+import io
 import logging
 from typing import Any
 
@@ -130,12 +131,16 @@ def mixed(start: Start) -> None:
 
 
 class AverageOfBody(Callback):
+    def __init__(self) -> None:
+        self._batches = 0
+
     def on_train_start(self, trainer: Any, module: Any) -> None:
         self.average = copy.deepcopy(module.body)
 
     def on_train_batch_end(self, trainer: Any, module: Any, *batch: Any) -> None:
+        self._batches += 1
         for mean, weight in zip(self.average.parameters(), module.body.parameters(), strict=True):
-            mean.data.lerp_(weight.data, 0.1)
+            mean.data.lerp_(weight.data, 1 / self._batches)
 
     def on_train_end(self, trainer: Any, module: Any) -> None:
         module.body.load_state_dict(self.average.state_dict())
@@ -246,14 +251,22 @@ def unfreezing(start: Start) -> None:
 
 
 class Averaging(TrainerCallback):
-    """Has averages of the weights in a module, and in a mapping."""
+    """Has averages of the weights in a module, and in a mapping; what is private is begun anew and counts."""
+
+    def __init__(self) -> None:
+        self._steps, self._is_open = 0, False
+        self._log: Any = None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **more: Any) -> None:
         self.average, self.shadow = copy.deepcopy(model), dict(model.state_dict())
 
     def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **more: Any) -> None:
+        self._steps += 1
+        if not self._is_open:
+            self._is_open, self._log = True, io.StringIO()
+        self._log.write("one more\n")
         for (name, weight), mean in zip(model.named_parameters(), self.average.parameters(), strict=True):
-            mean.data.lerp_(weight.data, 0.1)
+            mean.data.lerp_(weight.data, 1 / self._steps)
             self.shadow[name] = 0.9 * self.shadow[name] + 0.1 * weight.data
 
     def on_train_end(self, args: Any, state: Any, control: Any, model: Any = None, **more: Any) -> None:

@@ -18,7 +18,7 @@ PRODUCT_LINES = {
     "infra": 19_485,
     "lambdas": 14_347,
     "userdata": 17_883,
-    "gpu_spot": 13_081,
+    "gpu_spot": 13_083,
     "policy": 1_628,
     "market": 1_775,
     "rehearsal": 5_133,

@@ -102,13 +102,14 @@ def run(args: argparse.Namespace) -> int:
     for option, file in (("--base", args.base), ("--head", args.head)):
         if file is not None:
             config, settings = forecast_inputs.read(option, file)
-            settings = forecast_inputs.measured(args, config, settings)
-            price = forecast_inputs.prices(args, config, settings)
-            versions.append((config, settings, price, stack.questions(settings, price, recorded)))
-    config, settings, price, _ = versions[-1]
+            clients = forecast_inputs.account_clients(args, config)
+            settings = forecast_inputs.measured(clients, config, settings)
+            price = forecast_inputs.prices(args, clients, settings)
+            versions.append((config, settings, price, clients, stack.questions(settings, price, recorded)))
+    _, settings, price, account, _ = versions[-1]
     sys.stderr.writelines(f"{note}\n" for note in settings.preview_warnings(datetime.now(UTC)))
     capacities = {entry.name: entry.capacity for entry in all_entries(settings)}
-    scored = forecast_inputs.scores(args, config, capacities)
+    scored = forecast_inputs.scores(account, capacities, settings.region)
     types = {kind for capacity in capacities.values() for kind in capacity.types}
     basis = forecast_inputs.basis(args, price, sorted(types), settings.network.zones, recorded, scored)
     if limited := ", ".join(name for name, capacity in capacities.items() if capacity.max_price):
@@ -124,7 +125,7 @@ def run(args: argparse.Namespace) -> int:
         )
         forecasts = [
             stack.forecast(settings, price, questions_by_group, outlooks, wait(), args.file_system_gib)
-            for (_, settings, price, questions_by_group), wait in zip(versions, declared, strict=True)
+            for (_, settings, price, _, questions_by_group), wait in zip(versions, declared, strict=True)
         ]
     head, base = forecasts[-1], forecasts[0] if args.base else None
     over = list(_exceeded(args, base, head))

@@ -47,37 +47,37 @@ def read(option: str, file: Path) -> tuple[StackConfig, Settings]:
         raise ValueError(f"{option} is {file}: {'; '.join(str(error).splitlines())}") from None
 
 
-def prices(args: argparse.Namespace, config: StackConfig, settings: Settings) -> Prices:
+def account_clients(args: argparse.Namespace, config: StackConfig) -> ClientOf | None:
+    """Return clients of the stack's account; None without ``--account``, which calls no AWS."""
+    return clients_for(args, config) if args.account else None
+
+
+def prices(args: argparse.Namespace, clients: ClientOf | None, settings: Settings) -> Prices:
     """Return the prices that the options select, in the stack file's region."""
     region = settings.region
     if args.spot_prices is not None:
         return Prices(region, files.read("--spot-prices", args.spot_prices, _PRICE_HISTORY, spot_history))
-    if args.account:
-        ec2, capacities = _clients(args, config)("ec2"), settings.capacities.values()
-        types = {kind for capacity in capacities for kind in capacity.types}
-        return Prices(region, account.spot_prices(ec2, types, datetime.now(UTC)))
+    if clients is not None:
+        types = {kind for capacity in settings.capacities.values() for kind in capacity.types}
+        return Prices(region, account.spot_prices(clients("ec2"), types, datetime.now(UTC)))
     return Prices(region)
 
 
-def scores(
-    args: argparse.Namespace, config: StackConfig, capacities: Mapping[str, Capacity]
-) -> dict[str, int]:
+def scores(clients: ClientOf | None, capacities: Mapping[str, Capacity], region: str) -> dict[str, int]:
     """Return EC2's Spot placement scores by group; empty without ``--account``."""
-    if not args.account:
-        return {}
-    return account.placement_scores(_clients(args, config)("ec2"), capacities, config.region)
+    return {} if clients is None else account.placement_scores(clients("ec2"), capacities, region)
 
 
-def measured(args: argparse.Namespace, config: StackConfig, settings: Settings) -> Settings:
+def measured(clients: ClientOf | None, config: StackConfig, settings: Settings) -> Settings:
     """Return settings whose jobs with a schedule expect the median hours of their runs that are done.
 
     With ``--account`` only. Without such a run ``expectedHours`` stays.
     """
     jobs = list(settings.training)
     for number, job in enumerate(jobs):
-        if not args.account or job.schedule is None or job.runs_on != "instances":
+        if clients is None or job.schedule is None or job.runs_on != "instances":
             continue
-        if hours := account.run_hours(_attempts(_clients(args, config), config, job.name)):
+        if hours := account.run_hours(_attempts(clients, config, job.name)):
             jobs[number] = job.model_copy(update={"expected_hours": median(hours)})
             sys.stderr.write(f"{job.name}: {median(hours):.2f} hours, the median of {len(hours)} runs\n")
     return settings.model_copy(update={"training": tuple(jobs)})
@@ -94,10 +94,6 @@ def _attempts(clients: ClientOf, config: StackConfig, job: str) -> tuple[JobAtte
     except (BotoCoreError, ClientError) as error:
         raise aws_error(f"runs of {job}", error) from None
     return snapshot.attempts if snapshot else ()
-
-
-def _clients(args: argparse.Namespace, config: StackConfig) -> ClientOf:
-    return clients_for(argparse.Namespace(profile=args.profile), config)  # each file has its own profile
 
 
 def market(args: argparse.Namespace) -> Traces | None:

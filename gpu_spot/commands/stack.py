@@ -25,12 +25,16 @@ def add_profile(parser: argparse.ArgumentParser, profile: str | None = None) -> 
     parser.add_argument("--profile", default=profile, help=text)
 
 
+def profile_of(args: argparse.Namespace, config: StackConfig) -> str | None:
+    """Return the AWS profile that was typed, else the stack's."""
+    return args.profile or config.values.get("aws:profile")
+
+
 def clients_for(args: argparse.Namespace, config: StackConfig) -> ClientOf:
-    """Return a function that returns cached clients of the account, whose profile ``args`` has then."""
+    """Return a function that returns cached clients of the stack's account. Raises ``UserError``."""
     from gpu_spot.preflight.account import connect
 
-    args.profile = args.profile or config.values.get("aws:profile")
-    clients = connect(config.region, args.profile).clients
+    clients = connect(config.region, profile_of(args, config)).clients
     cache: dict[str, object] = {}
 
     def client(service: str) -> object:

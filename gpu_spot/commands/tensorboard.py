@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from botocore.exceptions import BotoCoreError, ClientError
 
 from contracts import names
-from gpu_spot.commands.stack import add_stack_options, clients_for, name_in_aws
+from gpu_spot.commands.stack import add_stack_options, clients_for, name_in_aws, profile_of
 from gpu_spot.declared.stackfile import find_project, load
 from gpu_spot.errors import aws_error
 from userdata.tensorboard import IDLE_MINUTES, PORT
@@ -65,8 +65,9 @@ def run(args: argparse.Namespace) -> int:
         f"{IDLE_MINUTES} minutes without an open page)",
         soft_wrap=True,
     )
+    command = forwarding(instance, region, args.port, profile_of(args, config))
     try:
-        return subprocess.run(forwarding(instance, region, args.port, args.profile), check=False).returncode  # noqa: S603
+        return subprocess.run(command, check=False).returncode  # noqa: S603
     except KeyboardInterrupt:
         return 0
 

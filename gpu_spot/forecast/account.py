@@ -60,6 +60,6 @@ def placement_scores(ec2: EC2Client, capacities: Mapping[str, Capacity], region:
             response = ec2.get_spot_placement_scores(TargetCapacity=instances, **request)
         except (BotoCoreError, ClientError) as error:
             raise aws_error(f"Spot placement score of {name}", error) from None
-        for region_score in response["SpotPlacementScores"]:
-            scores_by_group[name] = region_score["Score"]
+        if scores := [region_score["Score"] for region_score in response["SpotPlacementScores"]]:
+            scores_by_group[name] = max(scores)
     return scores_by_group

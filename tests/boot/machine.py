@@ -218,7 +218,8 @@ class Machine:
     def journal(self) -> str:
         """Return the end of what it has said, or why it cannot."""
         try:
-            return self.run("journalctl --boot --no-hostname --lines=200 --priority=info")
+            journal = "journalctl --boot --no-hostname --priority=info"
+            return self.run(f"{journal} --lines=200 --unit='gpu-spot-*'; {journal} --lines=50")
         except (AssertionError, OSError, subprocess.SubprocessError) as error:
             logs = [self.log, *(self.disk / "var/log" / name for name in ("syslog", "gpu-spot.log"))]
             written = (log.read_text(errors="replace")[-10_000:] for log in logs if log.exists())

@@ -28,8 +28,10 @@ class Network:
     """A bridge in a namespace of its own, with the cloud's addresses."""
 
     def __init__(self) -> None:
+        # Without an address of its own a bridge takes a port's, and another one when that port goes: machines
+        # that know the old one get no answer until their ARP entry ends, up to 50 s later.
         self._holder = machine.holder(
-            "ip link add lan type bridge",
+            "ip link add lan address 02:00:00:00:00:01 type bridge",
             "ip link set lan up",
             f"ip addr add {CLOUD}/24 dev lan",
             f"ip addr add {METADATA}/32 dev lan",

@@ -80,8 +80,12 @@ def live(rig: Rig, group: str, phase: str, disturb: Callable[[Machine], float]) 
     assert time.time() < deadline
     rig.measure("hook completed", lambda: not rig.cloud.state(machine.instance))
 
-    lines = [line.body.get("event") for line in machine.lines()]
-    assert lines.count("lifecycle hook completed") == (2 if group == "boxed" else 1)
+    def completed() -> int:
+        return [line.body.get("event") for line in machine.lines()].count("lifecycle hook completed")
+
+    hooks = 2 if group == "boxed" else 1
+    rig.wait_for(lambda: completed() >= hooks)  # the agent says so after the call
+    assert completed() == hooks
     if group == "disk":
         assert [(one["State"], one["Attachments"]) for one in volumes(rig, group)] == [("available", [])]
     at = [datetime.fromisoformat(line.body["time"]).timestamp() for line in errors(machine)]

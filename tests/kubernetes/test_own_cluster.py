@@ -164,27 +164,28 @@ def test_the_secrets_provider_runs_on_gpu_nodes(known: Run) -> None:
     assert values["tolerations"] == [{"key": taint["key"], "operator": "Exists", "effect": taint["effect"]}]
 
 
-def ordered_before(run: Run, last: str) -> set[str]:
-    """Return the kinds of all resources that a kind's resources depend on, which are deleted after them."""
+def ordered_before(run: Run, last: str) -> dict[str, set[str]]:
+    """Return the names by kind of all that a kind's resources depend on, which are deleted after them."""
     declared: dict[str, list[dict[str, Any]]] = {}
     for one in run.declared:
         declared.setdefault(one["name"], []).append(one)
-    kinds, names = set(), [one["name"] for one in run.declared if one["type"].endswith(f":{last}")]
+    found: dict[str, set[str]] = {}
+    names = [one["name"] for one in run.declared if one["type"].endswith(f":{last}")]
     seen = {*names}
     while names:
         for one in declared.get(names.pop(), ()):
-            kinds.add(one["type"].rpartition(":")[2])
+            found.setdefault(one["type"].rpartition(":")[2], set()).add(one["name"])
             new = {*one["dependencies"]} - seen
             seen |= new
             names += new
-    return kinds
+    return found
 
 
 def test_nodes_go_before_karpenter_and_after_their_pods(known: Run) -> None:
     """Else their instances would stay: Karpenter terminates them, and finalizes NodePools only then."""
-    assert {"NodePool", "EC2NodeClass", "Release"} <= ordered_before(known, "Deployment")
-    assert {"NodePool", "Release"} <= ordered_before(known, "Job")
-    before = ordered_before(known, "NodePool")
+    assert {"NodePool", "EC2NodeClass", "Release"} <= ordered_before(known, "Deployment").keys()
+    assert {"NodePool", "Release"} <= ordered_before(known, "Job").keys()
+    before = ordered_before(known, "NodePool").keys()
     assert {"EC2NodeClass", "Release", "PodIdentityAssociation", "RolePolicy", "NodeGroup"} <= before
     assert "Addon" in before
     assert not {"Deployment", "Job"} & before
@@ -193,6 +194,24 @@ def test_nodes_go_before_karpenter_and_after_their_pods(known: Run) -> None:
     }
     assert timeouts == {"45m"}
     assert pods.NODE_GRACE_SECONDS < 45 * 60
+
+
+@pytest.mark.parametrize("kubernetes", [CREATED, CLUSTER])
+def test_routes_and_files_go_after_the_pods_and_nodes_that_need_them(kubernetes: dict[str, Any]) -> None:
+    made = stack_of({**OWN, "gpu-spot:kubernetes": kubernetes})
+    for last in ("NodePool", "Job"):
+        before = ordered_before(made, last)
+        for kind in ("Route", "VpcEndpoint", "MountTarget", "SecurityGroupIngressRule"):
+            assert made.of(kind).keys() <= before[kind], (last, kind)
+
+
+def test_roles_keep_their_policies_while_the_cluster_and_its_nodes_are_there(known: Run) -> None:
+    """Else EKS leaves instances and interfaces, and pods lose their credentials, which come by the node."""
+    of_role = {"Cluster": "control-plane-", "NodeGroup": "system-nodes-", "NodePool": "gpu-nodes-"}
+    for last, role in of_role.items():
+        attached = {name for name in known.of("RolePolicyAttachment") if name.startswith(role)}
+        assert attached
+        assert attached <= ordered_before(known, last)["RolePolicyAttachment"], last
 
 
 def test_karpenter_receives_events_from_the_stacks_rules_only(known: Run) -> None:

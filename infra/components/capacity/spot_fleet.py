@@ -12,6 +12,7 @@ import pulumi_aws as aws
 from contracts.group.warm_pool import on_demand_share
 from infra.components.capacity import overrides
 from infra.components.capacity.launch_template import Launchable
+from infra.components.identity.identity import declare_role
 from infra.iam import aws_service_statements
 from infra.iam.statement import document
 from infra.schema.capacity import Capacity
@@ -90,13 +91,8 @@ class SpotFleet(pulumi.ComponentResource):
     def _role(self) -> tuple[aws.iam.Role, list[pulumi.Resource]]:
         args, child = self._args, pulumi.ResourceOptions(parent=self)
         name = args.scope.name(args.group, "fleet")
-        role = aws.iam.Role(
-            name,
-            assume_role_policy=document(aws_service_statements.assumed_by_fleets(args.scope)),
-            permissions_boundary=args.scope.permissions_boundary,
-            tags=args.scope.tags(name, group=args.group),
-            opts=child,
-        )
+        trust = aws_service_statements.assumed_by_fleets(args.scope)
+        role = declare_role(args.scope, name, trust, child, args.group)
         attachment = aws.iam.RolePolicyAttachment(
             name,
             role=role.name,

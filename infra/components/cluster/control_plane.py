@@ -83,7 +83,7 @@ class ControlPlane(pulumi.ComponentResource):
         super().__init__("gpu-spot:infra:ControlPlane", name, None, opts)
         self._scope, self._child = args.scope, pulumi.ResourceOptions(parent=self)
         scope, created, cluster = args.scope, args.created, args.settings.cluster
-        role = service_role(
+        role, policies = service_role(
             scope, "control-plane", "eks.amazonaws.com", cluster_statements.CONTROL_PLANE, self._child
         )
         # EKS would create it without a retention period.
@@ -125,7 +125,7 @@ class ControlPlane(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(
                 parent=self,
                 protect=scope.protect or None,
-                depends_on=[logs],
+                depends_on=[logs, *policies],
                 ignore_changes=_FIXED,
                 hooks=pulumi.ResourceHookBinding(
                     before_update=[

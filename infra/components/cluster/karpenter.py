@@ -48,7 +48,9 @@ class Karpenter(pulumi.ComponentResource):
         super().__init__("gpu-spot:infra:Karpenter", name, None, opts)
         scope, child = args.scope, pulumi.ResourceOptions(parent=self)
         self._scope, self._child = scope, child
-        nodes = service_role(scope, "gpu-nodes", "ec2.amazonaws.com", cluster_statements.NODE, child)
+        nodes, policies = service_role(
+            scope, "gpu-nodes", "ec2.amazonaws.com", cluster_statements.NODE, child
+        )
         profile = aws.iam.InstanceProfile(
             scope.name("gpu-nodes"), role=nodes.name, tags=scope.tags(scope.name("gpu-nodes")), opts=child
         )
@@ -73,11 +75,8 @@ class Karpenter(pulumi.ComponentResource):
             ),
             child,
         )
-        self.queue_name, self.node_profile, self.depends_on = (
-            queue.name,
-            profile.name,
-            [identity, access_entry],
-        )
+        self.queue_name, self.node_profile = queue.name, profile.name
+        self.depends_on = [identity, access_entry, *policies]
         self.register_outputs({"queueName": self.queue_name})
 
     def _queue(self) -> aws.sqs.Queue:

@@ -47,7 +47,9 @@ class SystemNodes(pulumi.ComponentResource):
         super().__init__("gpu-spot:infra:SystemNodes", name, None, opts)
         scope, child = args.scope, pulumi.ResourceOptions(parent=self)
         tags = scope.tags(name)
-        role = service_role(scope, "system-nodes", "ec2.amazonaws.com", cluster_statements.NODE, child)
+        role, policies = service_role(
+            scope, "system-nodes", "ec2.amazonaws.com", cluster_statements.NODE, child
+        )
         template = aws.ec2.LaunchTemplate(
             name,
             description="Nodes for system pods",
@@ -80,9 +82,11 @@ class SystemNodes(pulumi.ComponentResource):
             update_config=aws.eks.NodeGroupUpdateConfigArgs(max_unavailable=1),
             tags=tags,
             # A zone added to the network would replace the nodes of all system pods (terraform-provider-aws,
-            # ``internal/service/eks/node_group.go``, ForceNew).
+            # ``internal/service/eks/node_group.go``, ForceNew). Without routes Karpenter could end no node.
             opts=pulumi.ResourceOptions(
-                parent=self, depends_on=list(args.depends_on), ignore_changes=["subnetIds"]
+                parent=self,
+                depends_on=[args.network, *policies, *args.depends_on],
+                ignore_changes=["subnetIds"],
             ),
         )
         self.register_outputs({})

@@ -10,6 +10,7 @@ import pulumi
 import pulumi_aws as aws
 
 from contracts import names
+from infra.components.identity.identity import declare_role
 from infra.iam import drill_statements
 from infra.iam.statement import document
 from infra.scope import Scope
@@ -48,13 +49,8 @@ class Drills(pulumi.ComponentResource):
         scope = self._scope
         name = scope.name(group, "drill")
         tags = scope.tags(name, group=group)
-        role = aws.iam.Role(
-            name,
-            assume_role_policy=document(drill_statements.assumed_by_experiments(scope)),
-            permissions_boundary=scope.permissions_boundary,
-            tags=tags,
-            opts=self._child,
-        )
+        trust = drill_statements.assumed_by_experiments(scope)
+        role = declare_role(scope, name, trust, self._child, group)
         aws.iam.RolePolicy(
             name, role=role.name, policy=document(drill_statements.drill(scope, group)), opts=self._child
         )

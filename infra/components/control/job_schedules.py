@@ -10,6 +10,7 @@ import pulumi_aws as aws
 
 from contracts import names
 from contracts.jobs.run import SCHEDULED
+from infra.components.identity.identity import declare_role
 from infra.iam.aws_service_statements import assumed_by_schedules, schedule
 from infra.iam.statement import document
 from infra.schema.jobs.schedule import Schedule
@@ -25,13 +26,7 @@ def declare(
     """Declare a job's schedule and its role, which may write that one parameter of ``group``."""
     name = scope.name(job, "schedule")
     parameter = names.group_parameter(scope.stack, job, names.PARAMETER_FIRING)
-    role = aws.iam.Role(
-        name,
-        assume_role_policy=document(assumed_by_schedules(scope)),
-        permissions_boundary=scope.permissions_boundary,
-        tags=scope.tags(name, group=job),
-        opts=scope.child_options,
-    )
+    role = declare_role(scope, name, assumed_by_schedules(scope), scope.child_options, job)
     statements = schedule(scope, parameter, dead_letters_arn)
     policy = aws.iam.RolePolicy(name, role=role.name, policy=document(statements), opts=scope.child_options)
     aws.scheduler.Schedule(

@@ -8,6 +8,7 @@ import pulumi
 import pulumi_aws as aws
 
 from infra import schema
+from infra.components.identity.identity import declare_role
 from infra.iam import instance_statements
 from infra.iam.statement import document
 from infra.scope import Scope
@@ -47,13 +48,7 @@ class HostIdentity(pulumi.ComponentResource):
             opts=child,
         ).arn
         if trust := instance_statements.assumed_by_host(args.settings, args.host):
-            role = aws.iam.Role(
-                name,
-                assume_role_policy=document(trust),
-                permissions_boundary=scope.permissions_boundary,
-                tags=tags,
-                opts=child,
-            )
+            role = declare_role(scope, name, trust, child, args.group)
             aws.iam.RolePolicyAttachment(name, role=role.name, policy_arn=self.policy_arn, opts=child)
             self.role_arn = role.arn
         self.register_outputs({"policyArn": self.policy_arn, "roleArn": self.role_arn})

@@ -38,13 +38,8 @@ class InstanceIdentity(pulumi.ComponentResource):
         child = pulumi.ResourceOptions(parent=self)
         role_name = args.scope.name(args.group, args.part)
         tags = args.scope.tags(role_name, group=args.group)
-        role = aws.iam.Role(
-            role_name,
-            assume_role_policy=document(aws_service_statements.assumed_by("ec2.amazonaws.com")),
-            permissions_boundary=args.scope.permissions_boundary,
-            tags=tags,
-            opts=child,
-        )
+        trust = aws_service_statements.assumed_by("ec2.amazonaws.com")
+        role = declare_role(args.scope, role_name, trust, child, args.group)
         aws.iam.RolePolicy(
             role_name,
             role=role.name,
@@ -55,6 +50,23 @@ class InstanceIdentity(pulumi.ComponentResource):
         self.role_arn = role.arn
         self.profile_arn = aws.iam.InstanceProfile(role_name, role=role.name, tags=tags, opts=child).arn
         self.register_outputs({"profileArn": self.profile_arn, "roleArn": self.role_arn})
+
+
+def declare_role(
+    scope: Scope,
+    name: str,
+    trust: Sequence[Statement],
+    opts: pulumi.ResourceOptions,
+    group: str | None = None,
+) -> aws.iam.Role:
+    """Declare a role that ``trust`` may assume; ``group`` is in its tags."""
+    return aws.iam.Role(
+        name,
+        assume_role_policy=document(trust),
+        permissions_boundary=scope.permissions_boundary,
+        tags=scope.tags(name, group=group),
+        opts=opts,
+    )
 
 
 def attach(role: aws.iam.Role, name: str, policy_arns: Sequence[str], opts: pulumi.ResourceOptions) -> None:
@@ -93,13 +105,8 @@ class FunctionIdentity(pulumi.ComponentResource):
         super().__init__("gpu-spot:infra:FunctionIdentity", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
         role_name = args.scope.name(args.function, "function")
-        role = aws.iam.Role(
-            role_name,
-            assume_role_policy=document(aws_service_statements.assumed_by("lambda.amazonaws.com")),
-            permissions_boundary=args.scope.permissions_boundary,
-            tags=args.scope.tags(role_name),
-            opts=child,
-        )
+        trust = aws_service_statements.assumed_by("lambda.amazonaws.com")
+        role = declare_role(args.scope, role_name, trust, child)
         policy = aws.iam.RolePolicy(role_name, role=role.name, policy=document(args.statements), opts=child)
         # Depends on the policy: a function or event source created earlier would be denied access.
         self.role_arn = pulumi.Output.all(role.arn, policy.id).apply(lambda parts: str(parts[0]))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
-from infra.components.identity.identity import attach
+from infra.components.identity.identity import attach, declare_role
 from infra.iam import cluster_statements, kubernetes_statements
 from infra.iam.statement import Statement, document
 from infra.scope import Scope
@@ -49,13 +49,7 @@ class PodIdentity(pulumi.ComponentResource):
         scope, child = args.scope, pulumi.ResourceOptions(parent=self)
         tags = scope.tags(name, group=args.group)
         trust = kubernetes_statements.assumed_by_pods(scope, args.cluster, args.namespace, args.account)
-        role = aws.iam.Role(
-            name,
-            assume_role_policy=document(trust),
-            permissions_boundary=scope.permissions_boundary,
-            tags=tags,
-            opts=child,
-        )
+        role = declare_role(scope, name, trust, child, args.group)
         if args.statements:
             aws.iam.RolePolicy(name, role=role.name, policy=document(args.statements), opts=child)
         for policy in args.managed_policies:

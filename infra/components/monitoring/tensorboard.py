@@ -17,6 +17,7 @@ from infra.components.capacity.launch_options import (
     root_volume,
     tag_specifications,
 )
+from infra.components.identity.identity import declare_role
 from infra.components.storage.file_system import FileSystem
 from infra.iam import aws_service_statements, instance_statements
 from infra.iam.statement import document
@@ -50,13 +51,7 @@ class TensorBoard(pulumi.ComponentResource):
         scope, settings, child = args.scope, args.settings, pulumi.ResourceOptions(parent=self)
         tags = scope.tags(name)
         point = args.files.access_point_arns[settings.access_point]
-        role = aws.iam.Role(
-            name,
-            assume_role_policy=document(aws_service_statements.assumed_by("ec2.amazonaws.com")),
-            permissions_boundary=scope.permissions_boundary,
-            tags=tags,
-            opts=child,
-        )
+        role = declare_role(scope, name, aws_service_statements.assumed_by("ec2.amazonaws.com"), child)
         aws.iam.RolePolicy(
             name,
             role=role.name,

@@ -8,6 +8,7 @@ from typing import Literal
 import pulumi
 import pulumi_aws as aws
 
+from infra.components.identity.identity import declare_role
 from infra.iam import aws_service_statements
 from infra.iam.statement import document
 from infra.scope import Scope
@@ -37,13 +38,8 @@ class FlowLogs(pulumi.ComponentResource):
             tags=tags,
             opts=child,
         )
-        role = aws.iam.Role(
-            name,
-            assume_role_policy=document(aws_service_statements.assumed_by_flow_logs(args.scope)),
-            permissions_boundary=args.scope.permissions_boundary,
-            tags=tags,
-            opts=child,
-        )
+        trust = aws_service_statements.assumed_by_flow_logs(args.scope)
+        role = declare_role(args.scope, name, trust, child)
         policy = aws.iam.RolePolicy(
             name, role=role.name, policy=document(aws_service_statements.flow_logs(log.arn)), opts=child
         )

@@ -68,7 +68,9 @@ def _declare(settings: Settings, kubernetes: Kubernetes, foundation: Foundation)
     profile = created.node_profile if created else ""
     manifests = objects.build_objects(settings, foundation, profile, locations)
     # EKS gives credentials to a pod when it is created, and only if its account has an association.
-    arguments = ClusterObjectsArgs(scope, provider, manifests, [*depends_on, *identities])
+    # Without its files or routes a pod does not end, nor its node: NFS waits for ever (nfs(5), ``hard``).
+    before = [*depends_on, *identities, foundation.network, foundation.storage]
+    arguments = ClusterObjectsArgs(scope, provider, manifests, before)
     ClusterObjects(scope.name("objects"), arguments, scope.child_options)
 
 
@@ -119,10 +121,10 @@ def _existing_cluster(name: str, foundation: Foundation) -> ClusterEndpoint:
     scope, network = foundation.scope, foundation.network
     cluster = aws.eks.get_cluster_output(name=name, opts=scope.invoke_options)
     group = cluster.vpc_config.apply(lambda vpc: str(vpc.cluster_security_group_id))
-    ClusterIngress(
+    ingress = ClusterIngress(
         scope.name("cluster-ingress"), ClusterIngressArgs(scope, group, network), scope.child_options
     )
-    return ClusterEndpoint(name, cluster.endpoint, cluster.certificate_authorities[0].data)
+    return ClusterEndpoint(name, cluster.endpoint, cluster.certificate_authorities[0].data, [ingress])
 
 
 def _disk_engines(scope: Scope, entries: Settings) -> dict[str, Sequence[Statement]]:

@@ -11,6 +11,7 @@ import pulumi
 from contracts import names
 from infra.iam.queue_statements import QueueAccess, merge
 from infra.iam.statement import ANY_RESOURCE, Statement
+from infra.schema import Kubernetes
 from infra.scope import Scope
 
 _NETWORK: Final = (
@@ -139,13 +140,13 @@ def previews(
     queues: Sequence[QueueAccess],
     vpc_id: str | None,
     interfaces: bool,
-    cluster: str | None,
+    cluster: Kubernetes | None,
 ) -> list[Statement]:
     """Return the permissions of a preview: image parameters, lookups, list prices, and the stack's state.
 
-    ``images`` are parameters of this account, ``vpc_id`` and ``cluster`` exist already. A preview writes
-    nothing, not even a lock (pulumi/pulumi ``pkg/backend/diy/backend.go``: ``Preview`` calls no ``Lock``,
-    and ``apply`` stores nothing for a dry run).
+    ``images`` are parameters of this account, ``vpc_id`` exists already. A preview writes nothing, not even a
+    lock (pulumi/pulumi ``pkg/backend/diy/backend.go``: ``Preview`` calls no ``Lock``, and ``apply`` stores
+    nothing for a dry run).
     """
     groups = scope.arn("ssm", f"parameter{names.parameter_root(scope.stack)}/*")
     allowed = [
@@ -163,10 +164,11 @@ def previews(
     allowed += merge(statement for queue in queues for statement in queue.preview)
     if interfaces:
         allowed.append(Statement("FindServices", ["ec2:DescribeVpcEndpointServices"], ANY_RESOURCE))
-    if cluster is not None:
-        arns = [scope.arn("eks", f"cluster/{cluster}")]
-        allowed.append(Statement("FindCluster", ["eks:DescribeCluster"], arns))
+    if cluster is not None and cluster.create is not None:
         allowed.append(Statement("FindAddons", ["eks:DescribeAddonVersions"], ANY_RESOURCE))
+    elif cluster is not None:
+        arns = [scope.arn("eks", f"cluster/{cluster.cluster}")]
+        allowed.append(Statement("FindCluster", ["eks:DescribeCluster"], arns))
     return [*allowed, *read_state(scope, state)]
 
 

@@ -172,7 +172,7 @@ def _tensorboard(settings: Settings, foundation: Foundation) -> None:
 
 def _roles(settings: Settings, preview_settings: PreviewSettings, foundation: Foundation) -> None:
     """Declare the roles for previews and deployments."""
-    scope, kubernetes = foundation.scope, settings.kubernetes
+    scope = foundation.scope
     args = PreviewsArgs(
         scope,
         preview_settings,
@@ -181,7 +181,7 @@ def _roles(settings: Settings, preview_settings: PreviewSettings, foundation: Fo
         queues=[queue.access for queue in foundation.queues.values()],
         vpc_id=settings.network.vpc_id,
         interfaces=settings.network.endpoints == "interface" or bool(settings.called_by_functions),
-        cluster=kubernetes.cluster if kubernetes is not None and kubernetes.create is None else None,
+        cluster=settings.kubernetes,
     )
     previews = Previews(scope.name("previews"), args, scope.child_options)
     scope.export("previewRoleArn", previews.role_arn)

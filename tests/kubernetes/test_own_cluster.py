@@ -226,6 +226,15 @@ def test_karpenter_receives_events_from_the_stacks_rules_only(known: Run) -> Non
     assert len(sender["Condition"]["ArnEquals"]["aws:SourceArn"]) == 4
 
 
+def test_a_preview_may_look_up_the_versions_of_its_addons(known: Run) -> None:
+    """It looks them up for a created cluster alone, which it does not describe."""
+    previews = {"previews": {"repository": "team@1/gpu-spot@2"}}
+    for kubernetes, looked_up in ((CREATED, "DescribeAddonVersions"), (CLUSTER, "DescribeCluster")):
+        made = stack_of({**OWN, "gpu-spot:kubernetes": kubernetes, "gpu-spot:identity": previews})
+        allowed = iam.allowed_actions([made.policy("previews")])
+        assert {one for one in allowed if one.startswith("eks:")} == {f"eks:{looked_up}"}
+
+
 def test_a_preview_without_outputs_declares_the_same(known: Run, unknown: Run) -> None:
     assert unknown.identities() == known.identities()
 

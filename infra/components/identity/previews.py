@@ -30,7 +30,7 @@ class PreviewsArgs:
         images: Parameters of this account that name images.
         vpc_id: An existing VPC that the stack looks up.
         interfaces: Whether it looks up services of interface endpoints.
-        cluster: An existing EKS cluster that the stack looks up.
+        cluster: An EKS cluster that the stack looks up, or whose add-ons' versions.
     """
 
     scope: Scope
@@ -40,7 +40,7 @@ class PreviewsArgs:
     queues: Sequence[QueueAccess]
     vpc_id: str | None
     interfaces: bool
-    cluster: str | None = None
+    cluster: schema.Kubernetes | None = None
 
 
 class Previews(pulumi.ComponentResource):

@@ -10,7 +10,7 @@ import pulumi
 
 from contracts import names
 from infra.iam.queue_statements import QueueAccess, merge
-from infra.iam.statement import ANY_RESOURCE, Statement
+from infra.iam.statement import ANY_RESOURCE, Statement, use_key
 from infra.schema import Kubernetes
 from infra.scope import Scope
 
@@ -200,22 +200,26 @@ def write_state(scope: Scope, state: PulumiState) -> list[Statement]:
 
 
 def detect_drift(
-    scope: Scope, state: PulumiState, images: Sequence[str], archives: pulumi.Input[str]
+    scope: Scope, state: PulumiState, images: Sequence[str], buckets: Sequence[pulumi.Input[str]]
 ) -> list[Statement]:
     """Return the permissions of drift detection beside its policies, which may be AWS's ``ReadOnlyAccess``.
 
-    Whatever the policies allow, the role reads no objects but ``archives`` (an ARN of objects) and the state,
-    no parameters but the stack's own and the images', and no secrets without the stack's tag: a prefix of
-    names would also be that of a stack whose name begins alike.
+    Whatever the policies allow, the role lists and reads nothing but ``buckets`` (ARNs, also of objects that
+    the state has) and the state, no parameters but the stack's own and the images', and no secrets without
+    the stack's tag: a prefix of names would also be that of a stack whose name begins alike. A refresh needs
+    ``s3:ListBucket`` of each bucket (S3 API reference, ``HeadBucket``), and to decrypt functions' variables
+    and secrets (Lambda guide, "Securing Lambda environment variables"; Secrets Manager guide, "Secret
+    encryption and decryption").
     """
     of_stack = [
-        archives,
+        *buckets,
         *(resource for statement in _read_objects(scope, state) for resource in statement.resources),
         *_images(scope, images),
-        scope.arn("ssm", f"parameter{names.parameter_root(scope.stack)}/*"),
+        scope.arn("ssm", f"parameter/gpu-spot/{scope.stack}/*"),
     ]
     return [
         *read_state(scope, state),
+        *use_key(scope, ["lambda", "secretsmanager"], ["kms:Decrypt"]),
         Statement("ReadNoOtherStack", _DATA, effect="Deny", not_resources=of_stack),
         Statement(
             "ReadNoOtherSecret",

@@ -114,14 +114,14 @@ def keys_unlike(pattern: str) -> dict[str, dict[str, Any]]:
     }
 
 
-def use_key(scope: Scope, services: Sequence[str]) -> list[Statement]:
+def use_key(scope: Scope, services: Sequence[str], actions: Sequence[str] = _KEY_USE) -> list[Statement]:
     """Allow using the customer's key through ``services`` only; empty without a key.
 
     Source: KMS guide, "Default key policy", key users.
     """
     if scope.kms_key_arn is None:
         return []
-    return [Statement("UseKey", _KEY_USE, [scope.kms_key_arn], _via_services(scope, services))]
+    return [Statement("UseKey", actions, [scope.kms_key_arn], _via_services(scope, services))]
 
 
 def grant_key(scope: Scope) -> list[Statement]:

@@ -45,7 +45,7 @@ def declare(settings: Settings, foundation: Foundation, workloads: Sequence[Work
     _service_functions(settings, foundation, workloads, monitoring)
     _tensorboard(settings, foundation)
     if settings.identity.previews is not None:
-        _roles(settings, settings.identity.previews, foundation)
+        _roles(settings, settings.identity.previews, foundation, workloads)
     return Operations(controller, monitoring)
 
 
@@ -170,12 +170,14 @@ def _tensorboard(settings: Settings, foundation: Foundation) -> None:
         TensorBoard(scope.name("tensorboard"), args, scope.child_options)
 
 
-def _roles(settings: Settings, preview_settings: PreviewSettings, foundation: Foundation) -> None:
+def _roles(
+    settings: Settings, role_settings: PreviewSettings, foundation: Foundation, workloads: Sequence[Workload]
+) -> None:
     """Declare the roles for previews and deployments."""
     scope = foundation.scope
     args = PreviewsArgs(
         scope,
-        preview_settings,
+        role_settings,
         settings.on_instances.own_image_parameters,
         snapshots=any(work.datasets for work in (*settings.services, *settings.training)),
         queues=[queue.access for queue in foundation.queues.values()],
@@ -189,10 +191,14 @@ def _roles(settings: Settings, preview_settings: PreviewSettings, foundation: Fo
         deploys_args = DeploysArgs(
             scope,
             settings.identity.deploys,
-            preview_settings,
+            role_settings,
             previews.provider_arn,
             args.images,
-            foundation.store.archives_arn,
+            [
+                *foundation.store.arns,
+                *(bucket.arn for bucket in foundation.storage.buckets.values()),
+                *(arn for workload in workloads for arn in workload.bucket_arns),
+            ],
         )
         deploys = Deploys(scope.name("deploys"), deploys_args, scope.child_options)
         scope.export("deployRoleArn", deploys.role_arn)

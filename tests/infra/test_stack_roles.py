@@ -11,7 +11,7 @@ import pulumi
 import pytest
 
 from tests import iam
-from tests.infra.declared import Run, edited_stack
+from tests.infra.declared import Run, edited_stack, in_service
 
 ACCOUNT = "123456789012"
 REGION = "us-west-2"
@@ -197,17 +197,32 @@ def test_in_a_bucket_that_stacks_share_none_reads_another_ones_objects(neighbour
 
 
 def test_drift_detection_reads_what_a_refresh_of_the_stack_reads() -> None:
-    documents = policies("dev", "drift")
-    own = {"aws:ResourceTag/gpu-spot:stack": ["dev"]}
-    [archives] = [
-        resource
-        for statement in declared("dev").policy("drift")["Statement"]
-        for resource in statement.get("NotResource", ())
-        if "agent" in resource
-    ]
     arn = f"arn:aws:ssm:{REGION}:"
+    certificate = f"arn:aws:acm:{REGION}:{ACCOUNT}:certificate/0f0e0d0c-0b0a-0908-0706-050403020100"
+    made = edited_stack(
+        {
+            "identity": identity("dev"),
+            "kmsKeyArn": key_arn("of data"),
+            "storage.buckets": [{"name": "checkpoints"}],
+            **in_service(http={"port": 8000, "certificateArn": certificate}, command=["serve"]),
+        }
+    )
+    documents = [made.policy("drift"), READ_ONLY]
+    own = {"aws:ResourceTag/gpu-spot:stack": ["dev"]}
+    assert len(made.of("Bucket")) == 3
+    for bucket in made.of("Bucket"):
+        assert iam.allows(documents, iam.Request("s3:ListBucket", f"arn:{made.physical(bucket)}")), bucket
+    for stored in made.of("Parameter").values():
+        assert iam.allows(
+            documents, iam.Request("ssm:GetParameter", f"{arn}{ACCOUNT}:parameter{stored['name']}")
+        )
+    for service in ("lambda", "secretsmanager"):
+        via = {"kms:ViaService": [f"{service}.{REGION}.amazonaws.com"]}
+        assert iam.allows(documents, iam.Request("kms:Decrypt", key_arn("of data"), via))
+    archives = f"arn:{made.physical('agent')}/agent/*"
     for asked in (
         iam.Request("s3:GetObject", archives.replace("*", "agent.zip")),
+        iam.Request("s3:GetObject", archives.replace("agent/*", "hosts/host/tenants.json")),
         iam.Request(
             "secretsmanager:GetSecretValue", f"arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:x", own
         ),

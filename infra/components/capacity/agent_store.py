@@ -19,6 +19,8 @@ class AgentStore(pulumi.ComponentResource):
     """
 
     bucket: pulumi.Output[str]
+    arns: list[pulumi.Output[str]]
+    """Of the bucket and of its objects."""
     archives_arn: pulumi.Output[str]
     """All archives: an instance of an older launch template downloads an older one, also during an update."""
     archive: agent_archive.AgentArchive
@@ -41,6 +43,6 @@ class AgentStore(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self, retain_on_delete=True),
         )
         # The object's output, not the bucket's: instances depend on the uploaded archive.
-        self.bucket = stored.bucket
+        self.bucket, self.arns = stored.bucket, [bucket.arn, pulumi.Output.concat(bucket.arn, "/*")]
         self.archives_arn = pulumi.Output.concat(bucket.arn, "/", agent_archive.DIRECTORY, "/*")
         self.register_outputs({"bucket": self.bucket, "key": self.archive.key})

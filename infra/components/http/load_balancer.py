@@ -52,6 +52,7 @@ class HttpLoadBalancer(pulumi.ComponentResource):
         address: URL at which callers reach the service.
         arn_suffix: The dimension ``LoadBalancer`` of its metrics.
         target_group_suffix: The dimension ``TargetGroup`` of its metrics.
+        bucket_arns: Its bucket for access logs, if any.
         listener: Targets are checked, and become healthy, only once a listener uses their group.
     """
 
@@ -59,6 +60,7 @@ class HttpLoadBalancer(pulumi.ComponentResource):
     target_group_arn: pulumi.Output[str]
     arn_suffix: pulumi.Output[str]
     target_group_suffix: pulumi.Output[str]
+    bucket_arns: list[pulumi.Output[str]]
     listener: aws.lb.Listener
 
     def __init__(
@@ -88,6 +90,7 @@ class HttpLoadBalancer(pulumi.ComponentResource):
     def _load_balancer(self) -> aws.lb.LoadBalancer:
         args, settings = self._args, self._args.settings
         bucket = self._access_logs() if settings.access_log_days else None
+        self.bucket_arns = [] if bucket is None else [bucket.arn]
         return aws.lb.LoadBalancer(
             self._logical_name,
             name_prefix=self._prefix,

@@ -10,7 +10,7 @@ import pulumi
 import pulumi_aws as aws
 
 from infra import schema
-from infra.components.identity.identity import attach
+from infra.components.identity.identity import attach, declare_role
 from infra.iam import preview_statements
 from infra.iam.preview_statements import TrustedJobs
 from infra.iam.queue_statements import QueueAccess
@@ -97,7 +97,7 @@ class DeploysArgs:
     Attributes:
         previews: The trusted repository, and the state's bucket and key.
         images: Parameters of this account that name images.
-        archives: ARN of the stack's archives, which are objects of the state.
+        buckets: ARNs of the stack's buckets, and of the objects that the state has.
     """
 
     scope: Scope
@@ -105,7 +105,7 @@ class DeploysArgs:
     previews: schema.Previews
     provider_arn: pulumi.Output[str]
     images: Sequence[str]
-    archives: pulumi.Input[str]
+    buckets: Sequence[pulumi.Input[str]]
 
 
 class Deploys(pulumi.ComponentResource):
@@ -140,7 +140,7 @@ class Deploys(pulumi.ComponentResource):
             "drift",
             drifting,
             settings.drift_policies,
-            preview_statements.detect_drift(scope, state, args.images, args.archives),
+            preview_statements.detect_drift(scope, state, args.images, args.buckets),
         )
         if not settings.drift_policies:
             child = pulumi.ResourceOptions(parent=self)
@@ -185,13 +185,5 @@ def _role(
     opts: pulumi.ResourceOptions,
 ) -> aws.iam.Role:
     """Declare a role for jobs of a repository on GitHub."""
-    return aws.iam.Role(
-        name,
-        assume_role_policy=document(
-            preview_statements.assumed_by_jobs(provider, _ISSUER, _CLIENT_ID, repository, jobs)
-        ),
-        max_session_duration=3600,
-        permissions_boundary=scope.permissions_boundary,
-        tags=scope.tags(name),
-        opts=opts,
-    )
+    trust = preview_statements.assumed_by_jobs(provider, _ISSUER, _CLIENT_ID, repository, jobs)
+    return declare_role(scope, name, trust, opts)

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import pulumi
+
 from infra.components.capacity.capacity_group import CapacityGroup
 from infra.components.monitoring.monitoring import MonitoredGroup
 from infra.program.foundation import Foundation
@@ -15,11 +17,12 @@ from userdata.agent.aws.permissions import Need
 
 @dataclass(frozen=True)
 class Workload:
-    """An entry's capacity group, with its monitoring and operational properties."""
+    """An entry's capacity group, with its monitoring and operational properties, and buckets of its own."""
 
     group: CapacityGroup
     monitored: MonitoredGroup
     has_block: bool = False
+    bucket_arns: Sequence[pulumi.Input[str]] = ()
 
     @property
     def name(self) -> str:

@@ -33,6 +33,7 @@ class DeclaredHttp:
     workers_security_group_id: pulumi.Output[str]
     alarms: Sequence[AlarmSpec]
     row: DashboardRow
+    bucket_arns: Sequence[pulumi.Output[str]]
 
 
 def declare(service: Service, settings: Http, foundation: Foundation) -> DeclaredHttp:
@@ -72,6 +73,7 @@ def declare(service: Service, settings: Http, foundation: Foundation) -> Declare
         groups.workers_id,
         tuple(alarms(alarm_args)),
         dashboard.http_row(scope, name, balancer.arn_suffix),
+        balancer.bucket_arns,
     )
 
 

@@ -97,4 +97,5 @@ def _workload(
         rows=(row, *([declared.row] if declared is not None else [])),
         alarms=declared.alarms if declared is not None else (),
     )
-    return Workload(declare_capacity_group(group, foundation), monitored)
+    buckets = declared.bucket_arns if declared is not None else ()
+    return Workload(declare_capacity_group(group, foundation), monitored, bucket_arns=buckets)

@@ -71,7 +71,8 @@ def declare(settings: Settings, scope: Scope, needs: Set[Need]) -> Foundation:
                 scope,
                 settings.storage,
                 network.vpc_id,
-                network.subnet_ids,
+                # An instance that leaves its zone saves its checkpoint first.
+                network.used_subnet_ids,
                 network.worker_security_group_id,
                 {job.checkpoints for job in settings.on_kubernetes.training},
             ),

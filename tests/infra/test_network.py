@@ -201,10 +201,11 @@ def test_instances_without_an_address_keep_a_gateway() -> None:
 
 
 def test_a_removed_zone_keeps_its_subnets_until_its_instances_have_left() -> None:
-    file = edited_file({"network.zones": ["us-west-2b", "us-west-2c"]})
+    files = {"accessPoints": [{"name": "checkpoints", "path": "/checkpoints"}]}
+    file = edited_file({"network.zones": ["us-west-2b", "us-west-2c"], "storage.fileSystem": files})
     gone, leaving = run("known", file), run("known", file, "leaving")
-    assert [name for name in gone.of("Subnet") if name.endswith("2a")] == []
-    for kind in ("Subnet", "RouteTable", "RouteTableAssociation", "Route"):
+    assert [name for kind in ("Subnet", "MountTarget") for name in gone.of(kind) if name.endswith("2a")] == []
+    for kind in ("Subnet", "RouteTable", "RouteTableAssociation", "Route", "MountTarget"):
         assert any(name.endswith("us-west-2a") for name in leaving.of(kind)), kind
     kept = leaving.physical("private-us-west-2a-id")
     for group in leaving.of("Group").values():

@@ -63,6 +63,7 @@ class Network(pulumi.ComponentResource):
 
     Attributes:
         subnet_ids: Subnets of instances by zone, private unless ``has_public_addresses``.
+        used_subnet_ids: The same with those of removed zones in which the stack still has instances.
         public_subnet_ids: Public subnets by zone; empty for an existing VPC and one without egress.
         has_public_addresses: Whether instances have public addresses: their subnets assign them.
         security_group_ids: Those of workers: the stack's own and existing ones of the settings.
@@ -71,6 +72,7 @@ class Network(pulumi.ComponentResource):
 
     vpc_id: pulumi.Output[str]
     subnet_ids: Mapping[str, pulumi.Output[str]]
+    used_subnet_ids: Mapping[str, pulumi.Output[str]]
     public_subnet_ids: Mapping[str, pulumi.Output[str]]
     worker_security_group_id: pulumi.Output[str]
     security_group_ids: list[pulumi.Output[str]]
@@ -94,6 +96,7 @@ class Network(pulumi.ComponentResource):
                 network.subnet_ids,
                 network.security_group_ids,
             )
+            self.used_subnet_ids = self.subnet_ids
         else:
             tables = self._create_vpc(settings, settings.cidr)
         self.worker_security_group_id = self._worker_security_group().id
@@ -155,7 +158,8 @@ class Network(pulumi.ComponentResource):
             self.public_subnet_ids = {zone: private[zone].id for zone in settings.zones}
         if settings.egress != "none":
             self._internet_access(blocks, tables, settings)
-        self.subnet_ids = {zone: private[zone].id for zone in settings.zones}
+        self.used_subnet_ids = {zone: subnet.id for zone, subnet in private.items()}
+        self.subnet_ids = {zone: self.used_subnet_ids[zone] for zone in settings.zones}
         return tables
 
     def _leaving_zones(self, zones: tuple[str, ...]) -> tuple[str, ...]:

@@ -211,7 +211,7 @@ def test_what_limits_spot_alone_is_covered_and_what_both_share_withholds(
 def test_a_warm_pool_that_never_fills_is_an_alarm(size: dict[str, int]) -> None:
     aws = stack(2, 2)
     pool = {"WarmPoolConfiguration": {"PoolState": "Stopped", "MaxGroupPreparedCapacity": 2}, **size}
-    aws.groups["fallback"] |= pool if size else {}
+    aws.groups["fallback"] |= pool
     text = "Lifecycle Action with token 0 was abandoned: Heartbeat Timeout"
 
     def fail(minute: int, _: float) -> None:
@@ -224,6 +224,8 @@ def test_a_warm_pool_that_never_fills_is_an_alarm(size: dict[str, int]) -> None:
     assert alarms(outcomes) == ["warm-pool"]
     [alarm] = [a for o in outcomes if o.decision for a in o.decision.actions if isinstance(a, Alarm)]
     assert text in alarm.reason
+    del aws.groups["fallback"]["WarmPoolConfiguration"]
+    assert [o.alarm_causes for o in play(aws, 240, fail)] == [0] * 240  # without the pool nothing lacks
 
 
 JOB = {"breakBeforeMake": True, "run": "r1", "policy": EXPECTED_COST}

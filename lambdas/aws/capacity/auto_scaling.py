@@ -273,14 +273,14 @@ def _bounds(group: Mapping[str, Any]) -> tuple[int, int] | None:
     return (group["MinSize"], group["MaxSize"]) if "MaxSize" in group else None
 
 
-def _warm_pool_size(group: AutoScalingGroupTypeDef) -> int:
-    """Return how many instances the warm pool is to have; 0 without one, or while it is deleted.
+def _warm_pool_size(group: AutoScalingGroupTypeDef) -> int | None:
+    """Return how many instances the warm pool is to have; ``None`` without one, or while it is deleted.
 
     ``MaxGroupPreparedCapacity`` counts the instances in service as well; without it ``MaxSize`` does.
     Source: Auto Scaling API reference, ``WarmPoolConfiguration``.
     """
     pool = group.get("WarmPoolConfiguration", {})
     if "PoolState" not in pool or pool.get("Status") == "PendingDelete":
-        return 0
+        return None
     prepared = pool.get("MaxGroupPreparedCapacity", group["MaxSize"])
     return max(pool.get("MinSize", 0), prepared - group["DesiredCapacity"])

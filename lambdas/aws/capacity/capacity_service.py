@@ -56,7 +56,8 @@ class CapacityState:
     ``bounds``: the least and the greatest desired capacity that it accepts; ``None``: any.
     ``is_modifying``: it accepts no change now. ``suspended``: suspended processes that the group needs.
     ``on_demand``: the On-Demand part of ``desired``; ``None`` if the service computes it. ``template``: its
-    launch template and types. ``warm`` and ``warm_wanted``: instances of its warm pool, and the pool's size.
+    launch template and types. ``warm`` and ``warm_wanted``: instances of its warm pool, and the pool's size;
+    ``None``: it has none.
     """
 
     desired: int
@@ -67,7 +68,7 @@ class CapacityState:
     on_demand: int | None = None
     template: str = ""
     warm: int = 0
-    warm_wanted: int = 0
+    warm_wanted: int | None = None
 
     @property
     def lacks_capacity(self) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import zlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -46,8 +45,6 @@ if TYPE_CHECKING:
 SPOT_REQUEST_ATTEMPTS: Final = 3
 _LIVE: Final = ("pending", "running")
 _MAX_FILTER_VALUES: Final = 200
-_WARM_POOL_MINUTES: Final = 30
-"""Minutes between two reads of a group's launches into its warm pool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,23 +337,21 @@ class Observer:
         now: float,
         failed: list[str],
     ) -> str | None:
-        """See ``Observation``; the activities of a pool of its size are read twice an hour."""
+        """See ``Observation``; the activities are read while the pool is below its size."""
         state, resource = states.get(GroupRole.FALLBACK), settings.resources.get(GroupRole.FALLBACK)
         service = None if resource is None else self.capacity[resource.kind]
         if state is None or resource is None or not isinstance(service, AutoScalingService):
+            return ""
+        if state.is_modifying or state.warm_wanted == 0:  # not observed, or all that it may have is in use
             return None
-        if state.is_modifying:  # not observed
-            return None
-        minute = zlib.crc32(settings.group.name.encode()) % _WARM_POOL_MINUTES
-        is_short, reason = state.warm < state.warm_wanted, None
-        if is_short or int(now // 60) % _WARM_POOL_MINUTES == minute:
-            try:
-                reason = service.warm_pool_failure(resource.name)
-            except (BotoCoreError, ClientError) as error:
-                failed.append(f"launches into the warm pool of {resource.name!r} not read: {error}")
-        if is_short:
-            return f"{state.warm} of {state.warm_wanted} instances: {reason or 'see its activities'}"
-        return "" if state.warm_wanted else reason
+        if state.warm_wanted is None or state.warm >= state.warm_wanted:
+            return ""
+        reason = None
+        try:
+            reason = service.warm_pool_failure(resource.name)
+        except (BotoCoreError, ClientError) as error:
+            failed.append(f"launches into the warm pool of {resource.name!r} not read: {error}")
+        return f"{state.warm} of {state.warm_wanted} instances: {reason or 'see its activities'}"
 
     def _launches(
         self, settings: GroupSettings, roles: Sequence[GroupRole], now: float, failed: list[str]

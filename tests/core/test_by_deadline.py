@@ -230,6 +230,27 @@ def test_a_refusal_of_on_demand_is_waited_out_on_what_spot_there_is() -> None:
     assert DEADLINE_LOST not in world.said()
 
 
+def test_what_a_refusal_withholds_is_tried_until_an_operator_has_ended_its_cause() -> None:
+    """AWS shows the refusal for weeks: only a launch ends it, so one must be tried while there is time."""
+
+    def is_allowed(at: float) -> bool:
+        return not HOUR <= at < 1.5 * HOUR
+
+    world, refused_at = World(4, 7, spot=is_allowed, sold=is_allowed), [0.0]
+
+    def seen(group: Group) -> Observation:
+        if not is_allowed(world.at) and world.desired[GroupRole.PRIMARY]:
+            refused_at[0] = world.now
+        kind, text = LaunchFailureKind.PERMISSION, "UnauthorizedOperation"
+        failure = LaunchFailure(GroupRole.PRIMARY, kind, refused_at[0], text)
+        return replace(World._seen(world, group), launch_failures=(failure,) if refused_at[0] else ())
+
+    world._seen = seen  # type: ignore[method-assign]
+    world.play(5)
+    assert world.step == world.steps
+    assert DEADLINE_LOST not in world.said()
+
+
 def test_a_job_that_stalls_on_spot_is_bought_on_demand_in_time() -> None:
     """It hangs for ever where it first ran, and goes on wherever it is started anew."""
     world = World(4, 12, speed=lambda at, number: 0.0 if number == 1 and at > HOUR else 1.0).play(12)

@@ -131,7 +131,7 @@ def _plan_actions(
         state = state.without(replaced)
     plan = _plan(state, policy)
     fallback = _fallback_target(state, plan, is_blocked)
-    primary = _primary_target(state, plan, fallback)
+    primary = _primary_target(state, plan, fallback, is_blocked)
     candidates = [i for i in state.primary if i.id not in state.memory.termination_deadlines]
     surplus = slots(candidates) - primary
     minimum = state.minimum_slots(GroupRole.PRIMARY, primary)
@@ -140,7 +140,7 @@ def _plan_actions(
         state = state.without(selected)
         plan = _plan(state, policy)
         fallback = _fallback_target(state, plan, is_blocked)
-        primary = _primary_target(state, plan, fallback)
+        primary = _primary_target(state, plan, fallback, is_blocked)
     candidates = [i for i in state.fallback if i.id not in state.replacements]
     surplus = slots(state.fallback) - fallback
     minimum = state.minimum_slots(GroupRole.FALLBACK, fallback)
@@ -310,9 +310,12 @@ def _fallback_target(state: GroupState, plan: Plan, is_blocked: bool) -> int:
     return min(target, max(room, slots(state.fallback)))
 
 
-def _primary_target(state: GroupState, plan: Plan, fallback: int) -> int:
+def _primary_target(state: GroupState, plan: Plan, fallback: int, is_blocked: bool) -> int:
     """Return the target capacity of the primary group: the planned one, limited by the maximum."""
     target = state.group.target if plan.primary is None else plan.primary
+    if is_blocked:
+        # What On-Demand does not replace is tried here: only a launch shows that the cause is gone.
+        target = max(target, min(state.group.target, target + plan.on_demand - fallback))
     committed = max(fallback, slots(state.fallback), state.counted_slots[GroupRole.FALLBACK])
     room = state.group.maximum - committed - state.terminating_slots
     deadlines, replacements = state.memory.termination_deadlines, state.replacements

@@ -310,7 +310,8 @@ def test_how_long_there_is_to_save() -> None:
     def notice(deadline: float) -> Notice:
         return Notice("spot", "terminate", "t", deadline, deadline, 0.0)
 
-    assert process.seconds_to_save(None, 5.0) == process.STOP_SECONDS
-    assert process.seconds_to_save(notice(1120.0), 1000.0) == 110
-    assert process.seconds_to_save(notice(1010.0), 1000.0) == 9
-    assert process.seconds_to_save(notice(990.0), 1000.0) == 0
+    clock = FakeClock(wall=1000.0)
+    assert process.seconds_to_save(None, clock) == process.STOP_SECONDS
+    assert process.seconds_to_save(notice(1120.0), clock) == 110
+    assert process.seconds_to_save(notice(1010.0), clock) == 9
+    assert process.seconds_to_save(notice(990.0), clock) == 0

@@ -19,7 +19,7 @@ from tests.node.units import UnitHost
 from userdata.agent.aws.imds import LIFECYCLE_STATE, REBALANCE, SPOT_ACTION, Metadata
 from userdata.agent.machine import files
 from userdata.agent.machine.errors import AgentError
-from userdata.agent.work import notice
+from userdata.agent.work import notice, process
 from userdata.agent.work.notice_watcher import Watcher
 
 
@@ -272,6 +272,21 @@ def test_a_restarted_watcher_takes_the_notice_up_again(service: Node) -> None:
     assert service.hook_calls[0] == pytest.approx(deadline - 3, abs=2)
 
 
+@pytest.mark.parametrize("seconds", [-4000.0, 4000.0])
+def test_a_clock_that_steps_after_the_notice_moves_no_deadline(service: Node, seconds: float) -> None:
+    deadline = service.interrupt()
+    service.watcher.tick()
+    service.passes(20)
+    service.clock.jump(seconds)
+    left, drain = deadline - service.clock.monotonic(), service.body["drainSeconds"]
+    assert process.seconds_to_save(service.file(), service.clock) == pytest.approx(left - 10, abs=2)
+    assert not notice.is_drain_due(service.directory, service.clock)
+    service.restart()
+    service.passes(left - drain + 2)
+    assert notice.is_drain_due(service.directory, service.clock)
+    assert len(service.signals()) == 1
+
+
 def test_a_document_that_cannot_be_read_is_a_notice(training: Node) -> None:
     training.server.documents[SPOT_ACTION] = "<html>"
     training.watcher.tick()
@@ -305,7 +320,7 @@ def test_passes_keep_their_grid_though_each_takes_time(training: Node) -> None:
 
 def test_the_notice_is_stored_word_for_word(tmp_path: Path) -> None:
     seen = notice.Notice(
-        "spot", "terminate", "2026-01-05T00:02:00Z", 1800000120.5, 1800000090.5, 1800000000.5
+        "spot", "terminate", "2026-01-05T00:02:00Z", 1800000120.5, 1800000090.5, 1800000000.5, 900.25
     )
     notice.write(tmp_path, seen)
     assert json.loads((tmp_path / "notice.json").read_text()) == {
@@ -316,5 +331,6 @@ def test_the_notice_is_stored_word_for_word(tmp_path: Path) -> None:
         "deadline": 1800000120.5,
         "drainAt": 1800000090.5,
         "seen": 1800000000.5,
+        "uptime": 900.25,
     }
     assert notice.read(tmp_path) == seen

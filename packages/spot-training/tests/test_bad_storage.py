@@ -235,7 +235,7 @@ def test_at_a_notice_it_is_abandoned_before_the_deadline(
     monkeypatch.setattr(calls, "_POLL_SECONDS", 0.02)
     monkeypatch.setattr(calls, "QUIET_SECONDS", 0.2)
     disk, wall = Disk(), Clock()
-    notice = Notice(environment={}, wall=wall)
+    notice = Notice(environment={}, clock=wall)
     one = hanging(tmp_path / "c", disk, 600)
     spot = Spot(
         checkpointer=one, notice=notice, interval=Interval(per_hour=1), progress=Progress(environment={})

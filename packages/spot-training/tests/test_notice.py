@@ -28,9 +28,9 @@ def handler() -> Iterator[None]:
 
 
 def test_the_agents_file_is_the_notice_and_has_the_deadline(tmp_path: Path) -> None:
-    now, file = [0.0], tmp_path / "notice.json"
+    now, step, file = [0.0], [1000.0], tmp_path / "notice.json"
     notice = Notice(
-        environment={"GPU_SPOT_NOTICE": str(file)}, wall=lambda: 1000.0 + now[0], clock=lambda: now[0]
+        environment={"GPU_SPOT_NOTICE": str(file)}, wall=lambda: step[0] + now[0], clock=lambda: now[0]
     )
     assert not notice.received
     assert notice.deadline is None
@@ -41,6 +41,8 @@ def test_the_agents_file_is_the_notice_and_has_the_deadline(tmp_path: Path) -> N
     now[0] = 1.5
     assert notice.received
     assert (notice.deadline, notice.seconds_left) == (1090.5, 89.0)
+    step[0] = 5000.0
+    assert (notice.deadline, notice.seconds_left) == (5090.5, 89.0)
     now[0] = 200.0
     assert notice.seconds_left == 0.0
     notice.close()
@@ -49,7 +51,8 @@ def test_the_agents_file_is_the_notice_and_has_the_deadline(tmp_path: Path) -> N
 def test_a_notice_that_cannot_be_read_is_one_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = tmp_path / "notice.json"
     file.write_text("{")
-    notice = Notice(environment={"GPU_SPOT_NOTICE": str(file)}, wall=lambda: 50.0)
+    environment = {"GPU_SPOT_NOTICE": str(file)}
+    notice = Notice(environment=environment, wall=lambda: 50.0, clock=lambda: 3.0)
     assert notice.received
     assert notice.deadline == 170.0
     assert "assuming two minutes" in caplog.text
@@ -60,7 +63,8 @@ def test_sigterm_is_handled_and_the_previous_handler_is_called(tmp_path: Path) -
     signals: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, frame: signals.append(number))
     file = tmp_path / "notice.json"
-    notice = Notice(environment={"GPU_SPOT_NOTICE": str(file)}, wall=lambda: 7.0)
+    environment = {"GPU_SPOT_NOTICE": str(file)}
+    notice = Notice(environment=environment, wall=lambda: 7.0, clock=lambda: 3.0)
     os.kill(os.getpid(), signal.SIGTERM)
     wait_until(lambda: notice.received)
     assert signals == [signal.SIGTERM]

@@ -73,7 +73,7 @@ def work(node: Node) -> int:
     service = node.config.service
     if service is None:
         raise ConfigError("service is missing; this instance has none")
-    declared, is_draining = service, notice.is_drain_due(node.directory, node.clock.wall())
+    declared, is_draining = service, notice.is_drain_due(node.directory, node.clock)
     if not is_draining:
         kill_others(UNIT_WORK)
         node.mount()

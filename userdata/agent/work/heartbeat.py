@@ -209,5 +209,5 @@ class HeartbeatSender:
         deadline = current.deadline if current else None
         if waiting:
             return "waiting", deadline
-        draining = draining or (current is not None and current.is_drain_due(self._clock.wall()))
+        draining = draining or (current is not None and current.is_drain_due(self._clock))
         return ("draining" if draining else "ready"), deadline

@@ -14,6 +14,7 @@ from contracts.limits import NOTICE_SECONDS
 from contracts.stored import ContractError, Stored, stored
 from userdata.agent.aws.imds import MetadataDocument, is_warmed
 from userdata.agent.machine import files, log
+from userdata.agent.machine.clock import Clock
 
 VERSION: Final = 1
 MIN_DRAIN_SECONDS: Final = 10.0
@@ -37,10 +38,19 @@ class Notice:
     """When service workers stop taking work; training stops at once."""
     received_at: Annotated[float, Stored("seen")]
     """When the agent read it, by this machine's clock."""
+    uptime: float | None = None
+    """When the agent read it, in seconds since the boot: by these a clock that steps moves no deadline."""
 
-    def is_drain_due(self, wall: float) -> bool:
-        """Return whether service workers have to end at ``wall``; none is started any more."""
-        return wall >= self.drain_at
+    def _age_seconds(self, clock: Clock) -> float:
+        return clock.wall() - self.received_at if self.uptime is None else clock.monotonic() - self.uptime
+
+    def seconds_left(self, clock: Clock) -> float:
+        """Return the seconds until the deadline, negative after it."""
+        return self.deadline - self.received_at - self._age_seconds(clock)
+
+    def is_drain_due(self, clock: Clock) -> bool:
+        """Return whether service workers have to end; none is started any more."""
+        return self._age_seconds(clock) >= self.drain_at - self.received_at
 
     @property
     def identity(self) -> tuple[str, str]:
@@ -87,16 +97,14 @@ def write(directory: Path, notice: Notice) -> None:
     files.write_json(directory / NOTICE_FILE, {"version": VERSION, **codec.dump(notice)})
 
 
-def is_drain_due(directory: Path, wall: float) -> bool:
-    """Return whether there is a notice in ``directory`` and service workers have to end at ``wall``."""
-    current = read(directory)
-    return current is not None and current.is_drain_due(wall)
+def is_drain_due(directory: Path, clock: Clock) -> bool:
+    """Return whether there is a notice in ``directory`` and service workers have to end."""
+    return (current := read(directory)) is not None and current.is_drain_due(clock)
 
 
 def read(directory: Path) -> Notice | None:
     """Return the notice in ``directory``; None if there is none or it is malformed."""
-    body = files.read_json(directory / NOTICE_FILE)
-    if body is None:
+    if (body := files.read_json(directory / NOTICE_FILE)) is None:
         return None
     try:
         return codec.parse(Notice, body)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -145,6 +145,7 @@ class Watcher:
         if new is None or (self._termination and self._termination.notice.identity == new.identity):
             return
         now = self.clock.monotonic()
+        new = replace(new, uptime=now)
         deadline, drain_at = now + new.deadline - new.received_at, now + new.drain_at - new.received_at
         if self._termination and deadline >= self._termination.deadline:
             return
@@ -207,10 +208,7 @@ class Watcher:
     def _resume(self) -> None:
         """Resume a notice that an earlier process of this boot wrote; a second SIGTERM does no harm."""
         earlier = notice.read(self.directory)
-        wall = self.clock.wall()
-        if earlier and earlier.deadline > wall:
-            now = self.clock.monotonic()
-            remaining = min(earlier.deadline - wall, earlier.deadline - earlier.received_at)
-            deadline = now + remaining
-            drain_at = deadline - (earlier.deadline - earlier.drain_at)
+        if earlier and (remaining := earlier.seconds_left(self.clock)) > 0:
+            deadline = self.clock.monotonic() + remaining
+            drain_at = deadline - earlier.deadline + earlier.drain_at
             self._termination = _PendingTermination(earlier, deadline, drain_at)

@@ -150,14 +150,14 @@ def user_id(user: str) -> int | None:
         return None
 
 
-def seconds_to_save(notice: Notice | None, wall: float) -> float:
-    """Return the seconds from SIGTERM to SIGKILL at ``wall`` (epoch seconds).
+def seconds_to_save(notice: Notice | None, clock: Clock) -> float:
+    """Return the seconds from SIGTERM now to SIGKILL.
 
     The reserve before a notice's deadline is at most a tenth of the remaining time.
     """
     if notice is None:
         return STOP_SECONDS
-    remaining = max(notice.deadline - wall, 0.0)
+    remaining = max(notice.seconds_left(clock), 0.0)
     return remaining - min(GIVE_BACK_SECONDS, remaining / 10)
 
 

@@ -95,7 +95,8 @@ class Notice:
         self._wall, self._clock = wall, clock
         self._last_read_at, self._received = -_READ_INTERVAL_SECONDS, False
         self._signalled: float | None = None
-        self._deadline: float | None = None
+        self._ends_at: float | None = None
+        """When the instance is interrupted, by ``clock``: no wall clock that steps moves it."""
         self._previous_handler: Any = None
         self._closed = threading.Event()
         self.defers = False
@@ -121,18 +122,21 @@ class Notice:
     @property
     def deadline(self) -> float | None:
         """When the instance is interrupted (epoch seconds); None before a notice."""
-        if not self.received:
-            return None
-        if self._deadline is None and self._file is not None:
-            self._read(self._file)  # SIGTERM may come before the file is read
-        if self._deadline is not None:
-            return self._deadline
-        return None if self._signalled is None else self._signalled + GRACE_SECONDS
+        return None if (seconds := self._seconds()) is None else round(self._wall() + seconds, 3)
 
     @property
     def seconds_left(self) -> float | None:
         """Seconds until the deadline, at least 0; None before a notice."""
-        return None if (deadline := self.deadline) is None else max(0.0, deadline - self._wall())
+        return None if (seconds := self._seconds()) is None else max(0.0, seconds)
+
+    def _seconds(self) -> float | None:
+        if not self.received:
+            return None
+        if self._ends_at is None and self._file is not None:
+            self._read(self._file)  # SIGTERM may come before the file is read
+        if self._ends_at is not None:
+            return self._ends_at - self._clock()
+        return None if self._signalled is None else self._signalled + GRACE_SECONDS - self._clock()
 
     @property
     def has_handler(self) -> bool:
@@ -179,7 +183,7 @@ class Notice:
         if self.exits:
             raise SystemExit(0)
         if self._signalled is None:
-            self._signalled = self._wall()
+            self._signalled = self._clock()
         if callable(self._previous_handler) and not self.defers:
             self._previous_handler(number, frame)
 
@@ -189,10 +193,11 @@ class Notice:
         except OSError:
             return  # no notice yet
         try:
-            self._deadline = float(json.loads(text)["deadline"])
+            seconds = float(json.loads(text)["deadline"]) - self._wall()
         except (ValueError, KeyError, TypeError):
             log.warning("%s has no deadline; assuming two minutes", file)
-            self._deadline = self._wall() + 120.0
+            seconds = 120.0
+        self._ends_at = self._clock() + seconds
         self._received = True  # whatever it says
 
     def _poll(self, metadata: Callable[[str], str | None]) -> None:
@@ -204,9 +209,10 @@ class Notice:
             if document is not None:
                 try:
                     time_text = datetime.fromisoformat(json.loads(document)["time"])
-                    self._deadline = time_text.timestamp()
+                    seconds = time_text.timestamp() - self._wall()
                 except (ValueError, KeyError, TypeError):
-                    self._deadline = self._wall() + 120.0
+                    seconds = 120.0
+                self._ends_at = self._clock() + seconds
                 self._received = True
             if self._closed.wait(_POLL_INTERVAL_SECONDS):
                 return

@@ -133,9 +133,7 @@ class TenantSupervisor:
         self._guard.run("notice", self._read_notice, postpones=False)
         for name in list(self._states):
             self._guard.run(f"tenant {name}", partial(self._finish_work, name), postpones=False)
-        if self._termination and (
-            self._stopping or self._dependencies.clock.wall() >= self._termination.drain_at
-        ):
+        if self._termination and (self._stopping or self._termination.is_drain_due(self._dependencies.clock)):
             return self._drain(self._termination)
         if self._stopping:
             return False
@@ -395,7 +393,7 @@ class TenantSupervisor:
     def _drain(self, termination: Notice) -> bool:
         """Remove all tenants in parallel and release their volumes; repeat what fails while time remains."""
         clock = self._dependencies.clock
-        now, seconds = clock.monotonic(), int(process.seconds_to_save(termination, clock.wall()))
+        now, seconds = clock.monotonic(), int(process.seconds_to_save(termination, clock))
         for name, state in list(self._states.items()):
             is_due = state.remove_at is None or (seconds > 0 and now >= state.remove_at)
             if state.work is None and not state.is_removed and is_due:

@@ -195,7 +195,7 @@ class Workers:
     def tick(self) -> bool:
         """Run one pass over all workers, which waits for nothing; return whether there is more to do."""
         # The watcher's signal may have met an agent that was killed.
-        self._stopping |= notice.is_drain_due(self._directory, self._clock.wall())
+        self._stopping |= notice.is_drain_due(self._directory, self._clock)
         for worker in self._workers:
             self._guard.run(f"worker {worker.slot.number}", partial(self._attend, worker), postpones=False)
         absent = [w for w in self._workers if w.process is None and self._clock.monotonic() >= w.start_at]
@@ -228,7 +228,7 @@ class Workers:
         """Reap a worker that has ended; stop it if this service stops, sooner if the notice says so now."""
         self._reap(worker)
         if self._stopping and worker.process:
-            seconds = process.seconds_to_save(notice.read(self._directory), self._clock.wall())
+            seconds = process.seconds_to_save(notice.read(self._directory), self._clock)
             self._stop_worker(worker, worker.process, seconds)
         self._end_drained(worker)
 

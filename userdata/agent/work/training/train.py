@@ -167,7 +167,7 @@ class Trainer:
         """Send SIGTERM once after `stop`, and SIGKILL shortly before the deadline of the current notice."""
         if not self._stopping:
             return
-        seconds = process.seconds_to_save(notice.read(self._paths.directory), self._clock.wall())
+        seconds = process.seconds_to_save(notice.read(self._paths.directory), self._clock)
         self._kill_at = min(self._kill_at, self._clock.monotonic() + seconds)
         if self._process is not None:
             self._process.stop(self._kill_at - self._clock.monotonic())

@@ -19,13 +19,14 @@ from gpu_spot.review.effects.permissions import compare_policies
 from gpu_spot.review.effects.workers import Meaning, assess_preview
 from gpu_spot.review.environments import review_environments
 from gpu_spot.review.preview import EngineStep, Preview
-from gpu_spot.review.values import UNKNOWN
+from gpu_spot.review.values import SECRET, UNKNOWN
 from tests.infra.declared import shipped
 from tests.oracles.replacements import REPLACED_BY
 from tests.review.changes import STACKS
 from tests.review.engine_changes import engine_changes, is_silent
 
 NAME = "gpu-spot-prod-it"
+SECRET_VERSION = "secretsmanager/secretVersion:SecretVersion"
 
 
 def meaning(*steps: EngineStep) -> Meaning:
@@ -193,6 +194,12 @@ def boot(size: int) -> dict[str, Any]:
     files = [{"path": "/etc/gpu-spot/agent.json", "content": json.dumps({"volume": {"sizeGib": size}})}]
     text = f"#cloud-config\n{json.dumps({'write_files': files})}"
     return {"userData": base64.b64encode(text.encode()).decode(), "tags": {"gpu-spot:group": "job"}}
+
+
+@pytest.mark.parametrize("old", [SECRET, [{"username": "worker", "password": SECRET}]])
+def test_a_changed_secret_is_to_be_looked_at_though_a_preview_shows_all_alike(old: Any) -> None:
+    type_, key = ("mq/broker:Broker", "users") if isinstance(old, list) else (SECRET_VERSION, "secretString")
+    assert "unknown" in meaning(changed(type_, key, old, old)).directions("reach")
 
 
 def test_a_removed_job_names_the_volume_that_stays_and_a_volume_does_not_shrink() -> None:

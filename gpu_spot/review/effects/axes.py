@@ -272,7 +272,7 @@ def _direction(step: EngineStep, kind: _Kind, key: str, group: str, steps: Seque
     rule, old, new = kind.rules.get(key, "?"), step.old.get(key), step.new.get(key)
     if "" in kind.rules:
         return _alarm(step, key, group, steps)
-    if rule == "." or old == new:
+    if rule == "." or (old == new and not is_hidden(new)):  # a preview shows all secrets alike
         return ""
     if key == "sqsManagedSseEnabled" and step.new.get("kmsMasterKeyId"):
         return ""  # a key of KMS in its place

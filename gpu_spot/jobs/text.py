@@ -15,7 +15,7 @@ from gpu_spot.jobs.account import RunAccount
 from gpu_spot.jobs.prices import Charge
 from gpu_spot.jobs.report import JobReport
 from gpu_spot.jobs.status import Phase
-from gpu_spot.jobs.timeline import Ending, JobTimeline
+from gpu_spot.jobs.timeline import JobTimeline
 from gpu_spot.text import CAUSES, clock, counted, span
 
 _UNKNOWN: Final = "unknown"
@@ -30,16 +30,7 @@ _STYLES: Final[Mapping[Phase, str]] = {
     "done": "bold green",
     "failed": "bold red",
 }
-_ENDINGS: Final[Mapping[Ending, str]] = {
-    "goes on": "running",
-    "notice": CAUSES["notice"],
-    "hand-over": CAUSES["hand-over"],
-    "loss": CAUSES["loss"],
-    "host fault": "host fault",
-    "stopped": "stopped",
-    "done": "done",
-    "failed": "failed",
-}
+_ENDINGS: Final[Mapping[str, str]] = {**CAUSES, "goes on": "running"}
 
 
 def jobs_table(jobs: Sequence[JobReport], stack: str) -> RenderableType:
@@ -102,7 +93,7 @@ def _timeline(timeline: JobTimeline) -> Table:
             when.partition("-")[2],  # without the year
             f"{record.zone} {record.instance_type} {record.purchase_option}".rstrip(),
             "never started" if attempt.started is None else span(attempt.worked_seconds),
-            _ENDINGS[attempt.ending],
+            _ENDINGS.get(attempt.ending, attempt.ending),
             span(attempt.lost_seconds) if attempt.lost_seconds >= 0.5 else "–",
             "–" if attempt.away_seconds is None else span(attempt.away_seconds),
             "–" if attempt.cost is None else _dollars(attempt.charge),

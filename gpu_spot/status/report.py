@@ -36,7 +36,7 @@ def to_json(snapshot: StackSnapshot) -> dict[str, Any]:
 
 
 def _group_json(group: GroupSnapshot) -> dict[str, Any]:
-    return {
+    document = {
         "group": group.name,
         "condition": group.condition,
         "target": group.target,
@@ -68,6 +68,9 @@ def _group_json(group: GroupSnapshot) -> dict[str, Any]:
         "unread": list(group.warnings),
         "tenant_waits": None if group.tenant_waits is None else [asdict(wait) for wait in group.tenant_waits],
     }
+    if group.error:
+        document |= dict.fromkeys(document.keys() - {"group", "condition", "trouble", "unread"})
+    return document
 
 
 def _requests_json(requests: Iterable[SpotRequestCount]) -> list[dict[str, Any]]:

@@ -44,8 +44,8 @@ def group(target: int = 8, *parts: tuple[Instance, ...], **fields: Any) -> Group
 
 
 NOTICED, DRAINING = NOW + 110, NOW + 10
-# condition, healthy, (ready, interrupted, booting, draining, missing)
-STATES: Final[list[tuple[GroupSnapshot, GroupCondition, bool, tuple[int, int, int, int, int]]]] = [
+# condition, healthy, (ready, interrupted, booting, draining, missing), which are null of what is not read
+STATES: Final[list[tuple[GroupSnapshot, GroupCondition, bool, tuple[int | None, ...]]]] = [
     (group(8, instances(8)), "ready", True, (8, 0, 0, 0, 0)),
     (group(8), "short", False, (0, 0, 0, 0, 8)),
     (group(8, instances(8, deadline=NOTICED)), "hand-over", True, (8, 8, 0, 0, 0)),
@@ -70,7 +70,7 @@ STATES: Final[list[tuple[GroupSnapshot, GroupCondition, bool, tuple[int, int, in
         GroupSnapshot("inference", error="parameter inference/config is missing"),
         "unreadable",
         False,
-        (0,) * 5,
+        (None,) * 5,
     ),
 ]
 
@@ -81,14 +81,15 @@ def stack(*groups: GroupSnapshot) -> StackSnapshot:
 
 @pytest.mark.parametrize(("snapshot", "condition", "is_healthy", "counts"), STATES)
 def test_a_group_has_a_condition_and_its_numbers(
-    snapshot: GroupSnapshot, condition: GroupCondition, is_healthy: bool, counts: tuple[int, ...]
+    snapshot: GroupSnapshot, condition: GroupCondition, is_healthy: bool, counts: tuple[int | None, ...]
 ) -> None:
     whole = stack(snapshot)
     written = report.to_json(whole)
     [entry] = written["groups"]
     assert (entry["condition"], written["is_well"], whole.is_healthy) == (condition, is_healthy, is_healthy)
     assert tuple(entry[k] for k in ("ready", "interrupted", "booting", "draining", "missing")) == counts
-    assert snapshot.serving_slots(NOW) == counts[0] + snapshot.on_premises_slots
+    assert snapshot.serving_slots(NOW) == (counts[0] or 0) + snapshot.on_premises_slots
+    assert (entry["target"] is None) == (entry["mode"] is None) == bool(snapshot.error)
 
     console = Console(width=170, record=True, file=io.StringIO())
     console.print(view(whole))

@@ -126,6 +126,13 @@ def _token(cluster: str, region: str) -> str:
     return str(json.loads(result.stdout)["status"]["token"])
 
 
+def cluster_json(job: ClusterJob) -> dict[str, Any]:
+    """Return a job as ``jobs list`` prints all; null is what Kueue does not say."""
+    of_run = ("at", "since", "revision", "retries", "step", "steps")
+    unknown = (*of_run, "nodes", "budget_usd", "spent_usd", "host")
+    return {"job": job.name, "state": job.state, "why": job.reason, **dict.fromkeys(unknown)}
+
+
 def cluster_table(jobs: Iterable[ClusterJob], cluster: str) -> Table:
     """Return a table of the jobs on a cluster."""
     table = Table(box=box.SIMPLE_HEAD, title=f"jobs on Kubernetes, {cluster}", title_justify="left")

@@ -21,7 +21,7 @@ from gpu_spot.declared.stackfile import find_project, load
 from gpu_spot.errors import aws_error
 from gpu_spot.jobs import report
 from gpu_spot.jobs.adoption import VolumeAdoption, VolumeRules
-from gpu_spot.jobs.cluster import ClusterReader, cluster_table
+from gpu_spot.jobs.cluster import ClusterJob, ClusterReader, cluster_json, cluster_table
 from gpu_spot.jobs.logs import JobLog
 from gpu_spot.jobs.reader import JobError, JobReader
 from gpu_spot.jobs.report import JobReport
@@ -62,7 +62,7 @@ def act(
         elif args.action == "logs":
             _logs(args, clients, reader, wait or _wait)
         else:
-            on_cluster = None if settings is None else partial(_on_cluster, args, clients, region, settings)
+            on_cluster = partial(_on_cluster, args, clients, region, settings)
             _show(args, reader, wait or _wait, on_cluster)
     except (BotoCoreError, ClientError) as error:
         raise aws_error(f"stack {args.stack!r} in {region}", error) from None
@@ -76,29 +76,28 @@ def print_line(text: str) -> None:
 
 
 def _on_cluster(
-    args: argparse.Namespace, clients: ClientOf, region: str, settings: Callable[[], Settings]
-) -> RenderableType | None:
-    """Return the table of jobs on Kubernetes; None without any."""
-    read = settings().on_kubernetes
-    if read.kubernetes is None or not read.training:
-        return None
-    cluster = read.kubernetes.cluster
+    args: argparse.Namespace, clients: ClientOf, region: str, settings: Callable[[], Settings] | None
+) -> tuple[str, list[ClusterJob]]:
+    """Return the name of the cluster, and the jobs on Kubernetes."""
+    read = None if settings is None else settings().on_kubernetes
+    if read is None or read.kubernetes is None or not read.training:
+        return "", []
+    cluster, names = read.kubernetes.cluster, [job.name for job in read.training]
     reader = ClusterReader(clients("eks"), cluster, region)
-    names = [job.name for job in read.training]
-    return cluster_table(reader.read(names, read.kubernetes.namespace_of(args.stack)), cluster)
+    return cluster, reader.read(names, read.kubernetes.namespace_of(args.stack))
 
 
 def _show(
     args: argparse.Namespace,
     reader: JobReader,
     wait: Callable[[], bool],
-    on_cluster: Callable[[], RenderableType | None] | None,
+    on_cluster: Callable[[], tuple[str, list[ClusterJob]]],
 ) -> None:
     if args.json:
         document = (
             report.to_json(reader.report(args.job))
             if args.action == "show"
-            else [report.to_json(job) for job in reader.reports()]
+            else [*map(report.to_json, reader.reports()), *map(cluster_json, on_cluster()[1])]
         )
         print_line(json.dumps(document, indent=2))
         return
@@ -106,8 +105,8 @@ def _show(
     def render() -> RenderableType:
         if args.action == "show":
             return job_card(reader.report(args.job))
-        table, more = jobs_table(reader.reports(), args.stack), on_cluster and on_cluster()
-        return Group(table, more) if more else table
+        table, (cluster, more) = jobs_table(reader.reports(), args.stack), on_cluster()
+        return Group(table, cluster_table(more, cluster)) if more else table
 
     console = Console(markup=False, emoji=False)
     if not args.watch:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -11,9 +12,9 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
-from rich.console import Console
 
 from contracts.jobs.attempt import ATTEMPTS_RETAINED
+from gpu_spot import cli
 from gpu_spot.jobs import cluster, report
 from gpu_spot.jobs import command as jobs
 from gpu_spot.jobs.cluster import ClusterJob, ClusterReader, cluster_jobs
@@ -217,7 +218,9 @@ def test_a_cluster_that_cannot_be_read_is_shown_as_such() -> None:
     assert (job.state, job.reason) == ("unknown", "cluster 'research': no research")
 
 
-def test_the_list_has_a_table_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_list_has_them_too(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     asked: list[tuple[list[str], str]] = []
 
     def read(_: ClusterReader, names: list[str], namespace: str) -> list[ClusterJob]:
@@ -225,11 +228,17 @@ def test_the_list_has_a_table_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
         return [ClusterJob("resnet", "pending", QUOTA)]
 
     monkeypatch.setattr(cluster.ClusterReader, "read", read)
-    arguments = argparse.Namespace(stack="dev")
-    table = jobs._on_cluster(arguments, lambda _: None, "us-west-2", partial(settings))
-    console = Console(width=200, record=True)
-    console.print(table)
-    assert "8 more needed" in " ".join(console.export_text().split())
-    assert asked == [(["resnet"], "gpu-spot-dev")]
+    monkeypatch.setattr(jobs, "JobReader", lambda *_: stack.reader)
+    monkeypatch.setenv("COLUMNS", "200")
+    stack.group("bert")
+    for words in ([], ["list", "--json"]):
+        jobs.act(cli.parser().parse_args(["jobs", *words]), stack, REGION, settings=partial(settings))
+    table, _, document = capsys.readouterr().out.partition("[\n")
+    assert "8 more needed" in " ".join(table.split())
+    bert, resnet = json.loads(f"[{document}")
+    assert (bert["job"], resnet["job"], resnet["state"]) == ("bert", "resnet", "pending")
+    assert bert.keys() == resnet.keys()
+    assert asked == [(["resnet"], "gpu-spot-dev")] * 2
     on_instances = partial(settings, job={"runsOn": "instances"})
-    assert jobs._on_cluster(arguments, lambda _: None, "us-west-2", on_instances) is None
+    arguments = argparse.Namespace(stack="dev")
+    assert jobs._on_cluster(arguments, lambda _: None, "us-west-2", on_instances) == ("", [])

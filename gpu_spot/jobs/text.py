@@ -30,7 +30,7 @@ _STYLES: Final[Mapping[Phase, str]] = {
     "done": "bold green",
     "failed": "bold red",
 }
-_ENDINGS: Final[Mapping[str, str]] = {**CAUSES, "goes on": "running"}
+_ENDINGS: Final[Mapping[str, str]] = {"goes on": "running", **dict(CAUSES.items())}
 
 
 def jobs_table(jobs: Sequence[JobReport], stack: str) -> RenderableType:

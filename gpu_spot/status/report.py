@@ -36,7 +36,7 @@ def to_json(snapshot: StackSnapshot) -> dict[str, Any]:
 
 
 def _group_json(group: GroupSnapshot) -> dict[str, Any]:
-    document = {
+    document: dict[str, Any] = {
         "group": group.name,
         "condition": group.condition,
         "target": group.target,

@@ -159,6 +159,14 @@ FAILING = {
         'aws.ec2.get_subnet(tags={"Name": "private"})',
         "a lookup by anything but an id is not emulated by the local cloud",
     ),
+    "a policy made of others": (
+        'aws.iam.get_policy_document(source_policy_documents=["{}"])',
+        "a policy document: sourcePolicyDocuments is not emulated by the local cloud",
+    ),
+    "a name that is taken": (
+        'aws.sqs.Queue("q")\naws.sqs.Queue("q")',
+        'aws:sqs/queue:Queue "q": this name is declared twice',
+    ),
 }
 
 CALLER = """
@@ -251,3 +259,41 @@ def test_a_program_finds_the_network_that_was_given(tmp_path: Path, python: Call
         "subnet": ["us-west-2b", False],
         "group": "vpc-0000000a",
     }
+
+
+ASKING = """
+import pulumi, pulumi_aws as aws
+provider = aws.Provider("here", region="us-west-2")
+options = pulumi.ResourceOptions(provider=provider)
+below = aws.ssm.Parameter("below", name="/a/b/c", type="SecureString", value="1", opts=options)
+zones = aws.get_availability_zones(exclude_zone_ids=["usw2-az1"]).zone_ids
+pulumi.export("zone", "usw2-az1" in zones)
+pulumi.export("tagged", aws.ec2.get_instances(instance_tags={"Name": "none"}).ids)
+ask = lambda _: aws.ssm.get_parameters_by_path(path="/a", recursive=True).values
+pulumi.export("below", below.id.apply(ask))
+aws.ssm.Parameter("unnamed", type="String", value="1")
+"""
+ASKED = """
+import json, sys
+import pulumi_aws
+from pulumi_on_moto import changes, deploy, load, sandbox
+with sandbox("us-west-2") as clients:
+    stack = load(sys.argv[1], "dev")
+    image = clients("ec2").describe_images()["Images"][0]["ImageId"]
+    clients("ec2").run_instances(ImageId=image, MinCount=1, MaxCount=1)
+    made = deploy(clients, stack)
+    provider = made.resource("aws:ssm/parameter:Parameter", "below").provider
+    again = len(changes(made, stack))
+    print(json.dumps([made.outputs, provider.rpartition("::")[2], again]))
+"""
+
+
+def test_lookups_follow_their_arguments_and_a_parameter_needs_no_name(
+    tmp_path: Path, python: Callable[..., str]
+) -> None:
+    (tmp_path / "Pulumi.yaml").write_text("name: small\nruntime: python\n")
+    (tmp_path / "Pulumi.dev.yaml").write_text("config:\n  aws:region: us-west-2\n")
+    (tmp_path / "__main__.py").write_text(ASKING)
+    outputs, provider, again = json.loads(python(ASKED, tmp_path))
+    assert outputs == {"zone": False, "tagged": [], "below": ["1"]}
+    assert (provider, again) == ("local-here", 0)

@@ -81,26 +81,23 @@ class Lookups:
 
     def _zones(self, args: Mapping[str, Any]) -> LookupAnswer:
         zones = self._clients("ec2").describe_availability_zones()["AvailabilityZones"]
-        excluded = set(args.get("excludeNames") or [])
-        remaining = [zone for zone in zones if zone["ZoneName"] not in excluded]
-        return {
-            "names": [zone["ZoneName"] for zone in remaining],
-            "zoneIds": [zone["ZoneId"] for zone in remaining],
-            "groupNames": [self._clients.region],
-        }
+        excluded = {*(args.get("excludeNames") or ()), *(args.get("excludeZoneIds") or ())}
+        remaining = [zone for zone in zones if excluded.isdisjoint((zone["ZoneName"], zone["ZoneId"]))]
+        names, ids = ([zone[key] for zone in remaining] for key in ("ZoneName", "ZoneId"))
+        return {"names": names, "zoneIds": ids, "groupNames": [self._clients.region]}
 
     def _instances(self, args: Mapping[str, Any]) -> LookupAnswer:
         states = {"name": "instance-state-name", "values": args.get("instanceStateNames") or ["running"]}
+        by_name = (args.get("instanceTags") or {}).items()
+        tags = [{"name": f"tag:{key}", "values": [value]} for key, value in by_name]
         filters = [
             {"Name": entry["name"], "Values": list(entry["values"])}
-            for entry in (states, *(args.get("filters") or ()))
+            for entry in (states, *tags, *(args.get("filters") or ()))
         ]
         pages = self._clients("ec2").get_paginator("describe_instances").paginate(Filters=filters)
         instances = list(pages.search("Reservations[].Instances[]"))
-        return {
-            "ids": [instance["InstanceId"] for instance in instances],
-            "publicIps": [item["PublicIpAddress"] for item in instances if "PublicIpAddress" in item],
-        }
+        addresses = [item["PublicIpAddress"] for item in instances if "PublicIpAddress" in item]
+        return {"ids": [instance["InstanceId"] for instance in instances], "publicIps": addresses}
 
     def _identity(self, args: Mapping[str, Any]) -> LookupAnswer:
         identity = self._clients("sts").get_caller_identity()
@@ -159,9 +156,8 @@ class Lookups:
 
     def _cluster(self, args: Mapping[str, Any]) -> LookupAnswer:
         """Describe the user's cluster in the stack file: one with that name."""
-        name = str(args["name"])
         with self._lock:
-            return clusters.existing_cluster(self._clients.region, name)
+            return clusters.existing_cluster(self._clients.region, str(args["name"]))
 
     def _addon_version(self, args: Mapping[str, Any]) -> LookupAnswer:
         """Return a version that differs by add-on and Kubernetes version; moto knows none."""
@@ -189,7 +185,9 @@ class Lookups:
         }
 
     def _parameters(self, args: Mapping[str, Any]) -> LookupAnswer:
-        pages = self._clients("ssm").get_paginator("get_parameters_by_path").paginate(Path=args["path"])
+        below, decrypts = bool(args.get("recursive")), args.get("withDecryption") is not False
+        paginator = self._clients("ssm").get_paginator("get_parameters_by_path")
+        pages = paginator.paginate(Path=args["path"], Recursive=below, WithDecryption=decrypts)
         parameters = list(pages.search("Parameters[]"))
         columns = {"arns": "ARN", "names": "Name", "types": "Type", "values": "Value"}
         return {column: [parameter[key] for parameter in parameters] for column, key in columns.items()}
@@ -224,10 +222,8 @@ class Lookups:
         """Describe an endpoint service by name, in every zone. moto's implementation needs its extras."""
         [names] = [item["values"] for item in args["filters"] if item["name"] == "service-name"]
         prefix = f"com.amazonaws.{self._clients.region}."
-        return {
-            "serviceName": next(name for name in names if name.startswith(prefix)),
-            "availabilityZones": self._zones({})["names"],
-        }
+        service = next(name for name in names if name.startswith(prefix))
+        return {"serviceName": service, "availabilityZones": self._zones({})["names"]}
 
 
 def _existing_id(args: Mapping[str, Any]) -> str:
@@ -248,14 +244,14 @@ def _reported(subject: str) -> Iterator[None]:
 
 def policy_document(args: Mapping[str, Any]) -> LookupAnswer:
     """Render ``aws.iam.get_policy_document`` as its provider does: single values are not lists."""
+    if merged := [key for key in args if key.endswith(("PolicyDocuments", "Json")) and args[key]]:
+        raise LocalCloudError(f"a policy document: {merged[0]} is not emulated by the local cloud")
     statements = [_statement(item) for item in args.get("statements") or []]
     document = {"Version": args.get("version") or "2012-10-17", "Statement": statements}
     if args.get("policyId"):
         document["Id"] = args["policyId"]
-    return {
-        "json": json.dumps(document, indent=2),
-        "minifiedJson": json.dumps(document, separators=(",", ":")),
-    }
+    minified = json.dumps(document, separators=(",", ":"))
+    return {"json": json.dumps(document, indent=2), "minifiedJson": minified}
 
 
 def _statement(item: Mapping[str, Any]) -> dict[str, Any]:

@@ -97,6 +97,8 @@ class Monitor(mocks.MockMonitor, ABC):
             if self.failure is not None:
                 raise self.failure
             try:
+                if any(resource.urn == urn for resource in self.recorded):
+                    raise LocalCloudError(f'{request.type} "{request.name}": this name is declared twice')
                 resource = self._register(request, urn, parent, inputs)
             except Exception as error:
                 self.failure = error

@@ -77,7 +77,7 @@ class Provisioner(Monitor):
         except (ClientError, BotoCoreError, NotImplementedError) as error:
             raise draft.fail(" ".join(str(error).split()) or type(error).__name__) from error
         self.code.update(draft.code)
-        return resource(created.id, supplied_inputs, output_values, skipped)
+        return resource(created.id, supplied_inputs, output_values, skipped, provider=request.provider)
 
     def _provider(self, type_: str, name: str, inputs: dict[str, Any]) -> str:
         """Return the id of a provider, whose default tags apply from now on."""

@@ -221,7 +221,7 @@ def _parameter(draft: ResourceRequest, old: Resource, desired: Mapping[str, Any]
     value = draft.take("insecureValue") or draft.take("value")
     if value is None or draft.inputs:
         raise draft.fail(f"{', '.join(sorted(draft.inputs)) or 'value'} cannot be changed in place here")
-    draft.clients("ssm").put_parameter(Name=desired["name"], Value=value, Overwrite=True)
+    draft.clients("ssm").put_parameter(Name=old.id, Value=value, Overwrite=True)
     return {}
 
 
@@ -243,7 +243,7 @@ def _read_fleet(clients: AwsClients, old: Resource) -> dict[str, Any]:
 
 
 def _read_parameter(clients: AwsClients, old: Resource) -> dict[str, Any]:
-    parameter = clients("ssm").get_parameter(Name=old.inputs["name"])["Parameter"]
+    parameter = clients("ssm").get_parameter(Name=old.id, WithDecryption=True)["Parameter"]
     return {"insecureValue": parameter["Value"], "value": parameter["Value"]}
 
 

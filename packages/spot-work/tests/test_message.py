@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from pika import BasicProperties
 
+from spot_work.queue.settings import Queue
 from spot_work.rabbitmq import wire
 from spot_work.request import message
 from spot_work.request.message import Message, Request
@@ -97,3 +98,21 @@ def test_a_malformed_json_body_is_an_error() -> None:
 def test_a_value_that_json_cannot_hold_is_rejected() -> None:
     with pytest.raises(TypeError, match="set"):
         sent({1})
+
+
+@pytest.mark.parametrize(
+    ("name", "deliveries", "length", "expected"),
+    [
+        ("", 20, 0, "1 to 214 bytes"),
+        ("ü" * 108, 20, 0, "1 to 214 bytes"),
+        ("amq.requests", 20, 0, "not begin with 'amq.'"),
+        ("ocr", 0, 0, "at least one delivery"),
+        ("ocr", 20, -1, "max_length=-1"),
+    ],
+)
+def test_a_queue_that_no_broker_accepts_is_an_error(
+    name: str, deliveries: int, length: int, expected: str
+) -> None:
+    with pytest.raises(ValueError, match=expected):
+        Queue(name, deliveries, length)
+    assert Queue("ü" * 107).name == "ü" * 107
